@@ -1,4 +1,6 @@
-"""What the tests of bad input share: a cluster with a canary on it, memory checks, slow and silent clients, random bytes."""
+"""Shared helpers of the bad-input tests: a cluster with a canary, memory checks, slow and silent clients,
+random bytes.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ RECEIVE_BYTES = 1 << 16
 
 
 def connect(address: str, timeout_s: float = 20.0, source: str | None = None) -> socket.socket:
-    """A plain TCP connection, from an address of ours if it matters which."""
+    """Return a plain TCP connection, from the address `source` if given."""
     host, port = address.rsplit(":", 1)
     return socket.create_connection((host, int(port)), timeout_s, None if source is None else (source, 0))
 
 
 @contextmanager
 def unharmed(cluster: Cluster) -> Iterator[Canary]:
-    """A canary sings on all nodes during the block; afterwards every process is still the same one."""
+    """Run a canary on all nodes during the block; check afterwards that every process is still the same one."""
     pids = [node.pid for node in cluster]
     with Canary(cluster.nodes) as canary:
         yield canary
@@ -35,7 +37,7 @@ def unharmed(cluster: Cluster) -> Iterator[Canary]:
 
 @contextmanager
 def bounded_memory(nodes: Sequence[NodeProcess], growth_bytes_max: int) -> Iterator[None]:
-    """No node's memory grows by more than this at any time during the block."""
+    """Check that no node's memory grows by more than this at any time during the block."""
     before = [reset_peak_rss(node) for node in nodes]
     yield
     for node, start in zip(nodes, before, strict=True):
@@ -44,7 +46,9 @@ def bounded_memory(nodes: Sequence[NodeProcess], growth_bytes_max: int) -> Itera
 
 
 def pour(sock: socket.socket, block: bytes, total_bytes: int) -> int:
-    """Send `block` again and again until so many bytes are out or the other side has closed; returns how many were."""
+    """Send `block` repeatedly until `total_bytes` are sent or the other side closes; return the number of
+    bytes sent.
+    """
     sent = 0
     try:
         while sent < total_bytes:
@@ -56,7 +60,7 @@ def pour(sock: socket.socket, block: bytes, total_bytes: int) -> int:
 
 
 def end_of(sock: socket.socket) -> bytes:
-    """Everything that comes until the other side closes.
+    """Return everything received until the other side closes.
 
     Raises:
         TimeoutError: it does not close.
@@ -74,7 +78,7 @@ def end_of(sock: socket.socket) -> bytes:
 def open_idle(
     address: str, count: int, first_bytes: Callable[[int], bytes] = lambda _i: b""
 ) -> Iterator[list[socket.socket]]:
-    """Many connections that send nothing, or some bytes and then nothing."""
+    """Open many connections that send nothing, or `first_bytes` and then nothing."""
     sockets: list[socket.socket] = []
     try:
         for number in range(count):
@@ -88,7 +92,7 @@ def open_idle(
 
 
 def dribble(sockets: Sequence[socket.socket], data: bytes, pause_s: float) -> None:
-    """Send the same bytes on all connections, one at a time, with pauses."""
+    """Send the same bytes on all connections, one byte at a time, with pauses."""
     for position in range(len(data)):
         for sock in sockets:
             sock.sendall(data[position : position + 1])
@@ -96,7 +100,7 @@ def dribble(sockets: Sequence[socket.socket], data: bytes, pause_s: float) -> No
 
 
 def fuzz_blocks(seed: int, count: int, samples: Sequence[bytes]) -> Iterator[bytes]:
-    """Reproducible rubbish: random bytes, and `samples` with bytes changed, removed, repeated or put in."""
+    """Yield reproducible garbage: random bytes, and `samples` with bytes changed, removed, repeated or inserted."""
     rng = random.Random(seed)
     for number in range(count):
         if number % 3 == 0 or not samples:

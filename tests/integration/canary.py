@@ -1,4 +1,4 @@
-"""A well-behaved client that runs beside ill-behaved ones and notices everything that goes wrong for it."""
+"""A well-behaved client that runs beside misbehaving ones and reports every error that it sees."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ __all__ = ["Canary", "peak_rss_bytes", "reset_peak_rss", "rss_bytes"]
 class Canary:
     """Pushes, pulls and settles messages through each node in turn, over both APIs, until the block ends.
 
-    Leaving the block fails if anything but the expected answer came, or if nothing was done.
+    Leaving the block fails if an unexpected answer arrived, or if nothing was done.
 
     Attributes:
         rounds: completed rounds; a round is a push, a pull and a reply through each node.
-        slowest_s: the longest single request.
+        slowest_s: the duration of the slowest request.
     """
 
     _names = itertools.count(1)
@@ -52,7 +52,7 @@ class Canary:
             assert self.rounds > 0, "the canary never got to sing"
 
     def check(self) -> None:
-        """Fail now if something went wrong, and wait until the canary has done a whole round from now on."""
+        """Fail if an error occurred, and wait until the canary has completed a whole new round."""
         rounds = self.rounds
         while self.rounds < rounds + 2 and self._problem is None:
             self._stop.wait(0.005)
@@ -67,7 +67,7 @@ class Canary:
                         self._round(rpcs)
                         self.rounds += 1
                     except _UnknownError:
-                        # What it has left behind stays where it is.
+                        # Messages of an abandoned round stay in its queue.
                         self._queue = f"canary-{next(self._names)}"
             finally:
                 for connection in rpcs:
@@ -83,7 +83,7 @@ class Canary:
             message = self._timed(other.call, None, "pull", self._queue, 50)
             assert (message[b"content"], message[b"retry"]) == (content.encode(), 2), message
             self._timed(rpc.call, b"ok", "done", self._queue, message[b"id"])
-        # HTTP connections are closed after 5 idle seconds, so each round makes its own.
+        # HTTP connections are closed after 5 idle seconds, so each round opens new ones.
         path = f"/messages/{self._queue}-http"
         for node, other_node in zip(self._nodes, self._nodes[1:] + self._nodes[:1], strict=True):
             assert self._timed(call, None, node.http, "POST", path, b"x").status == 200, "push over HTTP"
@@ -106,7 +106,7 @@ class Canary:
 
 
 class _UnknownError(Exception):
-    """A busy machine took longer than the cluster lets a client wait: the round is given up, and another one begun."""
+    """The request took longer than the cluster lets a client wait; the canary abandons the round and begins another."""
 
 
 def _give_up_if_unknown(result: Any) -> None:
@@ -120,17 +120,17 @@ def _status_bytes(node: NodeProcess, field: str) -> int:
 
 
 def rss_bytes(node: NodeProcess) -> int:
-    """Memory the node occupies now."""
+    """Return the resident memory of the node."""
     return _status_bytes(node, "VmRSS")
 
 
 def peak_rss_bytes(node: NodeProcess) -> int:
-    """The most memory the node has occupied since `reset_peak_rss`."""
+    """Return the peak of the node's resident memory since `reset_peak_rss`."""
     return _status_bytes(node, "VmHWM")
 
 
 def reset_peak_rss(node: NodeProcess) -> int:
-    """Reset the peak; returns the memory occupied now."""
+    """Reset the peak; return the resident memory."""
     with open(f"/proc/{node.pid}/clear_refs", "w", encoding="ascii") as file:  # noqa: PTH123
         file.write("5")
     return rss_bytes(node)

@@ -1,4 +1,4 @@
-"""An application of Celery in a folder, and its workers, for tests."""
+"""A Celery application in a folder, and its workers, for tests."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def hold(number):
 
 
 class Workers:
-    """An application in a folder, and its workers."""
+    """A Celery application in a folder, and its workers."""
 
     def __init__(self, folder: Path, broker: str) -> None:
         results = folder / "results"
@@ -98,14 +98,14 @@ class Workers:
         )
 
     def start(self, name: str, *options: str, sends_events: bool = True) -> subprocess.Popen[bytes]:
-        """Start a worker, by default of two processes."""
+        """Start a worker, by default with two processes."""
         events = ["-E"] if sends_events else []
         return self.start_program(
             name, "worker", *(options or ("-c", "2")), *events, "-l", "INFO", "-n", f"{name}@test"
         )
 
     def start_program(self, name: str, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start a program of Celery that runs until it is ended."""
+        """Start a Celery program that runs until it is stopped."""
         with self.log(name).open("wb") as log:
             worker = subprocess.Popen(
                 [sys.executable, "-m", "celery", "-A", "application", *arguments],
@@ -120,11 +120,11 @@ class Workers:
         return worker
 
     def log(self, name: str) -> Path:
-        """What a program has written."""
+        """Return the output of a program."""
         return self._folder / f"{name}.log"
 
     def command(self, *arguments: str) -> str:
-        """Run a command of Celery to its end; returns what it printed."""
+        """Run a Celery command to its end; return its output."""
         done = subprocess.run(
             [sys.executable, "-m", "celery", "-A", "application", *arguments],
             env=self._environment("command"),

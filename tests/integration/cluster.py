@@ -1,8 +1,8 @@
-"""Real node processes for tests: start, kill, pause, and look into them.
+"""Real node processes for tests: start, kill, pause, and inspect them.
 
-Nodes run as their users run them, through ``lmq start``, on loopback ports of their own with data in a temporary
-directory; in tests they are forked (see `forks`). Whatever happens to the test run, even kill -9, no node outlives it: a
-reaper process ends them when the run is gone.
+Nodes run as users run them, through ``lmq start``, on their own loopback ports with data in a temporary directory; in
+tests they are forked (see `forks`). No node outlives the test run, not even after kill -9: a reaper process ends all
+nodes when the run has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lmqcluster.core import Machine
 from .forks import ForkedNode, fork_node
 
 READY_S = 180.0
-"""Deadline for a start, an election or an exit on a busy machine; a wait normally ends far earlier."""
+"""Deadline for a start, an election or an exit on a busy machine; a wait normally ends much earlier."""
 POLL_S = 0.02
 MEASURES_COVERAGE = "COVERAGE_PROCESS_CONFIG" in os.environ
 COVERAGE_STOP_S = 20.0
@@ -45,7 +45,7 @@ T = TypeVar("T")
 
 
 def wait_for(probe: Callable[[], T | None], what: str, timeout_s: float = READY_S) -> T:
-    """Call `probe` until it returns something true, and return that.
+    """Call `probe` until it returns a true value, and return that value.
 
     Raises:
         TimeoutError: it never did.
@@ -61,7 +61,7 @@ def wait_for(probe: Callable[[], T | None], what: str, timeout_s: float = READY_
 
 
 class _PortPool:
-    """Ports below the range of outgoing connections, each reserved by a lock against other test runs."""
+    """A pool of ports below the range of outgoing connections, each reserved by a lock against other test runs."""
 
     RANGE = range(20_000, 32_000)
 
@@ -73,7 +73,7 @@ class _PortPool:
         self._candidates = deque(candidates)
 
     def take(self) -> int:
-        """Reserve and return a port on which no process listens; a released port is the last to be taken again.
+        """Reserve and return a port on which no process listens; released ports are reused last.
 
         Raises:
             RuntimeError: every port is reserved or in use.
@@ -86,7 +86,7 @@ class _PortPool:
         raise RuntimeError("no free port is left")
 
     def release(self) -> None:
-        """Release every port that this process has reserved; one with a listener is not taken again while it has it."""
+        """Release every port that this process has reserved; a port is not reused while a process listens on it."""
         for port in self._taken:
             assert self._locks is not None
             fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, port)
@@ -95,7 +95,7 @@ class _PortPool:
     def reserve(self, port: int) -> bool:
         """Reserve `port` if it is free and return whether it was, until `release` or the end of this process."""
         if self._locks is None:
-            # A test run takes a thousand ports, so they are bytes of one file and not files.
+            # A test run reserves about a thousand ports, so they are bytes of one file and not files.
             path = Path(tempfile.gettempdir()) / "lmqcluster-test-port-locks"
             self._locks = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC)
         if port in self._taken:
@@ -112,7 +112,7 @@ class _PortPool:
 
 
 class _Reaper:
-    """A process that kills every process it was told of, once the test run has ended in whatever way."""
+    """A process that kills every registered process once the test run has ended."""
 
     SCRIPT = (
         "import os, signal, sys\n"
@@ -130,7 +130,7 @@ class _Reaper:
         self._process: subprocess.Popen[str] | None = None
 
     def tell(self, sign: str, pid: int) -> None:
-        """``+``: end this process group with the run; ``-``: it has ended already."""
+        """Register a process group (``+``), to be ended with the run, or unregister one that has ended (``-``)."""
         if self._process is None:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", self.SCRIPT], stdin=subprocess.PIPE, text=True, start_new_session=True
@@ -147,24 +147,26 @@ class _Reaper:
         process.wait()
 
 
-# Nodes are on this machine: a proxy of the environment has no business in between.
+# Nodes are on this machine: requests must bypass proxies of the environment.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 ports = _PortPool()
 reaper = _Reaper()
 
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment for a program under test: output at once; no settings, contexts or terminal size of the caller."""
+    """Return the environment for a program under test: unbuffered output; no settings, contexts or terminal size of the
+    caller.
+    """
     kept = (name for name in os.environ if not name.startswith("LMQ_") and name not in {"COLUMNS", "LINES"})
     environment = {name: os.environ[name] for name in kept}
-    # Contexts of whoever runs the tests do not count.
+    # Contexts of the user who runs the tests do not count.
     nowhere = f"{tempfile.gettempdir()}/lmqcluster-tests-without-contexts"
     fixed = {"PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", "XDG_CONFIG_HOME": nowhere}
     return {**environment, **fixed, **(extra or {})}
 
 
 def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, bytes]:
-    """GET a path; errors of HTTP are answers too.
+    """GET a path; HTTP errors are returned as answers.
 
     Raises:
         OSError: the node cannot be reached.
@@ -178,10 +180,10 @@ def fetch(address: str, path: str, *, timeout_s: float = 5.0) -> tuple[int, byte
 
 
 class NodeProcess:
-    """One node in a process of its own. Addresses are ``HOST:PORT`` texts.
+    """One node in its own process. Addresses are ``HOST:PORT`` texts.
 
     Attributes:
-        forked: whether the process is forked from one that has imported what it needs.
+        forked: True if the process is forked from one that has imported what it needs.
     """
 
     forked: ClassVar[bool] = False
@@ -213,16 +215,16 @@ class NodeProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id, ``None`` while it is not running."""
+        """Return the process id, ``None`` while it is not running."""
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     @property
     def running(self) -> bool:
-        """Whether the process is there (perhaps paused)."""
+        """Return whether the process exists (perhaps paused)."""
         return self.pid is not None
 
     def command(self) -> list[str]:
-        """The command line of the node."""
+        """Return the command line of the node."""
         command = [*_LMQ, "start", "--name", self.name]
         command += ["--data-dir", str(self.data_dir), "--http", self.http, "--rpc", self.rpc, "--raft", self.raft]
         command += ["--queued", self.queued]
@@ -231,15 +233,15 @@ class NodeProcess:
         return [*command, *self.arguments]
 
     def open_log(self) -> IO[bytes]:
-        """Where the node is to write its output."""
+        """Open the file for the node's output."""
         return self.log_path.open("ab")
 
     def start(self, *, wait: bool = True) -> Self:
-        """Start the process; with `wait` return when ``/readyz`` says so."""
+        """Start the process; with `wait` return when ``/readyz`` succeeds."""
         assert not self.running, f"{self.name} is running already"
         command = self.command()
         with self.open_log() as log:
-            # A fork does not load libraries before it begins.
+            # A forked process cannot preload libraries.
             if self.forked and command[: len(_LMQ)] == _LMQ and "LD_PRELOAD" not in self.environment:
                 self.process = fork_node(command[len(_LMQ) :], self.environment, log)
             else:
@@ -257,23 +259,23 @@ class NodeProcess:
         return self
 
     def wait_upgraded(self) -> None:
-        """Wait until the cluster has moved to the newest machine version, which it does just after it was founded."""
+        """Wait until the cluster has switched to the newest machine version, which happens soon after it is founded."""
 
         def upgraded() -> bool:
             try:
                 status, body = fetch(self.http, "/v1/cluster")
             except (OSError, http.client.HTTPException):
                 return False
-            # Who has no token cannot ask.
+            # Without a token the version cannot be read.
             return status in (401, 403) or json.loads(body)["machine_version"] >= Machine.VERSION_MAX
 
         wait_for(upgraded, "the newest machine version")
 
     def wait_ready(self, timeout_s: float = READY_S) -> None:
-        """Wait until the node says that it can serve requests.
+        """Wait until the node reports that it can serve requests.
 
         Raises:
-            RuntimeError: it exited or did not get ready in time; the text has the end of its log.
+            RuntimeError: it exited or did not become ready in time; the text has the end of its log.
         """
 
         def ready() -> bool:
@@ -297,13 +299,13 @@ class NodeProcess:
         self.process.send_signal(number)
 
     def kill(self) -> None:
-        """Kill -9, and wait until the process is gone. Harmless if it is gone already."""
+        """Kill the process with SIGKILL and wait until it has ended. A no-op if it has ended already."""
         if self.process is not None:
             self.process.kill()
             self.wait_exit()
 
     def end(self) -> None:
-        """End the process, paused or not: at once, or in order so that `make coverage` hears what it has run."""
+        """End the process, paused or not: at once, or in order so that `make coverage` gets its data."""
         if MEASURES_COVERAGE and self.process is not None and self.running:
             self.process.send_signal(signal.SIGTERM)
             self.process.send_signal(signal.SIGCONT)
@@ -312,12 +314,12 @@ class NodeProcess:
         self.kill()
 
     def stop(self, timeout_s: float = READY_S) -> int:
-        """SIGTERM: an orderly stop. Returns the exit status."""
+        """Stop the process in order with SIGTERM. Return the exit status."""
         self.signal(signal.SIGTERM)
         return self.wait_exit(timeout_s)
 
     def wait_exit(self, timeout_s: float = READY_S) -> int:
-        """Wait for the end of the process. Returns the exit status, negative for a signal."""
+        """Wait for the end of the process. Return the exit status, negative for a signal."""
         assert self.process is not None
         code = self.process.wait(timeout_s)
         reaper.tell("-", self.process.pid)
@@ -328,11 +330,11 @@ class NodeProcess:
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let a paused process go on."""
+        """Resume a paused process."""
         self.signal(signal.SIGCONT)
 
     def restart(self) -> Self:
-        """Kill -9 and start again in the same directory."""
+        """Kill the process with SIGKILL and start it again in the same directory."""
         self.kill()
         return self.start()
 
@@ -343,11 +345,11 @@ class NodeProcess:
         return json.loads(body)
 
     def log(self) -> str:
-        """Everything the node wrote to standard output and error."""
+        """Return everything the node wrote to standard output and error."""
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def log_tail(self) -> str:
-        """The end of the log, for messages of failed tests."""
+        """Return the end of the log, for messages of failed tests."""
         lines = self.log().splitlines()[-LOG_LINES_SHOWN:]
         return "\n".join([f"--- log of {self.name} ({self.log_path}) ---", *lines])
 
@@ -361,7 +363,7 @@ class NodeProcess:
 
 
 class Cluster:
-    """Nodes that were founded together; more can be added to try joining. A context manager that starts and ends them."""
+    """Nodes that were founded together; more can be added for joins. A context manager that starts and ends them."""
 
     def __init__(
         self,
@@ -371,11 +373,11 @@ class Cluster:
         arguments: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Prepare `size` nodes below `directory` (default: a temporary one that goes with the cluster).
+        """Prepare `size` nodes below `directory` (default: a temporary directory that is removed with the cluster).
 
         Args:
-            size: count of founding members.
-            directory: where data directories and logs go.
+            size: number of founding members.
+            directory: parent of data directories and logs.
             arguments: further arguments of ``lmq start`` for every node.
             environment: further environment variables for every node.
         """
@@ -402,7 +404,7 @@ class Cluster:
         return self
 
     def add_node(self, *, start: bool = True) -> NodeProcess:
-        """A fresh node, a cluster of one, that ends with this cluster; joining is up to the test."""
+        """Add a new node, a cluster of one, which ends with this cluster; the test decides about joining."""
         node = self._node(f"n{len(self.nodes) + 1}")
         self.nodes.append(node)
         return node.start() if start else node
@@ -415,25 +417,25 @@ class Cluster:
 
     @property
     def alive(self) -> list[NodeProcess]:
-        """Nodes whose process is running."""
+        """Return the nodes whose process is running."""
         return [node for node in self.nodes if node.running]
 
     @property
     def http_addresses(self) -> list[str]:
-        """HTTP addresses of all nodes."""
+        """Return the HTTP addresses of all nodes."""
         return [node.http for node in self.nodes]
 
     @property
     def rpc_addresses(self) -> list[str]:
-        """MessagePack-RPC addresses of all nodes."""
+        """Return the MessagePack-RPC addresses of all nodes."""
         return [node.rpc for node in self.nodes]
 
     def leader(self, among: Sequence[NodeProcess] | None = None, timeout_s: float = READY_S) -> NodeProcess:
-        """The node that says of itself that it leads, in the highest term; waits for an election to end.
+        """Return the node that reports to be leader in the highest term; wait for an election to end.
 
         Args:
-            among: nodes to ask, default all that run. Leave paused ones out.
-            timeout_s: how long an election may take.
+            among: nodes to ask, default all running ones. Leave out paused nodes.
+            timeout_s: maximum duration of an election.
         """
 
         def find() -> NodeProcess | None:
@@ -455,12 +457,12 @@ class Cluster:
         return int(cluster["term"]) if leads else None
 
     def followers(self) -> list[NodeProcess]:
-        """Running nodes other than the leader."""
+        """Return the running nodes other than the leader."""
         leader = self.leader()
         return [node for node in self.alive if node is not leader]
 
     def stop(self) -> None:
-        """End every node at once, paused ones too, and remove a directory of our own."""
+        """End every node at once, including paused ones, and remove the cluster's own temporary directory."""
         for node in self.nodes:
             if node.process is not None:
                 node.process.send_signal(signal.SIGTERM if MEASURES_COVERAGE else signal.SIGKILL)

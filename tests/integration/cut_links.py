@@ -1,7 +1,7 @@
-"""A switch on every link between nodes of a test: while a node is cut off, what it sends and what it is sent vanishes.
+"""A switch on every link between nodes of a test: while a node is cut off, all its traffic is dropped.
 
-Each node dials the others through forwarders of its own: the library that the drills put under a node exchanges the ports. It
-needs Linux and a C compiler.
+Each node dials the others through its own forwarders: the library that the drills preload into a node exchanges the
+ports. It needs Linux and a C compiler.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def _port(node: NodeProcess) -> int:
 
 
 class _Link:
-    """What one node dials to reach another one."""
+    """The address that one node dials to reach another one."""
 
     def __init__(self, target: int) -> None:
         self.target = target
@@ -48,7 +48,7 @@ class _Link:
             self._writers.add(far)
             await asyncio.gather(self._carry(reader, far), self._carry(far_reader, writer))
         except (OSError, asyncio.CancelledError):
-            # A node is gone, or the test is over; both ends hear of it below.
+            # A node has ended, or the test is over; both ends are closed below.
             pass
         finally:
             self._tasks.discard(task)
@@ -65,7 +65,7 @@ class _Link:
         writer.transport.abort()
 
     def mend(self) -> None:
-        """Carry again; connections that have lost bytes end."""
+        """Forward again; connections that have lost bytes are closed."""
         self.is_cut = False
         for one in list(self._writers):
             one.transport.abort()
@@ -79,7 +79,7 @@ class _Link:
 
 
 class CutLinks:
-    """All links of a cluster that is not started yet."""
+    """All links of a cluster that has not been started yet."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._links: dict[tuple[str, str], _Link] = {}
@@ -90,17 +90,17 @@ class CutLinks:
             node.environment |= {"LD_PRELOAD": str(interposer()), "LMQ_DRILL_ROUTES": ",".join(routes)}
 
     async def start(self) -> None:
-        """Take connections, before the nodes start."""
+        """Accept connections, before the nodes start."""
         for link in self._links.values():
             await link.start()
 
     def cut_off(self, node: NodeProcess) -> None:
-        """Let a node and the others not hear each other."""
+        """Drop all traffic between a node and the others."""
         for names, link in self._links.items():
             link.is_cut |= node.name in names
 
     def mend(self) -> None:
-        """Carry everything again."""
+        """Forward everything again."""
         for link in self._links.values():
             if link.is_cut:
                 link.mend()

@@ -1,4 +1,4 @@
-"""A TCP proxy that delivers every byte a fixed time later, in a thread of its own, for the links between nodes."""
+"""A TCP proxy that delivers every byte after a fixed delay, in its own thread, for the links between nodes."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ CHUNK_BYTES = 64 * 1024
 
 
 class DelayProxy:
-    """Listens on `addresses[i]` for connections to ``targets[i]``; both directions of each are delayed alike.
+    """Listens on `addresses[i]` for connections to ``targets[i]``; both directions are delayed alike.
 
     Bandwidth is not limited: bytes that arrive together leave together, `delay_s` later.
 
     Attributes:
-        carried_bytes: how many have arrived so far, of both directions.
+        carried_bytes: number of bytes received so far in both directions.
     """
 
     def __init__(self, targets: Sequence[str], delay_s: float) -> None:
@@ -75,7 +75,7 @@ class DelayProxy:
             try:
                 await asyncio.gather(self._carry(reader, far_writer), self._carry(far_reader, writer))
             except asyncio.CancelledError:
-                # The end of the proxy; asyncio's streams would complain of a cancelled task.
+                # The proxy is closing; asyncio's streams would log a cancelled task.
                 return
             finally:
                 writer.transport.abort()
@@ -84,7 +84,7 @@ class DelayProxy:
         return accepted
 
     async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Move bytes until the source ends; its end, too, arrives later."""
+        """Copy bytes until the source ends; its end is delayed too."""
         queue: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
 
         async def deliver() -> None:

@@ -1,11 +1,12 @@
 """Starts nodes by forking processes that have imported them already.
 
-To import what a node needs takes more processor time than all else that a node of a test does. So a process imports it once
-and forks for every node. The fork gets arguments, environment, log and session as a new process would, and runs the entry
-point of ``lmq`` from its first line to its regular end. Nodes that other programs start (``lmq dev``, drills, services), and
-those of tests of the start itself, are new interpreters.
+Importing what a node needs takes more processor time than everything else that a test node does. So a process imports
+it once and forks for every node. The fork gets arguments, environment, log and session as a new process would, and runs
+the entry point of ``lmq`` from its first line to its regular end. Nodes that other programs start (``lmq dev``, drills,
+services), and those of tests of the start itself, are new interpreters.
 
-Within one such process strings hash alike. Nodes come from three in turn, so that replicas do not agree by that.
+Strings hash alike within one such process. Nodes are therefore forked from three processes in turn, so that replicas do
+not agree only because of equal hashes.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ REQUEST_BYTES_MAX: Final = 1 << 17
 
 
 class ForkedNode:
-    """A forked process, with what tests use of `subprocess.Popen`."""
+    """A forked process with the part of `subprocess.Popen` that tests use."""
 
     def __init__(self, pid: int, end: int) -> None:
         self.pid = pid
@@ -41,11 +42,11 @@ class ForkedNode:
         self._lock = threading.Lock()
 
     def poll(self) -> int | None:
-        """The exit status, negative for a signal; None while it runs."""
+        """Return the exit status, negative for a signal; None while it runs."""
         return self._look(0)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end; returns the exit status.
+        """Wait for the end; return the exit status.
 
         Raises:
             subprocess.TimeoutExpired: it did not end.
@@ -57,14 +58,14 @@ class ForkedNode:
         return code
 
     def send_signal(self, number: int) -> None:
-        """Send a signal, unless it has ended."""
+        """Send a signal, unless the process has ended."""
         if self.poll() is None:
-            # It may end in this very moment.
+            # It may end at this moment.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill -9."""
+        """Kill the process with SIGKILL."""
         self.send_signal(signal.SIGKILL)
 
     def _look(self, timeout_s: float | None) -> int | None:
@@ -73,19 +74,19 @@ class ForkedNode:
                 if self.returncode is None:
                     text = os.read(self._end, 64)
                     os.close(self._end)
-                    # Nothing comes if the parent was killed, which kills the node through its reaper.
+                    # The pipe is empty if the parent was killed, which kills the node through its reaper.
                     self.returncode = int(text or -signal.SIGKILL)
         return self.returncode
 
     def _has_ended(self, timeout_s: float | None) -> bool:
-        # Not `select`: tests open more than the 1,024 descriptors that it can tell apart.
+        # `select` cannot handle the more than 1,024 descriptors that tests open.
         ending = select.poll()
         ending.register(self._end, select.POLLIN)
         return bool(ending.poll(None if timeout_s is None else timeout_s * 1000))
 
 
 class _Parent:
-    """A process that forks nodes, as tests see it."""
+    """A process that forks nodes, as the tests see it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -140,7 +141,7 @@ def fork_node(arguments: Sequence[str], environment: Mapping[str, str], log: IO[
 
 
 def _serve(requests: socket.socket) -> list[str]:
-    """Fork a node for each request until there will be none; returns the arguments of ``lmq``, in the fork.
+    """Fork a node for each request until the requests end; in the fork, return the arguments of ``lmq``.
 
     Raises:
         SystemExit: in the parent, at the end.
@@ -178,20 +179,20 @@ def _serve(requests: socket.socket) -> list[str]:
 
 
 def _report(ends: dict[int, int]) -> None:
-    """Say of every node that has ended how it has."""
+    """Report the exit status of every ended node."""
     for pid, end in list(ends.items()):
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         if ended is None:
             continue
         code = ended.si_status if ended.si_code == os.CLD_EXITED else -ended.si_status
-        # Told before its number is free again, so that no signal can go to another process.
+        # Reported before the process id is free again, so that no signal can reach another process.
         os.write(end, str(code).encode())
         os.close(ends.pop(pid))
         os.waitpid(pid, 0)
 
 
 def _become(request: dict[str, object], log: int) -> list[str]:
-    """Give this process what a new one would have."""
+    """Give this process the environment of a new one."""
     os.setsid()
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -205,8 +206,8 @@ def _become(request: dict[str, object], log: int) -> list[str]:
 
 
 def main() -> None:
-    """Entry point of the process that forks."""
-    # What ``lmq start`` imports.
+    """Run the process that forks nodes."""
+    # The imports of ``lmq start``.
     import uvloop  # noqa: F401
     from lmqcluster_cli.lmq import program, start  # noqa: F401
 
@@ -214,7 +215,7 @@ def main() -> None:
 
     arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
     sys.argv = ["lmq", *arguments]
-    # The streams of before may have been files, which these need not be; and as PYTHONUNBUFFERED says.
+    # The previous streams may be files, which these need not be; PYTHONUNBUFFERED must hold too.
     sys.stdout, sys.stderr = (
         io.TextIOWrapper(os.fdopen(number, "wb", 0, closefd=False), write_through=True) for number in (1, 2)
     )
@@ -222,6 +223,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # The folder of this file is no place to import from.
+    # Modules must not be imported from the folder of this file.
     sys.path.pop(0)
     main()

@@ -1,7 +1,8 @@
-"""Messages of many groups, many consumers, and nodes that are killed: strict order in each group, and one of a group at a time.
+"""Messages of many groups, many consumers, and nodes that are killed: strict order in each group, one message at a
+time.
 
-``python -m tests.integration.group_loop`` runs 1,000 groups of 100 messages with 50 consumers over three nodes, and kills a node
-every 5 seconds. ``--fairness`` measures instead what a group of 100,000 messages costs the others.
+``python -m tests.integration.group_loop`` runs 1,000 groups of 100 messages with 50 consumers over three nodes, and
+kills a node every 5 seconds. ``--fairness`` measures instead how a group of 100,000 messages slows the others.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["Book", "group_loop"]
 QUEUE = "groups"
 LEASE_S = 20.0
 LEASE_MARGIN_S = 10.0
-"""A delivery reaches its consumer later than its lease begins: by a pause at most."""
+"""A delivery reaches its consumer after its lease begins: by one pause at most."""
 AT_ONCE = 20
 FLOOD = 100_000
 OTHERS = 100
@@ -35,12 +36,12 @@ PROBE_EVERY_S = 0.01
 
 @dataclass
 class Book:
-    """What consumers saw of each group."""
+    """The deliveries of each group as consumers saw them."""
 
     groups: int
     size: int
     last: Counter[str] = field(default_factory=Counter)
-    """Number of the message that was delivered last; they begin with 1."""
+    """Number of the message that was delivered last, from 1."""
     held: dict[str, float] = field(default_factory=dict)
     done: set[tuple[str, int]] = field(default_factory=set)
     redelivered: int = 0
@@ -61,7 +62,7 @@ class Book:
         self.last[group], self.held[group] = number, now
 
     def settling(self, group: str) -> None:
-        """From now on the next one may come."""
+        """Note that a message is being settled, after which the next one may be delivered."""
         self.held.pop(group, None)
 
     def is_complete(self) -> bool:
@@ -86,7 +87,7 @@ async def group_loop(
     kills_min: int,
     seed: int,
 ) -> Book:
-    """Push everything, then consume and kill until all is done, and at least so many were killed."""
+    """Push everything, then consume and kill until all is done and at least `kills_min` nodes were killed."""
     book, rng = Book(groups, size), random.Random(seed)
     for node in cluster:
         node.wait_upgraded()
@@ -109,7 +110,7 @@ async def group_loop(
 
 
 async def _fill(cluster: Cluster, groups: int, size: int) -> None:
-    """In each group one message after the other is stored; the groups stand between each other."""
+    """Store the messages of each group in order, with the groups interleaved."""
     async with AsyncClient(cluster.rpc_addresses) as client:
         await client.update_props(QUEUE, {"timeout": LEASE_S, "retry": 1_000_000})
         names = [f"g{group}" for group in range(groups)]
@@ -128,7 +129,7 @@ async def _consume(book: Book, addresses: list[str], hold_s: float, empty: async
                 if await message.ack():
                     book.done.add((group, int(number)))
             except LmqError as exc:
-                # If it was not done, the message comes again.
+                # A message that was not settled is redelivered.
                 print(f"done: {exc}", file=sys.stderr)
 
         while not empty.is_set():
@@ -140,13 +141,13 @@ async def _consume(book: Book, addresses: list[str], hold_s: float, empty: async
             for message in pulled:
                 group, _, number = message.content.decode().partition(":")
                 book.delivered(group, int(number))
-            # While somebody works on a message the next one of its group must not come.
+            # While a consumer works on a message, the next one of its group must not be delivered.
             await asyncio.sleep(hold_s)
             await asyncio.gather(*map(settle, pulled))
 
 
 async def _check_empty(cluster: Cluster, book: Book) -> None:
-    """Nothing is left but what was acknowledged with an answer that got lost, which ends with its lease."""
+    """Check that nothing is left except messages whose ack lost its answer; their leases expire."""
     async with AsyncClient(cluster.rpc_addresses) as client:
         while pulled := await client.pull_many(QUEUE, AT_ONCE, timeout=2 * LEASE_S if _size(cluster) else 0):
             for message in pulled:
@@ -164,7 +165,7 @@ def _size(cluster: Cluster) -> int:
 
 
 async def fairness(cluster: Cluster, turns: int) -> list[tuple[float, float]]:
-    """The p99 of the time from push to delivery in seconds, without and with the flood, of each turn."""
+    """Return the p99 of the time from push to delivery in seconds, without and with the flood, of each turn."""
     for node in cluster:
         node.wait_upgraded()
     found = []
@@ -178,7 +179,7 @@ async def fairness(cluster: Cluster, turns: int) -> list[tuple[float, float]]:
 
 
 async def _probe(client: AsyncClient, queue: str) -> float:
-    """Push messages of other groups at a fixed pace, while ten consumers take whatever comes."""
+    """Push messages of other groups at a fixed pace, while ten consumers pull everything."""
     waits: list[float] = []
 
     async def consume() -> None:
@@ -201,7 +202,7 @@ async def _probe(client: AsyncClient, queue: str) -> float:
 
 
 def main() -> int:
-    """Exit code 1 if a promise was broken."""
+    """Run the program; return 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.group_loop", description=__doc__)
     parser.add_argument("--groups", type=int, default=1000, help="how many (default 1000)")
     parser.add_argument("--size", type=int, default=100, help="messages of each (default 100)")

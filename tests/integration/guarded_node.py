@@ -1,4 +1,6 @@
-"""A node with both front ends in this process, so that tests can see its tables, and tokens of every kind for it."""
+"""A node with both front ends in this process, so that tests can inspect its tables, and tokens of every kind
+for it.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ ADMIN = "a token from a file"
 
 @dataclass
 class Guarded:
-    """The node, and what its clients need."""
+    """The node and its clients."""
 
     node: Node
     http: HttpFrontEnd
@@ -37,7 +39,7 @@ class Guarded:
     async def ask(
         self, method: str, path: str, token: str | None, host: str = "127.0.0.1", **more: Any
     ) -> tuple[int, str, str]:
-        """Send an HTTP request; status, the ``www-authenticate`` header, and body or ``x-lmq-error``."""
+        """Send an HTTP request; return status, the ``www-authenticate`` header, and body or ``x-lmq-error``."""
         headers = {"authorization": f"Bearer {token}"} if token is not None else {}
         url = f"http://{host}:{self.http.port}{path}"
         async with self.session.request(method, url, headers=headers, **more) as answer:
@@ -45,7 +47,7 @@ class Guarded:
             return answer.status, answer.headers.get("www-authenticate", ""), text
 
     async def connect(self, token: str | None = None, host: str = "127.0.0.1") -> AsyncRpc:
-        """A MessagePack-RPC connection, with a token or without; it ends with the node."""
+        """Return a MessagePack-RPC connection, with or without a token; it is closed with the node."""
         rpc = AsyncRpc(*await asyncio.open_connection(host, self.rpc.port))
         self._connections.append(rpc)
         if token is not None:
@@ -53,14 +55,14 @@ class Guarded:
         return rpc
 
     async def close(self) -> None:
-        """End the connections."""
+        """Close the connections."""
         for rpc in self._connections:
             await rpc.close()
 
     async def token(
         self, name: str, role: str, queues: str = ".*", lifetime_s: float | None = None, principal: str | None = None
     ) -> str:
-        """Make a token; returns its secret."""
+        """Create a token; return its secret."""
         return await create_token(self.node, name, role, queues, lifetime_s, principal)
 
 
@@ -68,9 +70,9 @@ class Guarded:
 async def guarded_node(
     folder: Path, *, host: str = "127.0.0.1", admin: str | None = ADMIN, **options: Any
 ) -> AsyncIterator[Guarded]:
-    """Run a node that is alone; with `admin` as if that token stood in ``admin_token_file``.
+    """Run a single node; `admin` is the token of ``admin_token_file``, if any.
 
-    `options` are further ones of the node.
+    `options` are further options of the node.
     """
     raft = Address("127.0.0.1", ports.take())
     token = None if admin is None else admin.encode()
@@ -105,14 +107,14 @@ async def guarded_node(
 
 
 class AsyncRpc:
-    """A MessagePack-RPC connection; answers come in the order of the requests."""
+    """A MessagePack-RPC connection; answers arrive in the order of the requests."""
 
     def __init__(self, reader: Any, writer: Any) -> None:
         self._reader, self._writer = reader, writer
         self._unpacker = msgpack.Unpacker(raw=True)
 
     async def call(self, method: str, *arguments: Any) -> tuple[Any, Any]:
-        """(error, result) of a request."""
+        """Send a request and return (error, result)."""
         self._writer.write(msgpack.packb([0, 1, method.encode(), list(arguments)], use_bin_type=False))
         while True:
             for _type, _msgid, error, result in self._unpacker:
@@ -123,7 +125,7 @@ class AsyncRpc:
             self._unpacker.feed(data)
 
     async def read_end(self) -> bytes:
-        """What comes until the node closes the connection."""
+        """Return everything received until the node closes the connection."""
         data: bytes = await self._reader.read()
         return data
 

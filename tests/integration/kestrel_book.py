@@ -1,4 +1,4 @@
-"""What clients of a fleet were told of each item, and what must be true of it."""
+"""The answers that clients of a fleet received for each item, and the invariants that they must satisfy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from typing import Any
 __all__ = ["Book", "Hold"]
 
 OVERLAP_S = 20.0
-"""So long a consumer may believe that it holds what another one has by now; then its connection has to be gone."""
+"""Maximum time that a consumer may hold an item after another one got it; its connection must be closed
+within this time.
+"""
 
 
 @dataclass(eq=False)
@@ -20,7 +22,7 @@ class Hold:
     """An item at a consumer.
 
     Attributes:
-        lost_s: since when another consumer has it, so that its end must not be acknowledged.
+        lost_s: time when another consumer got it, after which closing it must not be acknowledged.
     """
 
     item: bytes
@@ -29,15 +31,15 @@ class Hold:
 
 @dataclass
 class Book:
-    """By the item's number.
+    """Items by number.
 
     Attributes:
         stored: items whose put was acknowledged.
-        put: all that were sent.
-        closed: how often an item's end was acknowledged.
-        unsure: items whose end was asked for when the connection ended.
-        aborts: items that were given back, and when that was acknowledged.
-        changed: an item has ended, or may have.
+        put: all items that were sent.
+        closed: number of acknowledged closes by item.
+        unsure: items that were being closed when the connection broke.
+        aborts: aborted items, and when the abort was acknowledged.
+        changed: an item was closed, or may have been.
     """
 
     put: set[bytes] = field(default_factory=set)
@@ -52,16 +54,16 @@ class Book:
     violations: list[str] = field(default_factory=list)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     _held: dict[bytes, Hold] = field(default_factory=dict)
-    # By item: when it was asked for and when it came, each time.
+    # By item: the request and arrival time of each delivery.
     _deliveries: dict[bytes, list[tuple[float, float]]] = field(default_factory=dict)
 
     @property
     def delivered(self) -> int:
-        """How often items came to consumers."""
+        """Return the number of deliveries to consumers."""
         return sum(map(len, self._deliveries.values()))
 
     def opened(self, item: bytes, asked_s: float) -> Hold:
-        """An item came to a consumer."""
+        """Note the delivery of an item to a consumer."""
         now_s = time.monotonic()
         if item not in self.put:
             self.violations.append(f"{item!r} was delivered and never put")
@@ -69,14 +71,15 @@ class Book:
             self.violations.append(f"{item!r} was delivered after its end was acknowledged")
         before = self._held.get(item)
         if before is not None:
-            # Its connection has ended, or has given it back, and the consumer has not heard yet; else it is one too many.
+            # Its connection has broken, or has aborted it, and the consumer does not know yet; otherwise this is a
+            # duplicate.
             before.lost_s = now_s
             self.overlaps += 1
         self._deliveries.setdefault(item, []).append((asked_s, now_s))
         held = self._held[item] = Hold(item)
         return held
 
-    def _let_go(self, held: Hold) -> None:
+    def _remove(self, held: Hold) -> None:
         if self._held.get(held.item) is held:
             del self._held[held.item]
         if held.lost_s is not None and time.monotonic() - held.lost_s > OVERLAP_S:
@@ -84,8 +87,8 @@ class Book:
         self.changed.set()
 
     def ended(self, held: Hold) -> None:
-        """The end of an item was acknowledged."""
-        self._let_go(held)
+        """Note that the close of an item was acknowledged."""
+        self._remove(held)
         self.closed[held.item] += 1
         if self.closed[held.item] > 1:
             self.violations.append(f"{held.item!r} was closed {self.closed[held.item]} times")
@@ -93,28 +96,30 @@ class Book:
             self.violations.append(f"{held.item!r} was closed by a consumer that had lost it")
 
     def aborted(self, held: Hold) -> None:
-        """An item was given back."""
-        self._let_go(held)
+        """Note that an item was aborted."""
+        self._remove(held)
         self.aborts.append((held.item, time.monotonic() if held.lost_s is None else held.lost_s))
 
     def broke(self, held: Hold | None, *, closing: bool) -> None:
-        """The connection ended, perhaps while an item was `closing`."""
+        """Note that the connection broke, perhaps while an item was `closing`."""
         self.breaks.append(time.monotonic())
         if held is not None:
-            self._let_go(held)
+            self._remove(held)
             if closing:
                 self.unsure.add(held.item)
 
     def missing(self) -> set[bytes]:
-        """Stored items of whose end nobody was told."""
+        """Return the stored items whose close was never acknowledged."""
         return self.stored - self.closed.keys() - self.unsure
 
     def unknown(self) -> list[bytes]:
-        """Items whose end was asked for and never acknowledged, to anybody."""
+        """Return the items that were being closed and whose close was never acknowledged."""
         return sorted(self.unsure - self.closed.keys())
 
     def judge_counters(self, queue: dict[str, Any]) -> None:
-        """What the empty queue has counted: every item that it stored left it by being closed, those that are unsure here too."""
+        """Check the counters of the empty queue: every stored item was closed, with those in `unsure`
+        possibly closed.
+        """
         stored, closed = queue["pushed_total"], queue["acked_total"]
         if stored != closed:
             self.violations.append(f"the queue stored {stored} items, and {closed} were closed")
@@ -124,10 +129,11 @@ class Book:
             )
 
     def judge_aborts(self) -> None:
-        """What was given back has to come before what nobody had got yet.
+        """Check that aborted items are delivered before items that no consumer had received yet.
 
-        Judged are aborts of which that can be told: the item was asked for again after an item that came for the first time and
-        had been asked for after the abort, and no connection ended meanwhile, with which the item might have come and gone.
+        Only aborts with a certain order are judged: the item was requested again after an item that was delivered for
+        the first time and had been requested after the abort, and no connection broke in between, with which the item
+        could have been delivered and lost.
         """
         firsts = sorted((deliveries[0], item) for item, deliveries in self._deliveries.items())
         breaks = sorted(self.breaks)

@@ -1,7 +1,7 @@
-"""One parent with children over the memcache port while nodes are killed, and a judge of what the children have got.
+"""One parent with children over the memcache port while nodes are killed, and a judge of the children's items.
 
-``python -m tests.integration.kestrel_fanout`` puts 100,000 items into a parent with 10 children. Every child has to have every
-item of the parent once, in the parent's order, and nothing else; and the parent every item that was acknowledged.
+``python -m tests.integration.kestrel_fanout`` puts 100,000 items into a parent with 10 children. Every child must have
+every item of the parent once, in the parent's order, and nothing else; and the parent every item that was acknowledged.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ STORED = b"STORED\r\n"
 
 @dataclass
 class Fanout:
-    """What was put, and what each queue had at the end, in order.
+    """The items that were put, and the final contents of each queue, in order.
 
     Attributes:
-        sent: how many puts there were; of some the outcome is not known.
+        sent: number of puts; the outcome of some is unknown.
         stored: items whose put was acknowledged.
-        queues: by queue.
+        queues: contents by queue.
     """
 
     sent: int = 0
@@ -49,7 +49,7 @@ class Fanout:
     queues: dict[bytes, list[bytes]] = field(default_factory=dict)
 
     def violations(self) -> list[str]:
-        """What must not be."""
+        """Return the violations."""
         parent = self.queues[PARENT]
         found = [f"{item!r} is {count} times in the parent" for item, count in Counter(parent).items() if count > 1]
         found += [f"{item!r} is stored and not in the parent" for item in sorted(self.stored - set(parent))]
@@ -72,7 +72,7 @@ async def _connected(node: NodeProcess):
 
 
 async def _put(told: Fanout, nodes: list[NodeProcess], name: int, count: int) -> None:
-    """Put numbered items, several on their way at once; after the end of a connection with the next node."""
+    """Put numbered items, several in flight at once; continue with the next node after a broken connection."""
     number, at = 0, name
     while number < count:
         at += 1
@@ -94,7 +94,7 @@ async def _put(told: Fanout, nodes: list[NodeProcess], name: int, count: int) ->
 
 
 async def _kill(told: Fanout, cluster: Cluster, rng: random.Random, over: asyncio.Event) -> None:
-    """Kill and start nodes until it is over; all run then."""
+    """Kill and start nodes until `over`; all run at the end."""
     while not over.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(over.wait(), rng.uniform(1, 4))
@@ -104,7 +104,7 @@ async def _kill(told: Fanout, cluster: Cluster, rng: random.Random, over: asynci
 
 
 async def _read(node: NodeProcess, queue: bytes) -> list[bytes]:
-    """All items of a queue, which is empty then."""
+    """Remove and return all items of a queue."""
     found: list[bytes] = []
     async with _connected(node) as (reader, writer), asyncio.timeout(10 * ANSWER_S):
         while True:
@@ -122,14 +122,14 @@ async def _read(node: NodeProcess, queue: bytes) -> list[bytes]:
 
 
 async def fanout(directory: Path, *, puts: int, children: int, seed: int) -> Fanout:
-    """Run it on a cluster of its own."""
+    """Run the test on a new cluster."""
     cluster = with_kestrel_ports(Cluster(3, directory=directory))
     names = [b"%b+child%d" % (PARENT, number) for number in range(children)]
     try:
         await asyncio.to_thread(cluster.start)
         nodes, told = list(cluster), Fanout()
         for number, name in enumerate(names):
-            # Naming a child makes it.
+            # Naming a child creates it.
             assert await _read(nodes[number % 3], name) == []
         started_s = time.monotonic()
         over = asyncio.Event()

@@ -1,9 +1,9 @@
 """A fleet of reliable consumers over the memcache port while nodes are killed, cut off and paused, and a judge.
 
-``python -m tests.integration.kestrel_fleet --seconds 300`` runs it for as long as one likes. Every item that was stored has to be
-closed once, by one consumer; only what was being closed when a connection ended may be either closed or delivered again. What is
-given back comes first again. No item is open at two consumers: whoever loses one with its node cannot close it any more, and soon
-hears so. At the end the queue is empty.
+``python -m tests.integration.kestrel_fleet --seconds 300`` runs it for the given time. Every stored item must be closed
+once, by one consumer; only an item that was being closed when a connection broke may be either closed or redelivered.
+Aborted items are redelivered first. No item is open at two consumers: a consumer that loses an item with its node can
+no longer close it, and soon gets an error. At the end the queue is empty.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ PAUSE_S = 0.1
 ABORT_EVERY = 20
 PUT_S = 0.02
 FAULT_S = 8.0
-"""Longer than a node may be silent before the others take it for dead."""
+"""Longer than the silence after which the other nodes consider a node dead."""
 DRAIN_S = 180.0
 PRODUCERS = 4
 
 
 class Client:
-    """A connection that moves to the next node when it ends."""
+    """A connection that moves to the next node when it breaks."""
 
     def __init__(self, nodes: list[NodeProcess], at: int) -> None:
         self._nodes = nodes
@@ -43,7 +43,7 @@ class Client:
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def ask(self, request: bytes, ending: bytes) -> bytes | None:
-        """The answer; None if the connection ended, or the node did not answer, and its effect is not known."""
+        """Return the answer; None if the connection broke, or the node did not answer, and the effect is unknown."""
         try:
             if self._streams is None:
                 address = address_of(self._nodes[self._at % len(self._nodes)], "memcache")
@@ -62,14 +62,14 @@ class Client:
         await asyncio.sleep(PAUSE_S)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         if self._streams is not None:
             self._streams[1].close()
             self._streams = None
 
 
 async def produce(book: Book, client: Client, name: int, ends_s: float) -> None:
-    """Put numbered items, each under a number of its own also if the outcome is not known."""
+    """Put numbered items, each under a unique number even if the outcome is unknown."""
     number = 0
     while time.monotonic() < ends_s:
         item = b"%d-%d" % (name, number)
@@ -82,7 +82,7 @@ async def produce(book: Book, client: Client, name: int, ends_s: float) -> None:
 
 
 async def consume(book: Book, client: Client, rng: random.Random, drained: asyncio.Event) -> None:
-    """Close the last item and open the next one, as most consumers do; sometimes give one back."""
+    """Close the last item and open the next one, as most consumers do; sometimes abort one."""
     held: Hold | None = None
     while not drained.is_set():
         aborts = held is not None and rng.randrange(ABORT_EVERY) == 0
@@ -99,7 +99,7 @@ async def consume(book: Book, client: Client, rng: random.Random, drained: async
 
 
 async def disturb(book: Book, cluster: Cluster, links: CutLinks, rng: random.Random, ends_s: float) -> None:
-    """Kill nodes, and cut off or pause others for so long that the cluster goes on without them."""
+    """Kill nodes, and cut off or pause others long enough that the cluster continues without them."""
     while time.monotonic() < ends_s:
         await asyncio.sleep(rng.uniform(1, 5))
         node, how = rng.choice(list(cluster)), rng.choice(("killed", "cut off", "paused"))
@@ -121,7 +121,7 @@ async def disturb(book: Book, cluster: Cluster, links: CutLinks, rng: random.Ran
 
 
 async def empty(client: Client) -> None:
-    """Wait until nothing is left in the queue, neither waiting nor open."""
+    """Wait until the queue holds no item, neither waiting nor open."""
     while True:
         found = await client.ask(b"get fleet/peek\r\n", b"END\r\n")
         stats = await client.ask(b"dump_stats fleet\r\n", b"END\r\n")
@@ -136,10 +136,10 @@ async def empty(client: Client) -> None:
 
 
 async def fleet(directory: Path, *, seconds: float, consumers: int, seed: int) -> Book:
-    """Run it on a cluster of its own; afterwards the book is complete, and judged.
+    """Run the test on a new cluster and judge the complete book.
 
     Raises:
-        TimeoutError: what is stored does not come to an end, or the queue does not become empty.
+        TimeoutError: not all stored items are consumed, or the queue does not become empty.
     """
     cluster = with_kestrel_ports(Cluster(3, directory=directory))
     links = CutLinks(cluster)
@@ -166,7 +166,7 @@ async def _run(cluster: Cluster, links: CutLinks, *, seconds: float, consumers: 
             while book.missing():
                 book.changed.clear()
                 await book.changed.wait()
-            # What a connection held when it ended may be there still.
+            # Items that a connection held when it broke may still be there.
             await empty(Client(nodes, 0))
         drained.set()
         await asyncio.gather(*tasks)
@@ -191,7 +191,7 @@ def main() -> int:
         f"{len(book.stored)} stored, {book.delivered} delivered, {len(book.closed)} closed, {len(book.aborts)} aborted"
     )
     print(
-        f"{book.compared} aborts compared with what came first; {book.overlaps} items came to another consumer meanwhile"
+        f"{book.compared} aborts compared with the first deliveries; {book.overlaps} items delivered to another consumer"
     )
     print(f"{len(book.breaks)} connections ended; faults: {dict(book.faults)}")
     print(

@@ -14,13 +14,13 @@ from .cluster import Cluster, NodeProcess, ports
 
 __all__ = ["Lines", "address_of", "limit", "with_kestrel_ports"]
 
-# Without its library a node has no port for Thrift, and tests of it fail.
+# Without its library a node has no Thrift port, and its tests fail.
 PROTOCOLS = ("memcache", "text", "thrift") if has_thrift() else ("memcache", "text")
 TIMEOUT_S = 120.0
 
 
 def with_kestrel_ports(cluster: Cluster) -> Cluster:
-    """Give every node of a cluster that is not started yet these ports."""
+    """Add these ports to every node of a cluster that has not been started yet."""
     for node in cluster.nodes:
         for protocol in PROTOCOLS:
             node.arguments += (f"--{protocol}", f"127.0.0.1:{ports.take()}")
@@ -28,19 +28,19 @@ def with_kestrel_ports(cluster: Cluster) -> Cluster:
 
 
 def address_of(node: NodeProcess, protocol: str) -> tuple[str, int]:
-    """Where a node serves a protocol."""
+    """Return the address at which a node serves a protocol."""
     host, port = node.arguments[node.arguments.index(f"--{protocol}") + 1].rsplit(":", 1)
     return host, int(port)
 
 
 def limit(node: NodeProcess, queue: str, items: int) -> None:
-    """Let a queue have at most so many items."""
+    """Limit a queue to `items` items."""
     with Client(node.rpc) as client:
         client.update_props(queue, {"max_items": items})
 
 
 class Lines:
-    """A connection on which a test says what it likes, and reads what it expects."""
+    """A connection on which a test sends arbitrary bytes and checks the answers."""
 
     def __init__(self, node: NodeProcess, protocol: str = "memcache") -> None:
         self.sock = socket.create_connection(address_of(node, protocol), TIMEOUT_S)
@@ -55,7 +55,7 @@ class Lines:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.sock.close()
 
     def send(self, data: bytes) -> None:
@@ -68,7 +68,7 @@ class Lines:
         assert got == answer, (got + self._rest, answer)
 
     def read(self, size: int) -> bytes:
-        """So many bytes; fewer if the connection is closed before."""
+        """Return `size` bytes; fewer if the connection is closed first."""
         while len(self._rest) < size:
             more = self.sock.recv(65536)
             if not more:
@@ -82,7 +82,7 @@ class Lines:
         return found
 
     def until(self, ending: bytes) -> bytes:
-        """All up to and with these bytes; less if the connection is closed before."""
+        """Return everything up to and including `ending`; less if the connection is closed first."""
         while ending not in self._rest:
             more = self.sock.recv(65536)
             if not more:
@@ -91,16 +91,16 @@ class Lines:
         return self._take(self._rest.index(ending) + len(ending))
 
     def ask(self, data: bytes, answer: bytes) -> None:
-        """Send, and read exactly this answer."""
+        """Send `data` and read exactly this answer."""
         self.send(data)
         self.expect(answer)
 
     def expect_end(self) -> None:
-        """The connection is closed by the node, and nothing more comes."""
+        """Check that the node closes the connection and sends nothing more."""
         assert self.read(1) == b""
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether nothing comes for so long."""
+        """Return whether nothing arrives within `seconds`."""
         self.sock.settimeout(seconds)
         try:
             started_s = time.monotonic()

@@ -1,6 +1,7 @@
-"""Kill -9 in a loop under load, and a book of what clients saw: nothing acknowledged may be lost, nothing may come twice.
+"""SIGKILL in a loop under load, and a record of what clients saw: no acknowledged message is lost, none is delivered
+twice.
 
-``python -m tests.integration.kill_loop --seconds 600`` runs it for as long as one likes.
+``python -m tests.integration.kill_loop --seconds 600`` runs it for the given time.
 """
 
 from __future__ import annotations
@@ -23,21 +24,22 @@ __all__ = ["Book", "kill_loop"]
 
 QUEUE = "kills"
 LEASE_S = 30.0
-"""Longer than any restart takes: the client counts an ack whose answer was lost as done if its repetition finds no lease,
-which is wrong if the lease has ended meanwhile."""
+"""Longer than any restart: the client counts an ack whose answer was lost as done if its repetition finds no lease,
+which is wrong if the lease has expired.
+"""
 RETRIES = 1_000_000
 LEASE_MARGIN_S = 4.0
-"""A delivery reaches its client later than its lease begins: by a pause at most."""
+"""A delivery reaches its client after its lease begins: by one pause at most."""
 PUSHES_AT_ONCE = 20
 BACKLOG_MAX = 20_000
-"""Pushers wait for the consumers."""
+"""Pushers pause while the queue is longer than this."""
 CALM_S = (0.5, 3.0)
 VICTIMS = ("leader", "follower", "majority", "all")
 
 
 @dataclass
 class Book:
-    """What clients attempted and were told, by the message's number."""
+    """Attempts of clients and the answers they got, by message number."""
 
     attempted: set[bytes] = field(default_factory=set)
     acknowledged: set[bytes] = field(default_factory=set)
@@ -50,11 +52,11 @@ class Book:
     slowest_start_s: float = 0.0
 
     def delivered(self, content: bytes, retry: int) -> None:
-        """A message came to a consumer, with so many retries left."""
+        """Note the delivery of a message to a consumer, with `retry` retries left."""
         now = time.monotonic()
         self.retries.setdefault(content, []).append(RETRIES - retry)
         if content not in self.attempted:
-            self.violations.append(f"{content!r} was delivered, but nobody pushed it")
+            self.violations.append(f"{content!r} was delivered, but never pushed")
         if self.settled[content]:
             self.violations.append(
                 f"{content!r} was delivered after it had been settled; retries used: {self.retries[content]}"
@@ -65,13 +67,13 @@ class Book:
         self.delivered_s[content] = now
 
     def done(self, content: bytes) -> None:
-        """A consumer was told that its message is settled."""
+        """Note that a consumer got the confirmation of an ack."""
         self.settled[content] += 1
         if self.settled[content] > 1:
             self.violations.append(f"{content!r} was settled twice")
 
     def close(self) -> None:
-        """Everything is drained: compare."""
+        """Compare everything after the queue is drained."""
         lost = self.acknowledged - self.delivered_s.keys()
         if lost:
             self.violations.append(f"{len(lost)} acknowledged messages were lost, such as {sorted(lost)[:5]}")
@@ -86,13 +88,13 @@ class Book:
 
 
 async def kill_loop(cluster: Cluster, seconds: float, seed: int) -> Book:
-    """Load and kills for so long, then draining; returns what was seen."""
+    """Run load and kills for `seconds`, then drain the queue; return the book."""
     book, rng = Book(), random.Random(seed)
     stop = asyncio.Event()
     addresses = cluster.rpc_addresses
     async with AsyncClient(addresses) as client:
         await client.update_props(QUEUE, {"timeout": LEASE_S, "retry": RETRIES})
-    # Each client prefers another node.
+    # Each client prefers a different node.
     orders = [addresses[i:] + addresses[:i] for i in range(len(addresses))]
     pushers = [asyncio.create_task(_push(book, order, f"p{i}", stop)) for i, order in enumerate(orders)]
     drained = asyncio.Event()
@@ -115,7 +117,7 @@ async def kill_loop(cluster: Cluster, seconds: float, seed: int) -> Book:
 
 
 def _wait_until_drained(cluster: Cluster) -> None:
-    """Wait as long as the queue gets shorter."""
+    """Wait while the queue gets shorter."""
     size = _size(cluster)
     while size:
         wait_for(lambda: _size(cluster) < size, f"less than {size} messages in the queue")  # noqa: B023 - called at once
@@ -149,10 +151,10 @@ async def _push(book: Book, addresses: list[str], name: str, stop: asyncio.Event
     async def one(content: bytes, index: int) -> None:
         book.attempted.add(content)
         try:
-            # Some have options, which make another command of them.
+            # Some pushes have options, which use another command.
             await client.push(QUEUE, content, label="third" if index % 3 == 2 else None)
         except LmqError as exc:
-            # The outcome is unknown, or it was refused: it may come or not, but only once.
+            # The outcome is unknown, or the push was refused: the message may be delivered or not, but only once.
             book.errors[f"push {exc.code}"] += 1
         else:
             book.acknowledged.add(content)
@@ -190,7 +192,7 @@ async def _settle(book: Book, message: object) -> None:
 
 
 def main() -> int:
-    """Exit code 1 if a promise was broken."""
+    """Run the program; return 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.kill_loop", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load (default 60)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")

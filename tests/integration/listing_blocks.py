@@ -1,9 +1,9 @@
-"""How long each listing keeps a node with very many queues from its other work.
+"""The time for which each listing blocks a node with very many queues.
 
-``python -m tests.integration.listing_blocks --queues 100000 --nodes 3`` makes the queues on real nodes, and calls every listing
-on every port of the leader while a second connection sends pings, one after the other. The longest time that a ping took is what
-the listing cost others. A machine that has other work delays pings, too; so the processor time that the node spent meanwhile is
-shown beside it, and of several rounds the best one counts.
+``python -m tests.integration.listing_blocks --queues 100000 --nodes 3`` creates the queues on real nodes, and calls
+every listing on every port of the leader while a second connection sends pings, one after the other. The longest ping
+is the delay that the listing causes for others. Other work of the machine delays pings, too; so the processor time of
+the node during the ping is shown beside it, and the best of several rounds counts.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _PUSHES_AT_ONCE = 500
 
 @dataclass(frozen=True)
 class Listing:
-    """A request whose answer is long.
+    """A request with a long answer.
 
     Attributes:
-        call: makes it, and returns how many bytes the answer has.
-        passes: how often it goes through all queues at least.
-        rows: how many further rows it makes.
+        call: sends it, and returns the size of the answer in bytes.
+        passes: minimum number of passes over all queues.
+        rows: number of further rows of the answer.
     """
 
     name: str
@@ -55,18 +55,18 @@ class Listing:
     rows: int = 0
 
     def slices_min(self, queues: int) -> int:
-        """How many slices it takes at least, however fast the machine is."""
+        """Return the minimum number of slices, independent of the speed of the machine."""
         return (self.passes * queues + self.rows) // SLICE_ITEMS
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What a listing cost.
+    """The cost of a listing.
 
     Attributes:
-        longest_s: the longest time that a ping took.
-        busy_s: the most processor time of the node's main thread while a ping was under way.
-        memory_bytes: by how much the node's resident memory was larger than before.
+        longest_s: the duration of the slowest ping.
+        busy_s: the most processor time that the node's main thread used during one ping.
+        memory_bytes: growth of the node's resident memory.
     """
 
     name: str
@@ -83,7 +83,7 @@ class Measured:
 
 
 class Pings:
-    """Sends pings to a node, one after the other, in a thread of its own."""
+    """Sends pings to a node, one after the other, in a thread."""
 
     def __init__(self, node: NodeProcess) -> None:
         assert node.pid is not None
@@ -122,7 +122,7 @@ class Pings:
 
 
 def measure(node: NodeProcess, listing: Listing, rounds: int) -> Measured:
-    """Call a listing; the figures are those of the round in which it cost others least."""
+    """Call a listing; return the figures of the round with the lowest cost."""
     best: Measured | None = None
     for _ in range(rounds):
         with Pings(node) as pings:
@@ -234,14 +234,14 @@ LISTINGS = [
     Listing("rpc peek", _peek),
     _line("memcache", b"flush_all\r\n", b"Flushed all queues.\r\n", 1),
 ]
-"""All that answers with more than a few rows; what empties the queues comes last."""
+"""All requests that answer with more than a few rows; those that empty the queues are last."""
 
 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
 def with_all_ports(count: int, directory: Path) -> Cluster:
-    """A cluster that is not started yet."""
+    """Return a cluster that has not been started yet."""
     cluster = with_kestrel_ports(Cluster(count, directory=directory))
     for node in cluster.nodes:
         node.arguments += ("--queued", f"127.0.0.1:{ports.take()}")
@@ -249,7 +249,7 @@ def with_all_ports(count: int, directory: Path) -> Cluster:
 
 
 def fill(node: NodeProcess, queues: int, peeked: int = PEEKED) -> None:
-    """Make so many queues with a message each, and one with many."""
+    """Create `queues` queues with one message each, and one with many."""
 
     async def pushed() -> None:
         async with AsyncClient(node.rpc) as client:
@@ -262,7 +262,7 @@ def fill(node: NodeProcess, queues: int, peeked: int = PEEKED) -> None:
 
 
 def main() -> int:
-    """Print a line for each listing; 1 if one of them keeps a node busy for too long."""
+    """Print a line for each listing; return 1 if one of them blocks a node for too long."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--queues", type=int, default=100_000)
     parser.add_argument("--nodes", type=int, default=3)

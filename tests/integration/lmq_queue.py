@@ -9,7 +9,7 @@ __all__ = ["Queue"]
 
 
 class Queue:
-    """One queue of one node, by LMQ's routes, a connection for each request."""
+    """One queue of one node through LMQ's routes, with one connection per request."""
 
     def __init__(self, node: NodeProcess, name: str) -> None:
         self.node = node

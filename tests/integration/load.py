@@ -1,4 +1,4 @@
-"""Clients that push and pull through given nodes while others fail, and what must hold of what they saw."""
+"""Clients that push and pull through given nodes while others fail, and the invariants of their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .raw_rpc import Reply, Rpc
 __all__ = ["Load"]
 
 WINDOW = 32
-"""Pushes that a client has under way."""
+"""Number of pushes in flight per client."""
 IDLE_PULL_S = 0.2
 DEADLINE_S = 180.0
 
@@ -23,12 +23,12 @@ DEADLINE_S = 180.0
 class Load:
     """Per node one client that pushes, a window at a time, and one that pulls and settles; until the block ends.
 
-    Leaving the block stops pushing, lets the pullers take all there is, and fails if any client saw an error.
+    Leaving the block stops pushing, lets the pullers drain the queue, and fails if any client saw an error.
 
     Attributes:
-        acknowledged: contents whose push was answered ok.
+        acknowledged: contents whose push succeeded.
         delivered: (content, retry) of every delivery.
-        pause_s: the longest time that a client waited for an answer to a push.
+        pause_s: the longest time that a client waited for the answer to a push.
     """
 
     def __init__(self, nodes: Sequence[NodeProcess], queue: str, body: bytes = b"") -> None:
@@ -76,7 +76,7 @@ class Load:
             raise self._problems[0]
 
     def progress(self, count: int = 500) -> None:
-        """Wait until so many more pushes were acknowledged, and as many messages delivered, by healthy clients."""
+        """Wait until healthy clients got `count` more acknowledged pushes and deliveries."""
         acknowledged, delivered = len(self.acknowledged) + count, len(self.delivered) + count
 
         def enough() -> bool:
@@ -86,16 +86,16 @@ class Load:
         wait_for(enough, f"{count} more pushes and deliveries", DEADLINE_S)
 
     def check_exactly_once(self) -> None:
-        """Everything acknowledged was delivered, once, at its first delivery; nothing else was."""
+        """Check that every acknowledged message was delivered once, at its first delivery, and no other."""
         counts = Counter(content for content, _retry in self.delivered)
         lost = set(self.acknowledged) - set(counts)
         assert not lost, f"{len(lost)} acknowledged messages were never delivered, such as {sorted(lost)[:5]}"
         twice = [content for content, count in counts.items() if count > 1]
         assert not twice, f"{len(twice)} messages were delivered more than once, such as {sorted(twice)[:5]}"
         charged = [content for content, retry in self.delivered if retry != 2]
-        assert not charged, f"{len(charged)} messages were charged for a delivery nobody got, such as {charged[:5]}"
+        assert not charged, f"{len(charged)} messages were charged for a lost delivery, such as {charged[:5]}"
         unknown = set(counts) - set(self.acknowledged)
-        assert not unknown, f"{len(unknown)} messages were delivered that nobody pushed, such as {sorted(unknown)[:5]}"
+        assert not unknown, f"{len(unknown)} delivered messages were never pushed, such as {sorted(unknown)[:5]}"
 
     def _push(self, address: str, name: str) -> None:
         with Rpc(address, DEADLINE_S) as rpc:

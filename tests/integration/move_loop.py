@@ -1,7 +1,7 @@
-"""Messages are moved from one queue to another in transactions, while nodes and consumers are killed: each arrives exactly once.
+"""Moves messages between queues in transactions while nodes and consumers are killed: each arrives exactly once.
 
-``python -m tests.integration.move_loop --messages 100000`` moves as many messages as one likes. The consumers are processes, so
-that kill -9 ends them between any two instructions.
+``python -m tests.integration.move_loop --messages 100000`` moves the given number of messages. The consumers are
+processes, so that SIGKILL ends them between any two instructions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Outcome", "move_loop"]
 
 SOURCE, TARGET = "source", "target"
 LEASE_S = 5.0
-"""What a killed consumer holds comes back after this time."""
+"""Time after which messages of a killed consumer are redelivered."""
 BATCH = 500
 AT_ONCE = 64
 KILL_EVERY_S = (1.0, 3.0)
@@ -36,7 +36,7 @@ KILL_EVERY_S = (1.0, 3.0)
 
 @dataclass
 class Outcome:
-    """What became of the messages."""
+    """The fate of the messages."""
 
     messages: int
     elapsed_s: float = 0.0
@@ -45,7 +45,7 @@ class Outcome:
     arrived: Counter[bytes] = field(default_factory=Counter)
 
     def violations(self) -> list[str]:
-        """What is not as it must be."""
+        """Return the violations."""
         wanted = Counter(_content(number) for number in range(self.messages))
         lost, more = wanted - self.arrived, self.arrived - wanted
         found = [f"{len(lost)} messages are lost, such as {sorted(lost)[:5]}"] if lost else []
@@ -65,7 +65,7 @@ def _content(number: int) -> bytes:
 
 
 async def move_loop(cluster: Cluster, messages: int, seed: int, *, kills_min: int = 0) -> Outcome:
-    """Move so many messages, and kill until that is done, and at least so often; then count."""
+    """Move `messages` messages and kill until that is done and at least `kills_min` kills happened; then count."""
     outcome, rng = Outcome(messages), random.Random(seed)
     for node in cluster:
         node.wait_upgraded()
@@ -91,7 +91,7 @@ async def move_loop(cluster: Cluster, messages: int, seed: int, *, kills_min: in
 
 
 def _size(cluster: Cluster) -> int:
-    """How many messages the source holds, leased ones included, as a node says that is not behind."""
+    """Return the number of messages in the source, leased ones included, from a node that does not lag."""
 
     def seen() -> tuple[int] | None:
         for node in cluster:
@@ -104,7 +104,7 @@ def _size(cluster: Cluster) -> int:
 
 
 async def _count(cluster: Cluster, outcome: Outcome) -> None:
-    """Take everything out of both queues."""
+    """Drain both queues."""
     async with AsyncClient(cluster.rpc_addresses) as client:
         while pulled := await client.pull_many(TARGET, BATCH, lease=600.0):
             outcome.arrived.update(message.content for message in pulled)
@@ -122,7 +122,7 @@ class _Consumer:
         return subprocess.Popen(self._command, cwd=Path(__file__).parents[2])
 
     def restart(self) -> None:
-        """Kill it, and begin anew."""
+        """Kill the process and start a new one."""
         self._kill()
         self._process = self._start()
 
@@ -139,7 +139,7 @@ class _Consumer:
 
 
 async def _consume(addresses: str) -> None:
-    """Acknowledge each message and push it elsewhere in one step."""
+    """Acknowledge each message and push it to the other queue in one transaction."""
     async with AsyncClient(addresses) as client:
 
         async def move(message: Message) -> None:
@@ -148,7 +148,7 @@ async def _consume(addresses: str) -> None:
                     transaction.done(message)
                     transaction.push(TARGET, message.content)
             except LmqError as exc:
-                # If it was not done, the message comes again.
+                # A message that was not moved is redelivered.
                 print(f"transaction: {exc}", file=sys.stderr)
 
         while os.getppid() != 1:
@@ -161,7 +161,7 @@ async def _consume(addresses: str) -> None:
 
 
 def main() -> int:
-    """Exit code 1 if a message was lost or doubled."""
+    """Run the program; return 1 if a message was lost or duplicated."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.move_loop", description=__doc__)
     parser.add_argument("--messages", type=int, default=100_000, help="how many are moved (default 100,000)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")

@@ -1,8 +1,8 @@
-"""Name servers that are slow, hang or give dead and changing addresses: how soon real nodes and clients get over it.
+"""Name servers that are slow, hang or return dead and changing addresses: how soon real nodes and clients recover.
 
-    python -m tests.integration.name_trials [TRIAL ...]
+python -m tests.integration.name_trials [TRIAL ...]
 
-prints the seconds of each trial; `test_names` runs some of them and waits for events only.
+prints the duration of each trial in seconds; `test_names` runs some of them and waits only for events.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _seconds(action: Callable[[], object]) -> float:
 
 
 def fail_over(cluster: NamedCluster) -> float:
-    """Kill the leader; the seconds until each of the others has stored a message."""
+    """Kill the leader; return the seconds until each of the others has stored a message."""
     leader = cluster.leader()
     leader.kill()
     others = cluster.alive
@@ -39,7 +39,7 @@ def fail_over(cluster: NamedCluster) -> float:
 
 
 def slow_name_server(folder: Path) -> Figures:
-    """Every look-up takes 5 s, for nodes and a client: start, failover, restart of a follower."""
+    """Delay every lookup by 5 s, for nodes and a client: start, failover, restart of a follower."""
     with NamedCluster(folder) as cluster:
         cluster.names.delay(SLOW_S)
         ready_s = _seconds(cluster.start_all)
@@ -49,7 +49,7 @@ def slow_name_server(folder: Path) -> Figures:
 
 
 def hanging_name_server(folder: Path) -> Figures:
-    """One node is dead and its name hangs; the others start. Then all names hang: restart, failover, end."""
+    """Keep one node dead and its name hanging while the others start; then hang all names: restart, failover, end."""
     with NamedCluster(folder) as cluster:
         first, _second, third = cluster.nodes
         # The first election needs all founding members.
@@ -67,7 +67,7 @@ def hanging_name_server(folder: Path) -> Figures:
 
 
 def dead_first_address(folder: Path) -> Figures:
-    """The first address of every name is silent: start, failover, restart."""
+    """Keep the first address of every name silent: start, failover, restart."""
     with NamedCluster(folder) as cluster, silent(cluster.port) as host:
         for name in ("n1.drill", "n2.drill", "n3.drill"):
             cluster.names.set(name, host, *cluster.names.addresses(name))
@@ -78,7 +78,7 @@ def dead_first_address(folder: Path) -> Figures:
 
 
 def changing_addresses(folder: Path) -> Figures:
-    """A node, then the leader, comes back at another address while look-ups take 5 s, as pods do."""
+    """Restart a node, then the leader, at another address while lookups take 5 s, as pods do."""
     with NamedCluster(folder) as cluster:
         cluster.start_all()
         cluster.names.delay(SLOW_S)
@@ -96,7 +96,7 @@ def changing_addresses(folder: Path) -> Figures:
 
 
 def late_names(folder: Path) -> Figures:
-    """No name can be resolved when the nodes start; all of them 3 s later."""
+    """Fail all lookups when the nodes start, until 3 s later."""
     with NamedCluster(folder) as cluster:
         known = {name: cluster.names.addresses(name) for name in ("n1.drill", "n2.drill", "n3.drill")}
         for name in known:
@@ -129,10 +129,10 @@ print(round(time.monotonic() - begun, 2))
 
 
 def run_client(cluster: NamedCluster, kind: str, nodes: str) -> float:
-    """Run a client or program with the names of a cluster; returns the seconds that it took.
+    """Run a client or program with the names of a cluster; return the seconds that it took.
 
     Args:
-        cluster: whose names it finds.
+        cluster: the cluster whose names it resolves.
         kind: ``blocking``, ``asyncio`` or ``lmq-admin``.
         nodes: the addresses of nodes, as the client takes them.
     """
@@ -148,7 +148,7 @@ def run_client(cluster: NamedCluster, kind: str, nodes: str) -> float:
 
 
 def clients(folder: Path) -> Figures:
-    """Clients, when a name's first address is silent, look-ups take 5 s, or the first node's name hangs."""
+    """Run clients when a name's first address is silent, lookups take 5 s, or the first node's name hangs."""
     with NamedCluster(folder) as cluster:
         cluster.start_all()
         figures = {}
@@ -189,7 +189,7 @@ TRIALS: dict[str, Callable[[Path], Figures]] = {
 
 
 def main() -> None:
-    """Run the trials that are named, or all."""
+    """Run the named trials, or all."""
     for name in sys.argv[1:] or TRIALS:
         with tempfile.TemporaryDirectory() as folder:
             figures = TRIALS[name](Path(folder))

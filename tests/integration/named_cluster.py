@@ -1,7 +1,7 @@
-"""Nodes that know each other by names, and a name server whose answers and delays a test decides.
+"""Nodes that know each other by names, and a name server with answers and delays that a test controls.
 
-The library that the drills put under a node answers the look-ups of names (`LMQ_DRILL_NAMES`). Every node listens on a loopback
-address of its own. It needs Linux and a C compiler.
+The library that the drills preload into a node answers the lookups of names (`LMQ_DRILL_NAMES`). Every node listens on
+its own loopback address. It needs Linux and a C compiler.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _hosts = itertools.count(1)
 
 
 class NamedCluster(Cluster):
-    """Founding members ``n1.drill``, ``n2.drill``, ...; nothing is started before the test starts it.
+    """Founding members ``n1.drill``, ``n2.drill``, ...; the test starts them.
 
     Attributes:
-        names: those of the nodes.
+        names: the names of the nodes.
         port: their Raft port.
     """
 
@@ -50,17 +50,17 @@ class NamedCluster(Cluster):
 
     @staticmethod
     def fresh_address() -> str:
-        """A loopback address that no node of this test run has."""
+        """Return a loopback address that no node of this test run has."""
         number = next(_hosts)
         return f"127.0.{1 + number // 200}.{number % 200 + 2}"
 
     def make_node(self, host: str, *, peers: Sequence[str], advertised: str | None = None) -> NodeProcess:
-        """A node at the last address of its name.
+        """Create a node at the last address of its name.
 
         Args:
             host: its name.
             peers: Raft addresses of the founding members.
-            advertised: its own Raft address as it gives it; default: its name.
+            advertised: the Raft address that it advertises; default: its name.
         """
         environment = {"LMQ_CLUSTER_SECRET": _SECRET, **self.names.environment}
         node = NodeProcess(self.directory, host.partition(".")[0], peers=peers, environment=environment)
@@ -75,7 +75,7 @@ class NamedCluster(Cluster):
         node.http = f"{address}:{node.http.rpartition(':')[2]}"
 
     def move(self, node: NodeProcess) -> None:
-        """Have a node that does not run begin at another address, which its name has from now on."""
+        """Move a stopped node to another address, to which its name resolves from now on."""
         host = f"{node.name}.drill"
         self.names.set(host, *self.names.addresses(host)[:-1], self.fresh_address())
         self._listen(node)
@@ -88,7 +88,7 @@ class NamedCluster(Cluster):
             node.wait_ready()
 
     def complaints(self) -> list[str]:
-        """Lines of the nodes' logs about futures and tasks whose errors nobody took."""
+        """Return the lines of the nodes' logs about futures and tasks whose exceptions were never retrieved."""
         return [line for node in self.nodes for line in node.log().splitlines() if "never retrieved" in line]
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class NamedCluster(Cluster):
 
 @contextlib.contextmanager
 def silent(port: int, host: str = SILENT) -> Iterator[str]:
-    """A host at which a port answers nothing: its queue is full, so the system drops what comes."""
+    """Yield a host at which a port answers nothing: its accept queue is full, so the system drops new connections."""
     with contextlib.ExitStack() as stack:
         stack.enter_context(socket.create_server((host, port), backlog=0))
         while True:
@@ -111,7 +111,7 @@ def silent(port: int, host: str = SILENT) -> Iterator[str]:
 
 
 def push(node: NodeProcess, queue: str) -> None:
-    """Push a message through a node, again and again until it is stored."""
+    """Push a message through a node, repeatedly until it is stored."""
 
     def pushed() -> bool:
         body = json.dumps({"messages": [{"content": "x"}]}).encode()

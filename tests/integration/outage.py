@@ -1,4 +1,4 @@
-"""Clients of a cluster that is about to lose nodes, and what must still be true of their messages when it is back."""
+"""Clients of a cluster that is about to lose nodes, and the invariants of their messages after the outage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ENDS = (EOFError, OSError)
 
 
 def queues(node: NodeProcess) -> Any:
-    """What the node's own replica holds, queue by queue; ages pass with time and are left out."""
+    """Return the contents of the node's own replica by queue, without ages, which change with time."""
     rows = node.get_json("/v1/queues")["queues"]
     return [
         {key: value for key, value in row.items() if key not in {"oldest_age_s", "push_rate", "pull_rate"}}
@@ -31,7 +31,7 @@ def queues(node: NodeProcess) -> Any:
 
 
 def in_step(cluster: Cluster, nodes: Sequence[NodeProcess] | None = None) -> None:
-    """Wait until these nodes (default: all that run) hold the same queues, as far as the leader's log goes."""
+    """Wait until these nodes (default: all running ones) hold the same queues, up to the end of the leader's log."""
     chosen = list(nodes or cluster.alive)
 
     def same() -> bool:
@@ -44,9 +44,9 @@ def in_step(cluster: Cluster, nodes: Sequence[NodeProcess] | None = None) -> Non
 
 
 class Outage:
-    """Per node one client that pushes and one that pulls, until their node is gone or the block ends.
+    """Per node one client that pushes and one that pulls, until their node ends or the block ends.
 
-    Half of what is pulled is settled at once, the other half is kept, to be settled after the outage.
+    Half of the pulled messages are settled at once, the other half after the outage.
     """
 
     def __init__(self, nodes: Sequence[NodeProcess], queue: str) -> None:
@@ -70,7 +70,7 @@ class Outage:
                 with Rpc(node.rpc, DEADLINE_S) as rpc:
                     work(rpc, node.name)
             except ENDS:
-                # The node is gone, as the test wants it.
+                # The test has ended the node.
                 return
             except BaseException as exc:  # noqa: BLE001 - reported where the block ends
                 self._problems.append(exc)
@@ -92,7 +92,7 @@ class Outage:
             raise self._problems[0]
 
     def progress(self, pushes: int = 500, deliveries: int = 100) -> None:
-        """Wait until so much more was done."""
+        """Wait for this many more pushes and deliveries."""
         acknowledged, settled = len(self.acknowledged) + pushes, len(self.settled) + deliveries
         wait_for(lambda: len(self.acknowledged) >= acknowledged and len(self.settled) >= settled, "progress")
 
@@ -131,7 +131,9 @@ class Outage:
             self.unsure -= set(contents)
 
     def check(self, node: NodeProcess) -> None:
-        """Through `node`: all that was acknowledged is there once, leases and their ids hold, nothing settled comes again."""
+        """Check through `node` that everything acknowledged is there once, leases and ids hold, and nothing settled is
+        redelivered.
+        """
         with Rpc(node.rpc, DEADLINE_S) as rpc:
             self._check_pushes(_drained(rpc, self.pushed))
             leased = next(queue["leased"] for queue in queues(node) if queue["name"] == self.stocked)
@@ -153,7 +155,7 @@ class Outage:
         assert not [content for content, count in counts.items() if count > 1]
         again = set(counts) & (set(self.settled) | set(self.kept.values()))
         assert not again, f"messages that were settled or leased came again: {sorted(again)[:5]}"
-        # What is neither there nor accounted for was delivered in an answer that got lost, or settled without one.
+        # Messages that are neither there nor accounted for were delivered in a lost answer, or settled without one.
         missing = set(range(STOCK)) - set(counts) - set(self.settled) - set(self.kept.values()) - self.unsure
         assert len(missing) <= leased <= self._pullers * PULLED_AT_ONCE * 2, (len(missing), leased)
 
@@ -167,7 +169,7 @@ def _drained(rpc: Rpc, queue: str) -> list[Any]:
 
 
 def _ended(reply: Reply) -> bool:
-    """Whether the node said that it goes; any other error is a failure."""
+    """Return whether the node said that it is stopping; any other error is a failure."""
     if reply.error is None:
         return False
     assert reply.error.startswith((b"shutting_down", b"unknown_outcome", b"no_leader")), reply.error

@@ -1,4 +1,4 @@
-"""Asks again as long as a busy machine leaves the cluster without a leader."""
+"""Repeats requests while a busy machine leaves the cluster without a leader."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .raw_rpc import RpcError
 __all__ = ["error_text", "patiently", "repeatedly", "was_refused_for_now"]
 
 PATIENCE_S = 120.0
-"""How long the cluster may be without a leader on a busy machine."""
+"""Maximum time without a leader on a busy machine."""
 
 
 def patiently(function: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of a call that is repeated while it is refused because there is no leader.
+    """Return the result of a call, repeating it while it is refused because there is no leader.
 
     Raises:
         RpcError: it is refused for another reason.
@@ -30,9 +30,9 @@ def patiently(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def repeatedly(function: Callable[..., Any], *arguments: Any) -> Any:
-    """As `patiently`, but also repeated when nobody knows whether it was done: then it is done more than once.
+    """Behave as `patiently`, but repeat calls with an unknown outcome too, so that they may take effect twice.
 
-    For what takes a busy machine longer than the cluster lets a client wait, and does no harm twice.
+    Use it for calls that a busy machine cannot finish within the cluster's deadline and that do no harm twice.
     """
     deadline_s = time.monotonic() + PATIENCE_S
     while True:
@@ -49,12 +49,12 @@ def repeatedly(function: Callable[..., Any], *arguments: Any) -> Any:
 
 
 def was_refused_for_now(result: Any) -> bool:
-    """Whether an answer, or the error of a reply, says that there was no leader: nothing has happened then."""
+    """Return whether an answer, or the error of a reply, says that there was no leader: nothing has happened then."""
     return error_text(result).startswith(b"no_leader")
 
 
 def error_text(result: Any) -> bytes:
-    """The error of an answer, or of a reply; empty if it is none."""
+    """Return the error of an answer, or of a reply; empty if it is none."""
     if isinstance(result, Answer):
         return result.headers.get("x-lmq-error", b"")
     text = result.text if isinstance(result, RpcError) else result

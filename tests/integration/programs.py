@@ -26,21 +26,21 @@ DEADLINE_S = 180.0
 
 
 class Result(NamedTuple):
-    """How a program ended."""
+    """The outcome of a program."""
 
     code: int
     out: str
     err: str
 
     def one_line_error(self) -> str:
-        """Standard error, which must be one line of complaint."""
+        """Return standard error, which must be a one-line error message."""
         assert self.err.count("\n") == 1, self.err
         assert "Traceback" not in self.err
         return self.err.strip()
 
 
 def command_line(program: str, *arguments: str) -> list[str]:
-    """The words that run a program of this checkout: ``lmq`` or ``lmq-admin``."""
+    """Return the words that run a program of this checkout: ``lmq`` or ``lmq-admin``."""
     module = {"lmq": "lmqcluster_cli.lmq", "lmq-admin": "lmqcluster_cli.admin"}[program]
     return [sys.executable, "-m", module, *arguments]
 
@@ -106,13 +106,13 @@ def started(
         process.wait(DEADLINE_S)
         reaper.tell("-", process.pid)
         for stream in (process.stdin, process.stdout, process.stderr):
-            # What the program no longer read may be left in our buffer.
+            # Input that the program did not read may be left in our buffer.
             with contextlib.suppress(BrokenPipeError):
                 stream.close()  # all three are pipes
 
 
 def feed(process: subprocess.Popen[bytes], text: str) -> None:
-    """Write to the standard input of a program that was started; if it has ended, fail with what it said."""
+    """Write to the standard input of a started program; if it has ended, fail with its output."""
     assert process.stdin is not None
     try:
         process.stdin.write(text.encode())
@@ -130,11 +130,11 @@ def run_in_terminal(
     typed_at: bytes = b"",
     environment: Mapping[str, str] | None = None,
 ) -> tuple[int, str]:
-    """Run a program whose standard streams are a terminal; returns its exit status and what a person sees.
+    """Run a program whose standard streams are a terminal; return its exit status and what a person sees.
 
     Args:
         typed: what a person types: at once, or as soon as `typed_at` can be seen.
-        typed_at: a part of what the program draws.
+        typed_at: a part of the program's output.
     """
     ours, theirs = pty.openpty()
     try:
@@ -176,5 +176,5 @@ def _read(terminal: int) -> bytes:
     try:
         return os.read(terminal, 65536)
     except OSError:
-        # How Linux tells that the other side has closed.
+        # Linux reports in this way that the other side has closed.
         return b""

@@ -55,7 +55,7 @@ class QueuedHttp:
             connection.close()
 
     def ok(self, method: str, path: str, body: Any = None, **headers: str) -> Any:
-        """The decoded body of an answer that must be 200."""
+        """Return the decoded body of an answer that must be 200."""
         answer = self(method, path, body, **headers)
         assert answer.status == 200, answer
         return answer.value

@@ -1,4 +1,4 @@
-"""A small HTTP client that hides nothing: every byte of an answer can be seen, and half a request can be sent."""
+"""A small HTTP client that hides nothing: every byte of an answer is visible, and half a request can be sent."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["GUARDS", "Answer", "Connection", "call", "open_many", "settle"]
 TIMEOUT_S = 60.0
 _OURS = (b"date: ", b"server: ", b"x-lmq-message-sequence: ")
 GUARDS = [b"x-content-type-options: nosniff", b"content-security-policy: sandbox; default-src 'none'"]
-"""What every delivered message carries besides LMQ's headers."""
+"""Headers of every delivered message besides LMQ's."""
 
 
 @dataclass(frozen=True)
@@ -34,21 +34,21 @@ class Answer:
 
     @property
     def lines(self) -> list[bytes]:
-        """The header lines but those that LMQ does not fix: date and server, and the sequence, which is no part of LMQ."""
+        """Return the header lines that LMQ specifies: without date, server and sequence."""
         return [line for line in self.head[1:] if not line.startswith(_OURS)]
 
     @property
     def json(self) -> Any:
-        """The body, decoded."""
+        """Return the decoded body."""
         return json.loads(self.body)
 
     @property
     def boundary(self) -> bytes:
-        """The boundary of a multipart body."""
+        """Return the boundary of a multipart body."""
         return self["content-type"].partition(b"multipart/mixed; boundary=")[2]
 
     def __getitem__(self, name: str) -> bytes:
-        """A header by its exact, lower-case name."""
+        """Return a header by its exact, lower-case name."""
         return self.headers[name]
 
 
@@ -77,7 +77,7 @@ class Connection:
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self.socket.sendall(data)
 
     def ask(
@@ -104,7 +104,7 @@ class Connection:
         """Read one answer.
 
         Raises:
-            EOFError: the server closed the connection before.
+            EOFError: the server closed the connection first.
         """
         head = self._until(b"\r\n\r\n")
         lines = head.split(b"\r\n")
@@ -122,7 +122,7 @@ class Connection:
         return self._until(b"\r\n")
 
     def rest(self) -> bytes:
-        """Everything until the server closes the connection."""
+        """Return everything until the server closes the connection."""
         with contextlib.suppress(EOFError, ConnectionResetError):
             while True:
                 self._more()
@@ -131,7 +131,7 @@ class Connection:
         return data
 
     def is_silent(self, seconds: float) -> bool:
-        """Whether nothing comes for so long."""
+        """Return whether nothing arrives within `seconds`."""
         if self._buffer:
             return False
         before = self.socket.gettimeout()
@@ -162,20 +162,20 @@ class Connection:
 def call(
     address: str, method: str, target: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
 ) -> Answer:
-    """One request on a connection of its own."""
+    """Send one request on a new connection."""
     with Connection(address) as connection:
         return connection.call(method, target, body, headers)
 
 
 @contextlib.contextmanager
 def open_many(addresses: Iterable[str]) -> Iterator[list[Connection]]:
-    """Several connections at once."""
+    """Open several connections at once."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(Connection(address)) for address in addresses]
 
 
 def settle(address: str) -> None:
-    """Return when the node has taken up everything that was sent to it before.
+    """Return when the node has received everything that was sent to it before.
 
     A request that arrived before is at most one turn of the event loop behind; three round trips are more than that.
     """

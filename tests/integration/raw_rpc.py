@@ -1,6 +1,5 @@
-"""A small MessagePack-RPC client that hides nothing: every byte of an answer can be seen, and half a request can be sent.
-
-Strings in answers are byte strings; what is sent uses the old MessagePack types, as LMQ's clients do, unless bytes are given.
+"""A small MessagePack-RPC client that hides nothing: every byte of an answer is visible, and half a request
+can be sent.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ import msgpack
 __all__ = ["OLD_TYPES_ONLY", "Reply", "Rpc", "RpcError", "notification", "old", "open_rpc", "request", "types_of"]
 
 TIMEOUT_S = 60.0
-"""Deadline of a read; an answer normally comes far earlier."""
+"""Deadline of a read; an answer normally arrives much earlier."""
 _RECEIVE_BYTES = 1 << 16
 
 
 class RpcError(Exception):
-    """The answer had an error element; `text` is it."""
+    """An answer with an error element, `text`."""
 
     def __init__(self, text: Any) -> None:
         super().__init__(text)
@@ -50,12 +49,12 @@ def old(value: object) -> bytes:
 
 
 def request(msgid: object, method: object, *arguments: object) -> bytes:
-    """The bytes of a request."""
+    """Return the bytes of a request."""
     return old([0, msgid, method, list(arguments)])
 
 
 def notification(method: object, *arguments: object) -> bytes:
-    """The bytes of a notification."""
+    """Return the bytes of a notification."""
     return old([2, method, list(arguments)])
 
 
@@ -68,7 +67,7 @@ class Rpc:
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._msgids = itertools.count(1)
         self._unpacker = msgpack.Unpacker(raw=True, strict_map_key=False, max_buffer_size=0)
-        # What was received and not yet returned; it begins at this offset of the stream.
+        # Received bytes that were not returned yet, and their offset in the stream.
         self._received = bytearray()
         self._offset = 0
 
@@ -83,22 +82,22 @@ class Rpc:
         self.socket.close()
 
     def abort(self) -> None:
-        """Break the connection at once (RST), as a killed client's machine does."""
+        """Reset the connection (RST), as the machine of a killed client does."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 
     def send(self, data: bytes) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self.socket.sendall(data)
 
     def ask(self, method: str, *arguments: object) -> int:
-        """Send a request without waiting for the answer; returns its msgid."""
+        """Send a request without waiting for the answer; return its msgid."""
         msgid = next(self._msgids)
         self.send(request(msgid, method, *arguments))
         return msgid
 
     def call(self, method: str, *arguments: object) -> Any:
-        """Send a request and return the result; there must be no other request under way.
+        """Send a request and return the result; no other request may be in flight.
 
         Raises:
             RpcError: the answer is an error.
@@ -112,7 +111,7 @@ class Rpc:
         return reply.result
 
     def error(self, method: str, *arguments: object) -> Any:
-        """Send a request that must fail; returns the error element."""
+        """Send a request that must fail; return the error element."""
         try:
             result = self.call(method, *arguments)
         except RpcError as exc:
@@ -125,7 +124,9 @@ class Rpc:
         return self.read().raw
 
     def many(self, requests: Sequence[tuple[Any, ...]]) -> list[Reply]:
-        """Send requests, each (method, argument, ...), in one segment; returns their replies in the order of the requests."""
+        """Send requests, each (method, argument, ...), in one segment; return their replies in the order of
+        the requests.
+        """
         msgids = [next(self._msgids) for _ in requests]
         self.send(b"".join(request(msgid, *parts) for msgid, parts in zip(msgids, requests, strict=True)))
         replies = {reply.msgid: reply for reply in (self.read() for _ in requests)}
@@ -135,8 +136,8 @@ class Rpc:
         """Read one response.
 
         Raises:
-            EOFError: the server closed the connection before.
-            TimeoutError: nothing came.
+            EOFError: the server closed the connection first.
+            TimeoutError: nothing arrived.
         """
         while True:
             try:
@@ -154,7 +155,7 @@ class Rpc:
         return Reply(raw, *fields[1:])
 
     def is_closed(self) -> bool:
-        """Wait for the server to close the connection; False if it sends something instead.
+        """Wait for the server to close the connection; return False if it sends something instead.
 
         Raises:
             TimeoutError: it does neither.
@@ -168,7 +169,7 @@ class Rpc:
         return False
 
     def settle(self) -> None:
-        """Return when the node has taken up everything sent on this connection before."""
+        """Return when the node has received everything sent on this connection before."""
         assert self.call("ping") == b"pong"
 
     def _more(self) -> None:
@@ -181,7 +182,7 @@ class Rpc:
 
 @contextmanager
 def open_rpc(address: str, count: int) -> Iterator[list[Rpc]]:
-    """Several connections at once."""
+    """Open several connections at once."""
     with ExitStack() as stack:
         yield [stack.enter_context(Rpc(address)) for _ in range(count)]
 
@@ -189,26 +190,26 @@ def open_rpc(address: str, count: int) -> Iterator[list[Rpc]]:
 OLD_TYPES_ONLY = frozenset(
     {"fixint", "nil", "bool", "float64", "uint", "int", "fixraw", "raw16", "raw32", "array", "map"}
 )
-"""What may appear in a response: no str8, bin, ext or float32."""
+"""The types that a response may contain: no str8, bin, ext or float32."""
 
 
 def contents(messages: list[dict[bytes, Any]]) -> list[Any]:
-    """What the messages of a pull contain."""
+    """Return the contents of the messages of a pull."""
     return [message[b"content"] for message in messages]
 
 
 def pull_all(rpc: Rpc, queue: str) -> list[Any]:
-    """Pull all that is due, and tell the contents."""
+    """Pull all messages that are due and return their contents."""
     return contents(rpc.call("pull_many", queue, 1000))
 
 
 def is_error(error: bytes, code: str) -> bool:
-    """Whether an error, which reads ``code: text``, has the code."""
+    """Return whether an error, which reads ``code: text``, has the code."""
     return error.startswith(f"{code}: ".encode())
 
 
 def types_of(data: bytes) -> set[str]:
-    """The kinds of all MessagePack tokens in `data`, which must be complete."""
+    """Return the types of all MessagePack tokens in `data`, which must be complete."""
     kinds: set[str] = set()
     position = 0
     while position < len(data):
@@ -220,7 +221,7 @@ def types_of(data: bytes) -> set[str]:
 
 
 def _token(data: bytes, at: int) -> tuple[str, int]:
-    """Kind and whole size of the token at a position; elements of arrays and maps are tokens of their own."""
+    """Return the type and total size of the token at a position; elements of arrays and maps are separate tokens."""
     first = data[at]
     if first < 0x80 or first >= 0xE0:
         return "fixint", 1

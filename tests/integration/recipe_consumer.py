@@ -1,7 +1,7 @@
-"""A consumer of the recipes as a program of its own, which is there to be killed.
+"""A consumer of the recipes as a separate program that tests kill.
 
-It notes in a file when it begins and when it ends an item. Every line is one write at the end of the file, so the lines of all
-consumers stand in the order in which things happened.
+It records in a file when it begins and when it ends an item. Every line is one write at the end of the file, so the
+lines of all consumers are in the order of the events.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The recipes in both flavours behind one blocking interface, for tests that say everything once."""
+"""Both flavours of the recipes behind one blocking interface, so that a test covers both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE_S = 120.0
 
 
 def within(probe: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -> Any:
-    """Wait until the function gives something true."""
+    """Wait until the function returns a true value."""
     deadline = time.monotonic() + timeout_s
     while not (value := probe()):
         assert time.monotonic() < deadline, f"{what}: not within {timeout_s:g} s"
@@ -30,7 +30,7 @@ def within(probe: Callable[[], Any], what: str, timeout_s: float = PATIENCE_S) -
 
 
 class Wrapped:
-    """An object of either flavour, each of whose methods waits for its result."""
+    """An object of either flavour whose methods wait for their results."""
 
     def __init__(self, face: Face, wrapped: Any) -> None:
         self.wrapped = wrapped
@@ -61,7 +61,7 @@ class Face:
         self.client: Any = Client(addresses, **options) if loop is None else AsyncClient(addresses, **options)
 
     def run(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """The result of a call of either flavour."""
+        """Return the result of a call of either flavour."""
         loop = self.loop
         if loop is None:
             return call(*arguments, **options)
@@ -73,7 +73,7 @@ class Face:
         return asyncio.run_coroutine_threadsafe(made(), loop).result()
 
     def consumer(self, function: Callable[[Any], None]) -> Any:
-        """A consumer of this flavour that calls a function which may block."""
+        """Return a consumer of this flavour that calls a function which may block."""
         if self.loop is None:
             return function
 
@@ -83,7 +83,7 @@ class Face:
         return consume
 
     def make(self, kind: str, name: str, consumer: Any = None, serializer: Any = None, **options: Any) -> Wrapped:
-        """A queue that is not started. The consumer is a function that may block, or a consumer object."""
+        """Return a queue that has not been started. The consumer is a function that may block, or a consumer object."""
         consumer = (
             self.consumer(consumer) if inspect.isroutine(consumer) or isinstance(consumer, Collector) else consumer
         )
@@ -92,11 +92,11 @@ class Face:
         return Wrapped(self, getattr(self.module, kind)(self.client, name, text, consumer, used))
 
     def queue(self, name: str, consumer: Any = None, **options: Any) -> Wrapped:
-        """A `DistributedQueue` that is not started."""
+        """Return a `DistributedQueue` that has not been started."""
         return self.make("DistributedQueue", name, consumer, **options)
 
     def other(self) -> Any:
-        """Another client of the same cluster, with the same flavour."""
+        """Return another client of the same cluster, with the same flavour."""
         return another(self)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class Face:
 
 
 class Collector:
-    """A consumer function that keeps what it gets; it can be held up, and can fail."""
+    """A consumer function that keeps its items; it can be paused, and can fail."""
 
     def __init__(self, fail: Callable[[Any], bool] = lambda item: False) -> None:
         self.items: list[Any] = []
@@ -135,14 +135,14 @@ class Collector:
                 self._at_once -= 1
 
     def wait(self, count: int) -> list[Any]:
-        """The items, as soon as there are so many."""
+        """Return the items as soon as there are `count`."""
         within(lambda: len(self.items) >= count, f"{count} items")
         return list(self.items)
 
 
 @contextmanager
 def open_face(flavour: str, addresses: Any, **options: Any) -> Iterator[Face]:
-    """A flavour, ``threads`` or ``aio``, with a client."""
+    """Return a flavour, ``threads`` or ``aio``, with a client."""
     if flavour == "threads":
         face = Face(addresses, None, **options)
         try:
@@ -167,7 +167,7 @@ def open_face(flavour: str, addresses: Any, **options: Any) -> Iterator[Face]:
 
 @contextmanager
 def another(face: Face) -> Iterator[Face]:
-    """Another client of the same flavour, on the same loop."""
+    """Return another client of the same flavour, on the same loop."""
     made = Face(face.addresses, face.loop)
     try:
         yield made

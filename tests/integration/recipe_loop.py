@@ -1,8 +1,8 @@
-"""Consumers of the recipes in processes of their own that are killed, and nodes that are killed too.
+"""Consumers of the recipes in separate processes that are killed, and nodes that are killed too.
 
-``python -m tests.integration.recipe_loop safe`` has four safe consumers, two with threads and two with asyncio, handle 100,000
-items in five minutes: each item is handled, and none by two consumers at once. ``recipe_loop exclusive`` has four exclusive
-consumers handle as many as they can, or as many as it is told: strictly in order.
+``python -m tests.integration.recipe_loop safe`` has four safe consumers, two with threads and two with asyncio, handle
+100,000 items in five minutes: each item is handled, and none by two consumers at once. ``recipe_loop exclusive`` has
+four exclusive consumers handle as many as they can, or the given number, strictly in order.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["AT_ONCE", "Consumers", "Outcome", "judge", "recipe_loop"]
 
 QUEUE = "items"
 AT_ONCE = 4
-"""Items in the hands of a consumer that has a pool."""
+"""Items in flight at a consumer that has a pool."""
 WAITING_MAX = 5_000
 CONSUMER_EVERY_S = (1.0, 4.0)
 NODE_EVERY_S = (3.0, 9.0)
@@ -39,11 +39,11 @@ PATIENCE_S = 600.0
 
 @dataclass
 class Outcome:
-    """What became of the items.
+    """The fate of the items.
 
     Attributes:
-        begun: how often consumers were given an item.
-        handled: how often each item was handled to its end.
+        begun: number of items that consumers began.
+        handled: number of completions of each item.
     """
 
     items: int
@@ -65,10 +65,10 @@ class Outcome:
 
 
 def judge(lines: Iterable[str], items: int, exclusive: bool, at_once: int = AT_ONCE) -> Outcome:
-    """Read what consumers noted, and that they were ``killed``.
+    """Judge the lines that consumers wrote, and their ``killed`` records.
 
     Args:
-        at_once: how many items a consumer can have in its hands; so many may be handled again when it is killed.
+        at_once: maximum number of items in flight at a consumer, which may be handled again when it is killed.
     """
     found = Outcome(items, exclusive)
     holders: dict[int, str] = {}
@@ -88,7 +88,7 @@ def judge(lines: Iterable[str], items: int, exclusive: bool, at_once: int = AT_O
         if item in holders:
             found.violations.append(f"{who} began {item} while {holders[item]} had it")
         if exclusive and holders:
-            found.violations.append(f"{who} began {item} while somebody had {sorted(holders)}")
+            found.violations.append(f"{who} began {item} while a consumer had {sorted(holders)}")
         if exclusive and item not in (last, last + 1):
             found.violations.append(f"{who} began {item} after {last}")
         holders[item], last = who, item
@@ -128,7 +128,7 @@ class Consumers:
         self._running[name] = process
 
     def kill(self, name: str) -> None:
-        """Kill -9 a consumer, and note it when it is gone."""
+        """Kill a consumer with SIGKILL, and record its end."""
         process = self._running.pop(name)
         assert process.poll() is None, (self._folder / f"{name}.log").read_text()[-2000:]
         process.send_signal(signal.SIGKILL)
@@ -140,19 +140,19 @@ class Consumers:
             book.write(f"killed {name}\n")
 
     def freeze(self, name: str) -> None:
-        """Stop a consumer in the middle of whatever it does."""
+        """Pause a consumer at an arbitrary moment."""
         self._running[name].send_signal(signal.SIGSTOP)
 
     def thaw(self, name: str) -> None:
-        """Let it go on."""
+        """Resume the consumer."""
         self._running[name].send_signal(signal.SIGCONT)
 
     def lines(self) -> list[str]:
-        """What was noted so far."""
+        """Return the lines written so far."""
         return self.book.read_text().splitlines()
 
     def handled(self) -> int:
-        """How many items were handled, repetitions counted."""
+        """Return the number of handled items, repetitions included."""
         return self.book.read_bytes().count(b"end ")
 
     def __enter__(self) -> Self:
@@ -164,7 +164,7 @@ class Consumers:
 
 
 class _Nodes(threading.Thread):
-    """Kills one node after the other until it is told to stop; every second time the leader."""
+    """Kills one node after the other until stopped; every second time the leader."""
 
     def __init__(self, cluster: Cluster, rng: random.Random) -> None:
         super().__init__()
@@ -185,9 +185,9 @@ class _Nodes(threading.Thread):
 
 
 def _options(number: int, exclusive: bool) -> list[str]:
-    """Half of the safe consumers have a pool."""
+    """Return the options of a consumer; half of the safe consumers have a pool."""
     if exclusive:
-        # A short lease: nobody else has its turn until the lease of one that was killed is over.
+        # A short lease: no other consumer has its turn until the lease of a killed one has expired.
         return ["--exclusive", "--prefetch", "64", "--lease", "2", "--hold", "0"]
     return ["--prefetch", "16", "--at-once", str(AT_ONCE if number >= 2 else 1), "--hold", "0.003"]
 
@@ -207,10 +207,10 @@ def _kill_in_turn(consumers: Consumers, exclusive: bool, rng: random.Random, ove
 def recipe_loop(
     folder: Path, *, exclusive: bool, items: int | None, seconds: float, seed: int, waiting_max: int = WAITING_MAX
 ) -> Outcome:
-    """Put items and kill for so long; then wait until everything is handled.
+    """Put items and kill for `seconds`; then wait until everything is handled.
 
     Args:
-        items: how many, put evenly over the time; None for as many as are handled within it.
+        items: number of items, put evenly over the time; None for as many as are handled within it.
     """
     rng = random.Random(seed)
     with (
@@ -257,7 +257,7 @@ def _left(cluster: Cluster) -> int:
 
 
 def main() -> int:
-    """Exit code 1 if a promise was broken."""
+    """Run the program; return 1 if a guarantee was violated."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.recipe_loop", description=__doc__)
     parser.add_argument("mode", choices=("safe", "exclusive"))
     parser.add_argument("--seconds", type=float, default=300.0, help="how long to put and to kill (default 300)")

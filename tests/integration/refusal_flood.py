@@ -1,4 +1,6 @@
-"""``python -m tests.integration.refusal_flood``: refusals and broken connections on all ports, and what memory they leave."""
+"""``python -m tests.integration.refusal_flood``: refusals and broken connections on all ports, and the memory
+they leave.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from .refusals import BROKEN, CLUSTER_SECRET, FORBIDDEN, LATE, OTHERS, REFUSALS,
 __all__ = ["LEFT_BYTES_MAX", "Memory", "flood"]
 
 LEFT_BYTES_MAX = 200 * MIB
-"""So much more than before may be there after a flood."""
+"""Maximum growth of memory after a flood."""
 SETTLE_S = 60.0
 ADMIN = "the token of the operator of a flooded node"
 _KESTREL = ("memcache", "text", "thrift")
@@ -33,7 +35,7 @@ _KESTREL = ("memcache", "text", "thrift")
 
 @dataclass(frozen=True)
 class Memory:
-    """Resident memory of a node before a flood, the most in it, and after it, when it has settled."""
+    """Resident memory of a node before a flood, its peak during it, and after it, when it has settled."""
 
     node: str
     before_bytes: int
@@ -43,7 +45,7 @@ class Memory:
 
     @property
     def left_bytes(self) -> int:
-        """What the flood has left."""
+        """Return the memory that the flood has left."""
         return self.after_bytes - self.before_bytes
 
     def __str__(self) -> str:
@@ -53,7 +55,9 @@ class Memory:
 
 @contextlib.contextmanager
 def open_nodes(folder: Path) -> Iterator[list[tuple[NodeProcess, Target, Sequence[Kind]]]]:
-    """A node that serves everybody, one that asks for tokens, and one without a leader, each with what it refuses."""
+    """Yield a node without tokens, one with tokens, and one without a leader, each with the requests that it
+    refuses.
+    """
     token_file = folder / "token"
     token_file.write_text(ADMIN)
     token_file.chmod(0o600)
@@ -108,13 +112,13 @@ def _answers(address: str) -> bool:
 
 
 def flood(folder: Path, size: int, workers: int, goes_on: Callable[[int], bool]) -> list[Memory]:
-    """Send all kinds of refusals in rounds, and tell what they leave in each node.
+    """Send all kinds of refused requests in rounds, and report the memory that they leave in each node.
 
     Args:
         folder: for the nodes.
         size: bytes of a request.
-        workers: how many requests are under way at each node.
-        goes_on: whether there is another round behind so many.
+        workers: number of requests in flight at each node.
+        goes_on: called with the number of finished rounds; returns whether there is another one.
     """
     with open_nodes(folder) as nodes, ThreadPoolExecutor(len(nodes)) as each:
         floods = [
@@ -146,7 +150,7 @@ def _flooded(
 
 
 def main() -> int:
-    """Exit code 1 if a node keeps more memory than it may."""
+    """Run the program; return 1 if a node keeps more memory than it may."""
     parser = argparse.ArgumentParser(prog="python -m tests.integration.refusal_flood", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="how long (%(default)s)")
     parser.add_argument("--size", type=int, default=4, metavar="MIB", help="of a request (%(default)s)")

@@ -1,4 +1,4 @@
-"""A node that gets requests which it refuses, and what such a request is."""
+"""A node that receives requests which it refuses, and the description of such a request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ class Target:
     """A node that is flooded.
 
     Attributes:
-        addresses: where it listens, by the name of the port: ``http``, ``rpc``, ``queued``, ``memcache``, ``text``, ``thrift``
-            and ``raft``.
-        size: bytes of a request, about.
+        addresses: its addresses by port: ``http``, ``rpc``, ``queued``, ``memcache``, ``text``, ``thrift`` and ``raft``.
+        size: approximate size of a request in bytes.
         secret: a token that covers no queue that refusals name; empty for a node without tokens.
     """
 
@@ -36,13 +35,13 @@ Send = Callable[[Target, bytes], bytes]
 
 
 class Kind(NamedTuple):
-    """A request that is refused, or a connection that breaks off.
+    """A request that is refused, or a connection that breaks.
 
     Attributes:
-        port: which port it goes to.
+        port: the port to which it is sent.
         name: what is wrong with it.
-        send: sends it on a connection of its own, and returns the answer as far as the second argument, or to its end.
-        says: what is in the answer; empty if the connection may end without one.
+        send: sends it on a new connection, and returns the answer up to the second argument, or to its end.
+        says: a part of the answer; empty if the connection may end without one.
     """
 
     port: str
@@ -54,19 +53,19 @@ class Kind(NamedTuple):
         return f"{self.port}: {self.name}"
 
     def check(self, target: Target, *, under_load: bool = False) -> None:
-        """Send it, and make sure that it was refused for the reason that is meant, or `under_load` because of others."""
+        """Send the request, and check that it was refused for the intended reason, or for `under_load`."""
         answer = self.send(target, self.says)
         assert self.says in answer or (under_load and b"overloaded" in answer), f"{self}: {answer[:300]!r}"
 
 
 def exchange(address: str, data: bytes, says: bytes) -> bytes:
-    """Send all of it, though the node may answer and close before, and return what it says up to `says`, or to its end."""
+    """Send all of it, though the node may answer and close first, and return the answer up to `says`, or to its end."""
     answer = b""
     with connect(address, TIMEOUT_S) as sock, contextlib.suppress(ConnectionError):
         with contextlib.suppress(ConnectionError):
             sock.sendall(data)
         if not says:
-            # The node may have ended the connection.
+            # The node may have closed the connection.
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_WR)
         while not (says and says in answer) and (piece := sock.recv(1 << 16)):
@@ -79,5 +78,5 @@ def plain(target: Target) -> bytes:
 
 
 def lines(port: str, data: Data) -> Send:
-    """Send bytes on a connection of their own."""
+    """Send bytes on a new connection."""
     return lambda target, says: exchange(target.addresses[port], data(target), says)

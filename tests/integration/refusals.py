@@ -1,6 +1,6 @@
-"""Large requests that a node refuses, and connections that break off, of every kind and on every port.
+"""Large requests that a node refuses, and connections that break, of every kind and on every port.
 
-Each of them is a function that sends one such request to a `Target` and reads the answer. Tests send them often and look at what
+Each is a function that sends one such request to a `Target` and reads the answer. Tests send them often and check what
 the node keeps of them.
 """
 
@@ -30,14 +30,14 @@ from .test_bad_input_raft import Stranger
 __all__ = ["BROKEN", "CLUSTER_SECRET", "FORBIDDEN", "LATE", "OTHERS", "REFUSALS", "prepare"]
 
 OTHERS = "others"
-"""Name of a token that covers no queue that refusals name; Kestrel's ports serve their clients as that one."""
+"""Name of a token that covers no queue that refusals name; Kestrel's ports serve their clients with it."""
 CLUSTER_SECRET = "the secret of a cluster that gets refused requests"
 LONG_NAME = "n" * 300
 _NO_LIMIT = 1 << 20
 
 
 def prepare(address: str) -> None:
-    """Make the queues that the refusals name, at a node's HTTP port; they hold next to nothing."""
+    """Create the queues that the refusals name, at a node's HTTP port; they hold almost nothing."""
     for queue, properties in {
         "full": {"max_items": 1},
         "small": {"max_item_size": 10},
@@ -57,7 +57,8 @@ def _is_ok(status: int) -> bool:
     return 200 <= status < 300
 
 
-# --- HTTP ---------------------------------------------------------------------------------------------------------------
+# --- HTTP
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def _text(target: Target) -> str:
@@ -192,7 +193,8 @@ def _bad_ids(target: Target) -> bytes:
     return json.dumps({"ids": [_text(target)]}).encode()
 
 
-# --- queued's port --------------------------------------------------------------------------------------------------------
+# --- queued's port
+# --------------------------------------------------------------------------------------------------------
 
 
 def _queued_push(target: Target) -> bytes:
@@ -226,11 +228,12 @@ def _queued_kinds() -> Iterator[Kind]:
         yield Kind("queued", name, send, says)
 
 
-# --- MessagePack-RPC ------------------------------------------------------------------------------------------------------
+# --- MessagePack-RPC
+# ------------------------------------------------------------------------------------------------------
 
 
 def _rpc(*calls: Callable[[Target], tuple[Any, ...]]) -> Send:
-    """Send calls, the answers to which are read together."""
+    """Send calls whose answers are read together."""
 
     def send(target: Target, _says: bytes) -> bytes:
         auth = [request(0, "auth", target.secret)] if target.secret else []
@@ -324,7 +327,8 @@ def _rpc_endless(target: Target) -> bytes:
     return b"\x94\x00\x01\xa4push\x92\xa1q\xc6" + struct.pack("!I", 1 << 31) + plain(target)
 
 
-# --- Kestrel's ports ------------------------------------------------------------------------------------------------------
+# --- Kestrel's ports
+# ------------------------------------------------------------------------------------------------------
 
 
 def _set(queue: str, expiry: int = 0, line: bytes = b"") -> Data:
@@ -341,7 +345,7 @@ def _put(queue: str, items: int = 1, ttl: str = "") -> Data:
 
 
 def thrift_call(method: bytes, arguments: bytes) -> bytes:
-    """A call of Thrift, framed."""
+    """Return a framed Thrift call."""
     message = b"\x80\1\0\1" + struct.pack("!i", len(method)) + method + struct.pack("!i", 1) + arguments
     return struct.pack("!i", len(message)) + message
 
@@ -392,11 +396,12 @@ def _broken_call(target: Target) -> bytes:
     return thrift_call(b"put", b"\x0b\0\1" + struct.pack("!i", target.size + 5) + plain(target))
 
 
-# --- connections that break off -------------------------------------------------------------------------------------------
+# --- connections that break
+# ---------------------------------------------------------------------------------------------
 
 
 def _half(port: str, data: Data, *, reset: bool) -> Send:
-    """Send three quarters of a request, and be gone when the node has taken them."""
+    """Send three quarters of a request, and close once the node has read it."""
 
     def send(target: Target, _says: bytes) -> bytes:
         whole = data(target)
@@ -415,7 +420,7 @@ _SIOCOUTQ = 0x5411
 
 
 def _wait_taken(sock: socket.socket) -> None:
-    """Wait until the node's machine has confirmed what was sent, or the node has ended the connection."""
+    """Wait until the node's machine has confirmed the data, or the node has closed the connection."""
 
     def is_taken() -> bool:
         if struct.unpack("i", fcntl.ioctl(sock, _SIOCOUTQ, b"\0\0\0\0"))[0] == 0:
@@ -454,7 +459,7 @@ def _small_head(target: Target) -> bytes:
 
 
 def _of_a_peer(*, in_pieces: bool) -> Send:
-    """Send most of a large message as a peer that knows the secret, and break off."""
+    """Send most of a large message as a peer that knows the secret, and close."""
 
     def send(target: Target, _says: bytes) -> bytes:
         with Stranger(target.addresses["raft"], CLUSTER_SECRET.encode()) as peer:
@@ -494,7 +499,8 @@ def _broken_kinds() -> Iterator[Kind]:
     yield Kind("raft", "a message of a peer in pieces", _of_a_peer(in_pieces=True))
 
 
-# --- who may not ----------------------------------------------------------------------------------------------------------
+# --- without permission
+# -------------------------------------------------------------------------------------------------
 
 
 def _without_secret(send: Send) -> Send:
@@ -502,7 +508,9 @@ def _without_secret(send: Send) -> Send:
 
 
 def _forbidden_kinds() -> Iterator[Kind]:
-    """At a node with tokens; those of Kestrel's ports are somebody who may not use these queues."""
+    """Yield requests for a node with tokens; clients of Kestrel's ports have a principal without access to
+    these queues.
+    """
     push = _http("POST", "/messages/free", plain)
     batch = _http("POST", _v1("messages", "free"), _batch)
     queued = _http("POST", "/queue/free/messages/push", _queued_push, port="queued")
@@ -525,7 +533,7 @@ def _forbidden_kinds() -> Iterator[Kind]:
 
 
 def _late_kinds() -> Iterator[Kind]:
-    """At a node that takes no more requests."""
+    """Yield requests for a node that accepts no more requests."""
     for port, name, send in (
         ("http", "late", _http("POST", "/messages/free", plain)),
         ("http", "v1: late", _http("POST", _v1("messages", "free"), _batch)),

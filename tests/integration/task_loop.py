@@ -1,8 +1,8 @@
 """Many short tasks of Celery or dramatiq over two workers, while the leader is killed: none is lost, none runs twice.
 
-``python -m tests.integration.task_loop celery --tasks 20000`` runs as many as one likes. With ``--kill-worker`` one of the
-workers is killed too, and what it had runs again. With ``--outage 60`` the followers are paused for so many seconds instead,
-while workers that give up calls after 2 s have tasks in hand.
+``python -m tests.integration.task_loop celery --tasks 20000`` runs the given number. With ``--kill-worker`` one of the
+workers is killed too, and its tasks run again. With ``--outage 60`` the followers are paused for that many seconds
+instead, while workers that abandon calls after 2 s have tasks in flight.
 """
 
 from __future__ import annotations
@@ -71,18 +71,18 @@ LIBRARIES = {
 }
 _PATIENCE_S = 1200.0
 _SETTLED_S = 60.0
-"""Far less than the workers' sessions last."""
+"""Much shorter than the workers' sessions."""
 _IN_HAND = 64
-"""More than a worker that is killed can have had."""
+"""More than the number of tasks in flight at a killed worker."""
 
 
 @dataclass
 class Outcome:
-    """What became of the tasks.
+    """The fate of the tasks.
 
     Attributes:
-        sent_s: how long sending took.
-        ran_s: how long running took, from the start of the workers on.
+        sent_s: duration of sending.
+        ran_s: duration of running, from the start of the workers.
     """
 
     tasks: int
@@ -93,7 +93,7 @@ class Outcome:
     runs: Counter[int] = field(default_factory=Counter)
 
     def violations(self) -> list[str]:
-        """What is not as it must be."""
+        """Return the violations."""
         lost = sorted(set(range(self.tasks)) - set(self.runs))
         again = sum(self.runs.values()) - len(self.runs)
         found = [f"{len(lost)} tasks did not run, such as {lost[:5]}"] if lost else []
@@ -165,7 +165,7 @@ def task_loop(
     kill_worker: bool = False,
     say: Callable[[str], Any] = print,
 ) -> Outcome:
-    """Run the tasks; the leader is killed and started again `kills` times meanwhile."""
+    """Run the tasks; the leader is killed and restarted `kills` times during the run."""
     with Cluster(3, directory=folder) as cluster:
         workers = _Workers(library, folder, ",".join(cluster.rpc_addresses), lease=10)
         try:
@@ -185,7 +185,7 @@ def task_loop(
                 workers.kill("one")
             wait_for(lambda: len(workers.runs()) >= tasks, "all tasks", _PATIENCE_S)
             ran_s = time.monotonic() - sent
-            # A repetition that is still under lease would come within this time.
+            # A repetition that is still under lease would arrive within this time.
             wait_for(lambda: not _left(cluster), "the last acks", _PATIENCE_S)
         finally:
             workers.close()
@@ -197,7 +197,8 @@ def task_outage(
 ) -> list[Outcome]:
     """Run tasks while the followers are paused, then while the leader is killed.
 
-    The workers give up a call after 2 s, and their sessions last ten minutes: what they do not settle themselves stays leased.
+    The workers abandon a call after 2 s, and their sessions last ten minutes: messages that they do not settle stay
+    leased.
     """
     with Cluster(3, directory=folder) as cluster, ExitStack() as stack:
         nodes, sets = ",".join(cluster.rpc_addresses), []
@@ -236,7 +237,7 @@ def _left(cluster: Cluster) -> int:
 
 
 def main() -> int:
-    """The program; returns its exit status."""
+    """Run the program; return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("--tasks", type=int, default=20_000)

@@ -1,4 +1,6 @@
-"""Access control as clients meet it: what tokens bound to queues see, and what becomes of clients whose token goes."""
+"""Access control as clients see it: what tokens bound to queues reveal, and what happens to clients whose
+token ends.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +32,15 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the front ends tell nobody of their waits
+    while not condition():  # noqa: ASYNC110 - the front ends report no waits
         await asyncio.sleep(0.01)
 
 
 def own_address() -> str | None:
-    """An address of this machine other than loopback, if it has one."""
+    """Return an address of this machine other than loopback, if it has one."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            # Nothing is sent: this only asks for the way there.
+            # Nothing is sent: this only looks up the route.
             probe.connect(("192.0.2.1", 9))
         except OSError:
             return None
@@ -46,7 +48,7 @@ def own_address() -> str | None:
         return None if address.startswith("127.") else address
 
 
-def test_only_this_machine_is_served_as_long_as_there_are_no_tokens(tmp_path: Path) -> None:
+def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
     address = own_address()
     if address is None:
         pytest.skip("this machine has no address but loopback")
@@ -72,7 +74,7 @@ def test_only_this_machine_is_served_as_long_as_there_are_no_tokens(tmp_path: Pa
     run(main)
 
 
-def test_a_connection_is_one_principals(tmp_path: Path) -> None:
+def test_a_connection_belongs_to_one_principal(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             reader = await guarded.token("root", "admin")
@@ -85,7 +87,7 @@ def test_a_connection_is_one_principals(tmp_path: Path) -> None:
     run(main)
 
 
-def test_deleting_a_token_ends_what_its_holders_wait_for(tmp_path: Path) -> None:
+def test_deleting_a_token_ends_the_waits_of_its_holders(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             await guarded.token("root", "admin")
@@ -183,7 +185,7 @@ def test_a_token_expires(tmp_path: Path) -> None:
     run(main)
 
 
-def test_lists_show_what_the_token_is_good_for(tmp_path: Path) -> None:
+def test_lists_show_what_the_token_covers(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             viewer = await guarded.token("viewer", "read", "^mine")
@@ -238,10 +240,11 @@ def test_a_batch_lease_is_bound_to_its_name_and_its_queues(tmp_path: Path) -> No
                 assert (await rpc.call("reserve_batch", name, 1, source, options))[0].startswith(b"forbidden"), name
             assert (await rpc.call("reserve_batch", "jobs-etl", 1, "jobs", one))[1][:2] == [b"live", 1]
             assert (await rpc.call("read_batch", "jobs-etl", 1, 0, 10))[1][b"queue"] == [[b"jobs", 1]]
-            # What somebody else keeps under a name that matches is not shown either.
+            # Subscriptions of other principals under a matching name are not shown either.
             assert (await admin.call("reserve_batch", "jobs-mixed", 1, "secrets", one))[1][:2] == [b"live", 1]
             assert (await rpc.call("read_batch", "jobs-mixed", 1, 0, 10))[0].startswith(b"forbidden")
-            # Names that nobody can guess, as Spark makes them, are anybody's who may use the queue.
+            # Every client with access to the queue may use random names, such as those of Spark, that cannot be
+            # guessed.
             random = f"spark-{uuid.uuid4()}"
             assert (await rpc.call("reserve_batch", random, 1, "jobs", one))[0] is None
             assert (await rpc.call("reserve_batch", random, 2, "secrets", one))[0].startswith(b"forbidden")
@@ -254,7 +257,7 @@ def test_a_batch_lease_is_bound_to_its_name_and_its_queues(tmp_path: Path) -> No
 
 
 def test_a_refused_push_uses_up_its_number(tmp_path: Path) -> None:
-    """Client and node count a producer's pushes each for itself; if they differed, pushes would be taken for duplicates."""
+    """Check that client and node count a producer's pushes alike; otherwise pushes would be taken for duplicates."""
 
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
@@ -312,7 +315,9 @@ def request(address: str, method: str, path: str, token: str | None, body: Any =
 
 
 def test_tokens_are_the_clusters(secret_cluster: Cluster) -> None:
-    """One made through a node is good at the others, at once and after a restart; a node that joins takes over the rule."""
+    """A token created through one node is valid at the others, at once and after a restart, and at nodes that
+    join later.
+    """
     cluster = secret_cluster
     first, second, third = cluster.nodes
     status, made = request(first.http, "POST", "/v1/tokens", None, {"name": "root", "role": "admin"})
@@ -328,14 +333,14 @@ def test_tokens_are_the_clusters(secret_cluster: Cluster) -> None:
     assert request(third.http, "GET", "/v1/queues", None)[0] == 401
     assert request(third.http, "GET", "/v1/queues", token)[0] == 200
     joiner = cluster.add_node()
-    # The node that joins has no token to ask its peer with; lmq-admin has.
+    # The joining node has no token for its peer; lmq-admin has.
     refused = programs.run("lmq-admin", "--node", joiner.http, "join", first.http)
     assert "join by its Raft address" in refused.one_line_error()
     done = programs.run("lmq-admin", "--node", joiner.http, "join", first.http, environment={"LMQ_TOKEN": token})
     assert (done.code, done.err) == (0, "")
     assert request(joiner.http, "GET", "/v1/cluster", None)[0] == 401
     assert len(request(joiner.http, "GET", "/v1/cluster", token)[1]["nodes"]) == 4
-    # A node that leaves has neither data nor tokens; whoever is on its machine may let it join again.
+    # A node that has left has neither data nor tokens; any local client may let it join again.
     assert request(joiner.http, "POST", "/v1/cluster/leave", token)[0] == 200
     status, seen = request(joiner.http, "GET", "/v1/cluster", None)
     assert status == 200, seen
@@ -345,8 +350,8 @@ def test_tokens_are_the_clusters(secret_cluster: Cluster) -> None:
     assert request(first.http, "GET", "/v1/queues", None)[0] == 200
 
 
-def test_a_killed_cluster_keeps_its_door_shut(secret_cluster: Cluster) -> None:
-    """A node that comes back alone does not know the end of the log; until it does, it serves nobody."""
+def test_a_restarted_node_refuses_clients_until_it_knows_the_log(secret_cluster: Cluster) -> None:
+    """A node that restarts alone does not know the end of the log; until it does, it serves no client."""
     cluster = secret_cluster
     first, *others = cluster.nodes
     assert request(first.http, "POST", "/v1/tokens", None, {"name": "root", "role": "admin"})[0] == 200

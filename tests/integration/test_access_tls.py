@@ -1,4 +1,4 @@
-"""TLS and tokens from end to end: certificates made by lmq-admin, a node that uses them, the programs and the Python client."""
+"""TLS and tokens end to end: certificates from lmq-admin, a node that uses them, the programs and the Python client."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SECRET = "a token of this node"
 
 
 def init(*arguments: str) -> str:
-    """``lmq-admin tls init``; returns what it prints.
+    """Run ``lmq-admin tls init``; return its output.
 
     Raises: what the command raises.
     """
@@ -42,7 +42,7 @@ def init(*arguments: str) -> str:
 
 
 class TlsNode:
-    """A node that speaks TLS, and what its clients need; one that `asks_clients` wants to see their certificates."""
+    """A node with TLS, and what its clients need; with `asks_clients` it requires client certificates."""
 
     def __init__(self, folder: Path, *arguments: str, asks_clients: bool = False) -> None:
         self.folder = folder
@@ -86,7 +86,7 @@ class TlsNode:
             return None
 
     def serial(self, address: str) -> str:
-        """The serial number of the certificate that a port shows."""
+        """Return the serial number of the certificate that a port presents."""
         host, port = address.rsplit(":", 1)
         with (
             socket.create_connection((host, int(port)), 10) as plain,
@@ -131,7 +131,7 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
             with pytest.raises(LmqError, match="'worker' covers queues that match"):
                 lmq.push("theirs", "x")
             assert len(lmq.pull_many("jobs", 200)) == 100
-            # Calls that are made one at a time have a connection of their own, with TLS and the token too.
+            # Sequential calls use a separate connection, also with TLS and the token.
             for number in range(5):
                 lmq.push("jobs", number)
                 found = lmq.pull("jobs", 60)
@@ -150,7 +150,7 @@ def test_a_node_with_tls_and_tokens_is_used_through_the_programs_and_the_client(
         assert run("lmq", "ping", "--node", node.process.http, "--ca-file", node.ca).out == "pong\n"
 
 
-def test_who_does_not_trust_the_authority_gets_no_connection(tmp_path: Path) -> None:
+def test_a_client_that_does_not_trust_the_authority_cannot_connect(tmp_path: Path) -> None:
     with TlsNode(tmp_path) as node:
         other = tmp_path / "other"
         init("n1", "--dir", str(other))
@@ -189,7 +189,7 @@ def test_certificate_and_token_are_reloaded_without_a_restart(tmp_path: Path) ->
         with pytest.raises(LmqError) as refused:
             lmq.push("jobs", "with the old token")
         assert refused.value.code in ("unauthorized", "unknown_outcome")
-        # What cannot be used changes nothing.
+        # An unusable certificate changes nothing.
         renewed = node.serial(node.process.http)
         (node.certificates / "n1.key").write_text("no key")
         node.process.signal(signal.SIGHUP)
@@ -226,7 +226,7 @@ def test_version_1_2_has_authenticated_encryption_and_forward_secrecy(
         assert (client.version(), server.version()) == (version, version)
 
 
-def test_clients_can_be_asked_for_a_certificate_too(tmp_path: Path) -> None:
+def test_a_node_can_require_client_certificates(tmp_path: Path) -> None:
     with TlsNode(tmp_path, asks_clients=True) as node:
         stranger = ssl.create_default_context(cafile=node.ca)
         request = f"https://{node.process.http}/livez"
@@ -250,7 +250,7 @@ def test_a_start_without_a_usable_certificate_is_refused(tmp_path: Path) -> None
     load_config({**cert, "tls_key": str(tmp_path / "a.key")}, environ={})
 
 
-def test_keys_are_their_owners_alone_and_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_only_the_owner_can_read_keys_and_no_file_is_overwritten(tmp_path: Path) -> None:
     folder = tmp_path / "tls"
     made = init("n1=10.0.0.1,n1.example", "--dir", str(folder), "--no-loopback")
     assert made.split() == [str(folder / name) for name in ("ca.crt", "ca.key", "n1.crt", "n1.key")]

@@ -1,4 +1,4 @@
-"""No route and no method slips past access control: all of them are called by those who may not."""
+"""No route and no method bypasses access control: all are called by clients without permission."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DEADLINE_S = 180.0
 OPEN_ROUTES = {("GET", "/livez"), ("GET", "/readyz")}
 OPEN_METHODS = {b"auth"}
 
-# What a token of the role read may do, and one of the role admin for other queues. Everything else is refused.
+# Routes and methods that a read token, or an admin token for other queues, may use. Everything else is refused.
 READ_ROUTES = {
     ("GET", path)
     for path in (
@@ -41,9 +41,9 @@ OTHER_ROUTES = {
     )
 } | {
     ("POST", "/v1/transactions"),
-    # Sessions are their owner's: others find none.
+    # Sessions belong to their owner: other clients find none.
     ("POST", "/v1/sessions"), ("POST", "/v1/sessions/{id}/renew"), ("DELETE", "/v1/sessions/{id}"),
-    # So are jobs.
+    # Jobs belong to their owner too.
     ("DELETE", "/v1/jobs/{name}"),
 }  # fmt: skip
 READ_METHODS = {
@@ -55,11 +55,11 @@ READ_METHODS = {
 OTHER_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     b"incarnation",
-    # Scopes and jobs are their owner's: others find none.
+    # Scopes and jobs belong to their owner: other clients find none.
     *(b"forget_keys", b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
-    # Sessions are their owner's too.
+    # Sessions belong to their owner too.
     *(b"open_session", b"renew_session", b"end_session"),
-    # Each of its operations is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
+    # Each operation is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
     b"transaction",
 }
 ARGUMENTS: dict[bytes, list[Any]] = {
@@ -103,13 +103,13 @@ def is_open(method: str, path: str) -> bool:
 
 
 def target(path: str) -> str:
-    """The path with its variables filled in, and the pattern that LMQ's routes ask for."""
+    """Return the path with its variables filled in, and the pattern that LMQ's routes require."""
     filled = re.sub(r"{\w+}", "victim", path)
     return f"{filled}?qre=victim" if path == "/messages" else filled
 
 
 async def walk(guarded: Guarded, token: str | None) -> dict[tuple[str, str], int]:
-    """The status of every route that is not open."""
+    """Return the status of every route that is not open."""
     found: dict[tuple[str, str], int] = {}
     for method, path in routes(guarded):
         if not is_open(method, path):
@@ -121,7 +121,7 @@ async def walk(guarded: Guarded, token: str | None) -> dict[tuple[str, str], int
 
 
 async def refusals(guarded: Guarded, token: str | None) -> dict[bytes, bytes]:
-    """The code of every method's error; empty where it was carried out or refused for another reason than access."""
+    """Return the error code of every method; empty if it succeeded or failed for another reason than access."""
     found: dict[bytes, bytes] = {}
     rpc = await guarded.connect(token)
     for method in METHODS.keys() - OPEN_METHODS:
@@ -132,7 +132,7 @@ async def refusals(guarded: Guarded, token: str | None) -> dict[bytes, bytes]:
     return found
 
 
-def test_every_route_and_every_method_declares_what_it_asks_for(tmp_path: Path) -> None:
+def test_every_route_and_method_declares_its_permission(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             undeclared = [
@@ -147,7 +147,7 @@ def test_every_route_and_every_method_declares_what_it_asks_for(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("token", [None, "lmq_wrong", ""])
-def test_nobody_gets_in_without_a_token_that_is_known(tmp_path: Path, token: str | None) -> None:
+def test_an_unknown_token_is_refused(tmp_path: Path, token: str | None) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             assert set((await walk(guarded, token)).values()) == {401}
@@ -178,7 +178,7 @@ def test_the_token_must_come_as_a_bearer_token(tmp_path: Path) -> None:
     run(main)
 
 
-def test_the_role_read_only_looks(tmp_path: Path) -> None:
+def test_the_role_read_changes_nothing(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             await guarded.token("root", "admin")
@@ -199,7 +199,7 @@ def test_a_token_for_other_queues_does_not_touch_this_one(tmp_path: Path) -> Non
             found = await walk(guarded, other)
             assert {route for route, status in found.items() if status != 403} == OTHER_ROUTES & found.keys()
             methods = await refusals(guarded, other)
-            # A backlog may be of a pattern too, so the method looks at its arguments itself.
+            # A backlog may be of a pattern too, so the method checks its arguments itself.
             assert {
                 method for method, code in methods.items() if code != b"forbidden"
             } == OTHER_METHODS & methods.keys()

@@ -1,4 +1,4 @@
-"""Joining, leaving, removing and moving where something is in the way."""
+"""Joining, leaving, removing and moving nodes under adverse conditions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .raw_rpc import Rpc
 from .test_membership_changes import agree, members, serves
 
 SNAPSHOT_BYTES = 40 * 1024 * 1024
-"""More than a log keeps in one piece, so that a learner is busy for a while."""
+"""Larger than the log, so that a learner is busy for a while."""
 
 
 def admin(node: NodeProcess, *arguments: str) -> Result:
@@ -28,19 +28,19 @@ def admin(node: NodeProcess, *arguments: str) -> Result:
 
 
 def done(result: Result) -> None:
-    """The command did what it should without a word."""
+    """Check that the command succeeded without output."""
     assert result == (0, "", ""), result
 
 
 def post(node: NodeProcess, path: str, body: dict[str, Any], timeout_s: float = 60.0) -> Any:
-    """POST JSON; returns the decoded answer."""
+    """POST JSON; return the decoded answer."""
     with Connection(node.http, timeout_s=timeout_s) as connection:
         headers = {"Content-Type": "application/json"}
         return connection.call("POST", path, json.dumps(body).encode(), headers).json
 
 
 def fill(node: NodeProcess, queue_name: str, size: int = SNAPSHOT_BYTES) -> int:
-    """Push so many bytes; returns the count of messages."""
+    """Push `size` bytes; return the number of messages."""
     body = b"f" * 200_000
     with Rpc(node.rpc, timeout_s=60) as rpc:
         for _ in range(size // len(body)):
@@ -52,14 +52,14 @@ def fill(node: NodeProcess, queue_name: str, size: int = SNAPSHOT_BYTES) -> int:
 
 @pytest.fixture
 def single(tmp_path) -> Iterator[NodeProcess]:
-    """One node of the test's own."""
+    """One node for one test."""
     with Cluster(1, directory=tmp_path) as cluster:
         yield cluster[0]
 
 
 @pytest.fixture
 def pair(tmp_path) -> Iterator[Cluster]:
-    """Two nodes of the test's own."""
+    """Two nodes for one test."""
     with Cluster(2, directory=tmp_path) as cluster:
         yield cluster
 
@@ -68,7 +68,7 @@ def pair(tmp_path) -> Iterator[Cluster]:
 
 
 def test_two_nodes_join_at_once(pair: Cluster, queue_name: str) -> None:
-    """Changes come one after the other; both commands end well."""
+    """Membership changes are applied one after the other; both commands succeed."""
     fresh = [pair.add_node(), pair.add_node()]
     results: list[Result] = []
     threads = [
@@ -85,7 +85,7 @@ def test_two_nodes_join_at_once(pair: Cluster, queue_name: str) -> None:
 
 
 def test_a_joiner_that_is_killed_while_it_learns(cluster: Cluster, queue_name: str) -> None:
-    """The cluster keeps its three members and its quorum of two; the joiner can join again, and its messages are all there."""
+    """The cluster keeps its three members and its quorum of two; the joiner can join again, and gets all messages."""
     founders = list(cluster.nodes)
     count = fill(cluster[0], queue_name)
     fresh = cluster.add_node()
@@ -128,8 +128,10 @@ def _answers(node: NodeProcess) -> bool:
 # --- remove -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_comes_back(cluster: Cluster, queue_name: str) -> None:
-    """Remove by name, join of a new node; the removed one says what it is, serves nothing, and can join again."""
+def test_a_dead_node_is_replaced_and_does_not_disturb_when_it_restarts(cluster: Cluster, queue_name: str) -> None:
+    """A node is removed by name and a new one joins; the removed one reports its state, serves no client, and
+    can join again.
+    """
     with Rpc(cluster[0].rpc) as rpc:
         rpc.call("push_many", queue_name, list(range(100)))
     in_step(cluster)
@@ -173,7 +175,7 @@ def _own_state(node: NodeProcess) -> str:
 
 
 def test_a_live_node_is_removed_only_by_force(cluster: Cluster, queue_name: str) -> None:
-    """The leader too; the removed one knows it, and the rest serves on."""
+    """The leader too; the removed node knows it, and the others continue to serve."""
     leader, asked = cluster.leader(), cluster.followers()[0]
     refused = admin(asked, "remove", leader.name, "--yes")
     assert refused.code == 65
@@ -186,12 +188,12 @@ def test_a_live_node_is_removed_only_by_force(cluster: Cluster, queue_name: str)
     wait_for(lambda: _own_state(leader) == "removed", "it knows that it was removed")
 
 
-def test_removals_that_cannot_be(cluster: Cluster) -> None:
-    """Nobody, oneself, and what would leave no quorum: refused at once, with the reason, and nothing changes."""
+def test_invalid_removals_are_refused(cluster: Cluster) -> None:
+    """Unknown nodes, the node itself, and removals that would lose the quorum are refused at once with the reason."""
     asked, dead, live = cluster.leader(), *cluster.followers()
-    nobody = admin(asked, "remove", "n9", "--yes")
-    assert nobody.code == 65
-    assert "there is no one member 'n9'; the members are n1 (" in nobody.one_line_error()
+    unknown = admin(asked, "remove", "n9", "--yes")
+    assert unknown.code == 65
+    assert "there is no one member 'n9'; the members are n1 (" in unknown.one_line_error()
     myself = admin(asked, "remove", asked.name, "--yes")
     assert "let it leave" in myself.one_line_error()
     dead.kill()
@@ -201,7 +203,7 @@ def test_removals_that_cannot_be(cluster: Cluster) -> None:
     assert "would have no quorum" in harmful.one_line_error()
     assert len(members(asked)) == 3
     live.kill()
-    # It leads for a while without a quorum, and refuses for the reason above until that ends.
+    # The node leads for a while without a quorum, and refuses for the reason above until that ends.
     wait_for(lambda: asked.get_json("/v1/cluster")["leader"] is None, "the end of its lead")
     assert admin(asked, "remove", dead.name, "--yes").code in (69, 75)
 
@@ -210,7 +212,7 @@ def test_removals_that_cannot_be(cluster: Cluster) -> None:
 
 
 def test_the_leader_leaves_under_load(cluster: Cluster, queue_name: str) -> None:
-    """It hands over first: clients of the others see no error, and a short pause."""
+    """The leader transfers its leadership first: clients of the others see no error, and a short pause."""
     leader = cluster.leader()
     rest = [node for node in cluster if node is not leader]
     with Load(rest, queue_name) as load:
@@ -224,8 +226,8 @@ def test_the_leader_leaves_under_load(cluster: Cluster, queue_name: str) -> None
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_a_node_that_comes_back_at_another_address(cluster: Cluster, queue_name: str, role: str) -> None:
-    """It is the same member, everybody learns where it is now, and remembers it over a restart of all."""
+def test_a_node_that_restarts_at_another_address(cluster: Cluster, queue_name: str, role: str) -> None:
+    """The node is the same member; all nodes learn its new address and remember it after a restart of all."""
     moved = cluster.leader() if role == "leader" else cluster.followers()[0]
     own_id = moved.get_json("/v1/cluster")["self"]
     moved.stop()
@@ -245,7 +247,7 @@ def test_a_node_that_comes_back_at_another_address(cluster: Cluster, queue_name:
 
 
 def test_status_says_what_one_and_two_nodes_do_not_survive(single: NodeProcess, tmp_path_factory) -> None:
-    """On a terminal, where people decide how many nodes to run; three have nothing to be warned of."""
+    """A terminal shows the warning, where people decide how many nodes to run; three nodes need none."""
     plain = {"NO_COLOR": "1"}
     _code, seen = run_in_terminal("lmq-admin", "--node", single.http, "status", columns=80, environment=plain)
     assert "This one node is all there is" in seen
@@ -256,6 +258,6 @@ def test_status_says_what_one_and_two_nodes_do_not_survive(single: NodeProcess, 
 
 
 def test_status_of_three_nodes_warns_of_nothing(shared_cluster: Cluster) -> None:
-    """The line under the table is for those who need it."""
+    """The line under the table appears only if it is needed."""
     _code, seen = run_in_terminal("lmq-admin", "--node", shared_cluster[0].http, "status", columns=120)
     assert "survive" not in seen

@@ -1,4 +1,4 @@
-"""Handing over, checking, snapshots, backups, and recovery of a lost quorum, through ``lmq-admin``."""
+"""Leadership transfer, checks, snapshots, backups, and recovery of a lost quorum, through ``lmq-admin``."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def admin(node: NodeProcess, *arguments: str) -> Result:
 
 
 def done(result: Result) -> None:
-    """The command did what it should without a word."""
+    """Check that the command succeeded without output."""
     assert result == (0, "", ""), result
 
 
 # --- transfer-leader --------------------------------------------------------------------------------------------------
 
 
-def test_leadership_is_given_to_a_named_node_and_to_any(cluster: Cluster, queue_name: str) -> None:
-    """Through any node, by name and by id; who leads already goes on; clients see no error."""
+def test_leadership_is_transferred_to_a_named_node_and_to_any(cluster: Cluster, queue_name: str) -> None:
+    """Through any node, by name and by id; a transfer to the leader is a no-op; clients see no error."""
     with Load(cluster.nodes, queue_name) as load:
         load.progress()
         for number, target in enumerate(cluster.nodes):
@@ -56,12 +56,12 @@ def test_leadership_is_given_to_a_named_node_and_to_any(cluster: Cluster, queue_
     assert load.pause_s < 5
 
 
-def test_transfers_that_cannot_be(cluster: Cluster) -> None:
-    """To nobody, and to a node that is down: told soon, and the leader is as before."""
+def test_invalid_transfers_are_refused(cluster: Cluster) -> None:
+    """A transfer to an unknown node or to one that is down fails soon, and the leader does not change."""
     leader, dead = cluster.leader(), cluster.followers()[0]
-    nobody = admin(leader, "transfer-leader", "n9")
-    assert nobody.code == 65
-    assert "there is no one member 'n9'" in nobody.one_line_error()
+    unknown = admin(leader, "transfer-leader", "n9")
+    assert unknown.code == 65
+    assert "there is no one member 'n9'" in unknown.one_line_error()
     dead.kill()
     down = admin(leader, "transfer-leader", dead.name)
     assert re.search("cannot be reached or is not up to date|took over", down.one_line_error())
@@ -71,8 +71,8 @@ def test_transfers_that_cannot_be(cluster: Cluster) -> None:
         assert rpc.call("push", "q", 1) == b"ok"
 
 
-def test_a_lone_node_has_nobody_to_hand_over_to(node: NodeProcess) -> None:
-    """One line says so."""
+def test_a_lone_node_cannot_transfer_leadership(node: NodeProcess) -> None:
+    """A one-line error says so."""
     result = admin(node, "transfer-leader")
     assert result.code == 65
     assert "alone" in result.one_line_error()
@@ -82,13 +82,15 @@ def test_a_lone_node_has_nobody_to_hand_over_to(node: NodeProcess) -> None:
 
 
 def findings(node: NodeProcess) -> tuple[dict[str, tuple[bool, str]], bool]:
-    """All checks by name, and whether the node may be stopped."""
+    """Return all checks by name, and whether the node may be stopped."""
     answer = json.loads(admin(node, "--json", "check").out)
     return {one["name"]: (one["ok"], one["detail"]) for one in answer["checks"]}, answer["safe_to_stop"]
 
 
 def test_check_of_a_cluster_that_is_well_and_of_one_that_is_not(cluster: Cluster) -> None:
-    """All ok and 0; with a node down the problems, by name, and 69; safe to stop is what it says."""
+    """A healthy cluster gives all ok and 0; with a node down, the problems by name and 69; and whether a stop
+    is safe.
+    """
     in_step(cluster)
     for node in cluster:
         result = admin(node, "check")
@@ -125,7 +127,7 @@ def test_check_of_a_cluster_that_is_well_and_of_one_that_is_not(cluster: Cluster
 
 
 def test_a_lone_node_is_not_safe_to_stop(node: NodeProcess) -> None:
-    """Nobody else would serve."""
+    """No other node would serve."""
     checks, safe = findings(node)
     assert not safe
     assert "alone" in checks["safe to stop"][1]
@@ -136,7 +138,7 @@ def test_a_lone_node_is_not_safe_to_stop(node: NodeProcess) -> None:
 
 
 def full_state(node: NodeProcess, queue_name: str) -> None:
-    """Queues, messages, leases, properties and rules."""
+    """Return queues, messages, leases, properties and rules."""
     with Rpc(node.rpc) as rpc:
         rpc.call("set_default_props", [[f"^{queue_name}-other", {"retry": 9}]])
         rpc.call("update_props", queue_name, {"retry": 5, "timeout": 600})
@@ -146,7 +148,9 @@ def full_state(node: NodeProcess, queue_name: str) -> None:
 
 
 def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str) -> None:
-    """What comes after the backup is not in it; the restored node has all that was, and its cluster grows as any other."""
+    """Later changes are not in the backup; the restored node has everything else, and its cluster grows as
+    any other.
+    """
     file = tmp_path / "backup"
     for name in ("old", "new"):
         (tmp_path / name).mkdir()
@@ -165,7 +169,7 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
             [late] = rpc.call("pull_many", queue_name, 1)
     with Cluster(1, directory=tmp_path / "new") as new:
         [first] = new
-        # A cluster of its own, which gives way to what the backup holds.
+        # A separate cluster, which the contents of the backup replace.
         first.stop()
         first.peers = ()
         taken = run("lmq-admin", "restore", str(file), "--data-dir", str(first.data_dir))
@@ -184,7 +188,7 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
         with Rpc(third.rpc, timeout_s=60) as rpc:
             assert rpc.call("get_default_props") == [[f"^{queue_name}-other".encode(), {b"retry": 9}]]
             found = rpc.call("pull_many", queue_name, 1000)
-            # Its number has been given again, to a message of this life.
+            # Its delivery number was given to another message in this incarnation.
             assert rpc.call("done_many", queue_name, [late[b"id"]]) == [False]
             assert rpc.call("done_many", queue_name, [found[0][b"id"]]) == [True]
             assert [m[b"content"] for m in found] == [*range(10, 100), b"\x00\xff" * 1000]
@@ -194,7 +198,7 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
 
 
 def test_damaged_backups_are_refused(node: NodeProcess, tmp_path: Path) -> None:
-    """Wherever the damage is, nothing is made of it, and the same command with the whole file works."""
+    """A damaged backup is refused without effect; the same command with the intact file works."""
     file, folder = tmp_path / "backup", tmp_path / "restored"
     with Rpc(node.rpc) as rpc:
         rpc.call("push_many", "backup", list(range(1000)))
@@ -215,12 +219,12 @@ def test_damaged_backups_are_refused(node: NodeProcess, tmp_path: Path) -> None:
 
 
 def test_snapshot_and_its_blocks(cluster: Cluster, queue_name: str) -> None:
-    """The command writes a file that the next start uses; blocks are at hand of portable ones, and of no others."""
+    """The command writes a file that the next start uses; blocks are served of portable files only."""
     node = cluster[0]
     full_state(node, queue_name)
     done(admin(node, "snapshot"))
     info: Any = json.loads(admin(node, "--json", "snapshot").out)
-    # Between the two the log may have gone on by itself.
+    # The log may have grown between the two.
     [file] = (node.data_dir / "snapshots").glob(f"{info['index']:020d}*.snap")
     assert info["size_bytes"] == file.stat().st_size
     assert call(node.http, "GET", f"/v1/snapshots/{info['index']}/blocks/0").status == 404
@@ -239,7 +243,7 @@ def test_snapshot_and_its_blocks(cluster: Cluster, queue_name: str) -> None:
 
 @pytest.fixture
 def survivor(cluster: Cluster, queue_name: str) -> NodeProcess:
-    """A stopped node with data whose two companions are gone for ever."""
+    """A stopped node with data whose two peers are lost permanently."""
     full_state(cluster[0], queue_name)
     in_step(cluster)
     node = cluster.followers()[0]
@@ -251,7 +255,9 @@ def survivor(cluster: Cluster, queue_name: str) -> NodeProcess:
 
 
 def test_a_lost_quorum_is_recovered_from_the_survivor(cluster: Cluster, survivor: NodeProcess, queue_name: str) -> None:
-    """It says what it does, asks, and then serves alone with all that it had; new nodes join it."""
+    """The command describes its action, asks, and the node then serves alone with all its data; new nodes can
+    join it.
+    """
     survivor.start(wait=False)
     wait_for(lambda: call_is_up(survivor), "it is up")
     running = run("lmq-admin", "recover", "--data-dir", str(survivor.data_dir), "--yes")
@@ -284,15 +290,15 @@ def test_a_lost_quorum_is_recovered_from_the_survivor(cluster: Cluster, survivor
 
 
 def call_is_up(node: NodeProcess) -> bool:
-    """Whether the node answers."""
+    """Return whether the node answers."""
     try:
         return call(node.http, "GET", "/livez").status == 200
     except OSError:
         return False
 
 
-def test_recovery_of_what_is_no_node_or_damaged(survivor: NodeProcess, tmp_path: Path) -> None:
-    """One line, and nothing is changed."""
+def test_recovery_of_a_directory_without_a_node_or_with_damage(survivor: NodeProcess, tmp_path: Path) -> None:
+    """A one-line error appears, and nothing is changed."""
     nothing = run("lmq-admin", "recover", "--data-dir", str(tmp_path / "nothing"), "--yes")
     assert nothing.code == 78
     segment = max((survivor.data_dir / "journal").glob("*.log"))
@@ -308,8 +314,8 @@ def test_recovery_of_what_is_no_node_or_damaged(survivor: NodeProcess, tmp_path:
 # --- orderly stop -----------------------------------------------------------------------------------------------------
 
 
-def test_sigterm_of_the_leader_hands_over_before_the_process_ends(cluster: Cluster, queue_name: str) -> None:
-    """The others have a leader before the old one is gone, and their clients hardly notice."""
+def test_sigterm_transfers_leadership_before_the_process_ends(cluster: Cluster, queue_name: str) -> None:
+    """The others have a leader before the old one ends, and their clients see only a short pause."""
     leader = cluster.leader()
     rest = [node for node in cluster if node is not leader]
     with Load(rest, queue_name) as load:
@@ -329,6 +335,6 @@ def test_sigterm_of_the_leader_hands_over_before_the_process_ends(cluster: Clust
 
 
 def leads(node: NodeProcess) -> bool:
-    """Whether the node says that it leads."""
+    """Return whether the node reports to be leader."""
     status = node.get_json("/v1/cluster")
     return bool(status["leader"] == status["self"])

@@ -1,4 +1,4 @@
-"""A rolling restart under load, as an upgrade does it: clients see no error, nothing is lost or doubled."""
+"""A rolling restart under load, as in an upgrade: clients see no error, nothing is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PULLERS = 4
 
 
 class _Traffic:
-    """Callers of clients that know all nodes."""
+    """Clients that know all nodes, and their calls."""
 
     def __init__(self, client: AsyncClient, queue: str) -> None:
         self.pushed: list[int] = []
@@ -47,7 +47,7 @@ class _Traffic:
 
 @async_test
 async def test_rolling_restart_under_load(cluster: Cluster) -> None:
-    """Each node is stopped with SIGTERM, started and waited for; then the next one."""
+    """Each node is stopped with SIGTERM, restarted and awaited before the next one."""
     async with AsyncClient(cluster.rpc_addresses) as pusher, AsyncClient(cluster.rpc_addresses) as puller:
         traffic = _Traffic(pusher, "q")
         taker = _Traffic(puller, "q")
@@ -55,7 +55,7 @@ async def test_rolling_restart_under_load(cluster: Cluster) -> None:
         takers = [asyncio.create_task(taker.pull()) for _ in range(PULLERS)]
         restarted: list[NodeProcess] = []
         try:
-            # The leader last would be gentler: here it is the first, and who took over comes next.
+            # Restarting the leader last would be gentler: here it is the first, followed by its successor.
             for _ in cluster:
                 await asyncio.to_thread(_progress, traffic, [*tasks, *takers])
                 node = await asyncio.to_thread(_next_to_restart, cluster, restarted)
@@ -77,16 +77,16 @@ async def test_rolling_restart_under_load(cluster: Cluster) -> None:
 
 
 def _progress(traffic: _Traffic, tasks: list[asyncio.Task[None]]) -> None:
-    """Wait for more pushes, or for a task that has failed."""
+    """Wait for more pushes, or for a failed task."""
     enough = len(traffic.pushed) + 1000
     wait_for(lambda: len(traffic.pushed) >= enough or any(task.done() for task in tasks), "1000 more pushes")
 
 
 def _next_to_restart(cluster: Cluster, restarted: list[NodeProcess]) -> NodeProcess:
-    """The leader if it has not been restarted yet, else any other one that has not."""
+    """Return the leader if it has not been restarted yet, else another node that has not."""
     return next(node for node in (cluster.leader(), *cluster.nodes) if node not in restarted)
 
 
 def _settle(node: NodeProcess) -> None:
-    """Wait until the node says, as `check` shows it, that all is well: then the next one may be stopped."""
+    """Wait until the node's `check` shows no problem, so that the next one may be stopped."""
     wait_for(lambda: all(one["ok"] for one in node.get_json("/v1/cluster/check")["checks"]), f"{node.name} is well")

@@ -1,4 +1,6 @@
-"""Secrets of clusters as an operator meets them: a wrong one is said on both sides, and nobody does without one by accident."""
+"""Cluster secrets as an operator sees them: both sides report a wrong secret, and no cluster runs without one
+by accident.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,8 @@ def node_with_a_secret(tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 @pytest.mark.parametrize("secret", ["another-secret-of-16+", ""])
-def test_two_secrets_are_said_on_both_sides(node_with_a_secret: NodeProcess, tmp_path: Path, secret: str) -> None:
-    """The command, the log of the node that dials and that of the one that is dialled; both go on."""
+def test_both_sides_report_different_secrets(node_with_a_secret: NodeProcess, tmp_path: Path, secret: str) -> None:
+    """The command, the log of the dialling node and that of the listening one report it; both nodes continue to run."""
     one = node_with_a_secret
     environment = {"LMQ_CLUSTER_SECRET": secret} if secret else {}
     founder = NodeProcess(tmp_path, "n2", environment=environment, peers=[one.raft])
@@ -32,7 +34,7 @@ def test_two_secrets_are_said_on_both_sides(node_with_a_secret: NodeProcess, tmp
             result = run("lmq-admin", "--node", joiner.http, "join", one.raft)
             assert result.code == 69
             assert "secret" in result.one_line_error()
-            # Each dials the other, so each is dialled.
+            # Each node dials the other, so each also listens.
             back = run("lmq-admin", "--node", one.http, "join", joiner.raft)
             assert back.code == 69
             wait_for(lambda: complaints(joiner), "the dialled side says it")
@@ -46,7 +48,7 @@ def test_two_secrets_are_said_on_both_sides(node_with_a_secret: NodeProcess, tmp
 
 
 def complaints(node: NodeProcess) -> list[str]:
-    """Lines of the log that speak of a secret."""
+    """Return the lines of the log that mention a secret."""
     return [line for line in node.log().splitlines() if "secret" in line]
 
 

@@ -1,4 +1,4 @@
-"""Bad input on the HTTP port: a clear error each, memory bounded, other clients unharmed."""
+"""Bad input on the HTTP port: clear errors, bounded memory, other clients unharmed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def victim(victims: Cluster, canary: Canary) -> NodeProcess:
 
 
 def status_of(answer: bytes) -> int:
-    """The status of the first answer in a stream."""
+    """Return the status of the first answer in a stream."""
     assert answer.startswith(b"HTTP/1.1 "), answer[:100]
     return int(answer[9:12])
 
@@ -53,14 +53,16 @@ PUSH_ROUTES = ["/messages/large", "/v1/queues/large/messages", "/messages?qre=%5
 
 
 def test_bodies_over_the_limit_are_refused(victims: Cluster, victim: NodeProcess) -> None:
-    """413 on every route: by the announced length before the body is read, of a chunked one when it passes the limit."""
+    """Every route answers 413: before the body is read if its length is announced, else once a chunked body
+    passes the limit.
+    """
     announced = f"Content-Length: {LARGE}\r\n"
     framings = [announced, announced + "Expect: 100-continue\r\n", "Transfer-Encoding: chunked\r\n"]
     chunk = b"100000\r\n" + b"x" * MIB + b"\r\n"
     with bounded_memory(victims.nodes, 250 * MIB):
         for path, framing in itertools.product(PUSH_ROUTES, framings):
             head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{framing}\r\n"
-            # A connection of its own, opened when it is needed: the node closes one that says nothing for long.
+            # Opened when it is needed, because the node closes silent connections.
             with connect(victim.http) as sock:
                 sock.sendall(head.encode())
                 if "Expect" not in framing:
@@ -112,7 +114,7 @@ def test_malformed_and_oversized_heads(victims: Cluster, victim: NodeProcess, he
         try:
             answer = sock.recv(1000)
         except ConnectionResetError:
-            # The server closed while our bytes were on their way, and so its answer was lost on the way back.
+            # The server closed while data was in flight, so its answer was lost.
             assert len(head) > 100_000
         else:
             assert status_of(answer) == status
@@ -160,7 +162,7 @@ BAD_MSGPACK = [
     ids=lambda value: repr(value)[:24],
 )
 def test_malformed_bodies(victims: Cluster, victim: NodeProcess, body: bytes, headers: dict[str, str]) -> None:
-    """A problem of status 400 that says what is wrong; nothing is stored; the connection goes on."""
+    """The answer is a problem of status 400 that says what is wrong; nothing is stored; the connection stays open."""
     with bounded_memory(victims.nodes, 100 * MIB), Connection(victim.http) as connection:
         answer = connection.call("POST", "/v1/queues/malformed/messages", body, headers)
         assert answer.status == 400, answer
@@ -203,7 +205,7 @@ REFUSED = [
 
 @pytest.mark.parametrize("pattern", CATASTROPHIC)
 def test_catastrophic_expressions_are_answered_at_once(victim: NodeProcess, pattern: str) -> None:
-    """Design 2.6: regular expressions match in linear time; a backtracking engine would not return from these for years."""
+    """Design 2.6: regular expressions match in linear time; a backtracking engine would need years for these."""
     assert call(victim.http, "POST", f"/messages/{SUBJECT}", b"x").status == 200
     assert call(victim.http, "POST", f"/messages?qre={quote(pattern)}", b"x").status == 200
     assert call(victim.http, "GET", f"/messages?qre={quote('^nothing' + pattern[1:])}&t=0").status == 204
@@ -216,7 +218,7 @@ def test_catastrophic_expressions_are_answered_at_once(victim: NodeProcess, patt
 
 @pytest.mark.parametrize(("pattern", "reason"), REFUSED)
 def test_expressions_that_are_refused_say_why(victim: NodeProcess, pattern: str, reason: str) -> None:
-    """Design 2.6: a pattern that cannot be taken is refused with the reason; 8.5: 400."""
+    """Design 2.6: an unusable pattern is refused with the reason; 8.5: 400."""
     for method in ("GET", "POST"):
         answer = call(victim.http, method, f"/messages?qre={quote(pattern)}", b"" if method == "POST" else None)
         assert (answer.status, answer.body) == (400, b"")
@@ -228,11 +230,11 @@ def test_expressions_that_are_refused_say_why(victim: NodeProcess, pattern: str,
     assert call(victim.http, "GET", "/properties").body == b"[]"
 
 
-# --- patience ---------------------------------------------------------------------------------------------------------
+# --- slow and silent clients ----------------------------------------------------------------------------------------
 
 
 def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
-    """A thousand clients that say nothing, or half a head: closed after a while, and nobody else notices."""
+    """A thousand clients that send nothing, or half a head, are closed after a while; other clients are unaffected."""
     half = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n"
     with bounded_memory(victims.nodes, 200 * MIB):
         with open_idle(victim.http, 1000, lambda i: half[: (i % 3) * 12]):
@@ -241,14 +243,14 @@ def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canar
 
 
 def test_slow_senders_are_served(victim: NodeProcess) -> None:
-    """Requests that come byte by byte are requests like any other."""
+    """Requests that arrive byte by byte are served as any other."""
     with open_idle(victim.http, 30) as slow:
         dribble(slow, b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 0.02)
         assert all(end_of(sock).startswith(b"HTTP/1.1 200") for sock in slow)
 
 
 def test_many_unfinished_bodies_are_bounded_together(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
-    """Bodies under way take a bounded amount of memory together; over it a client is told to come again."""
+    """Bodies in flight together take a bounded amount of memory; beyond it a client is asked to retry later."""
     head = f"POST /messages/unfinished HTTP/1.1\r\nHost: localhost\r\nContent-Length: {30 * MIB}\r\n\r\n".encode()
     with bounded_memory(victims.nodes, 600 * MIB), open_idle(victim.http, 24, lambda _i: head) as sockets:
         for _ in range(28):
@@ -267,11 +269,11 @@ def test_many_unfinished_bodies_are_bounded_together(victims: Cluster, victim: N
     assert all(status_of(answer) == 503 and b"retry-after: 1" in answer for answer in refused)
 
 
-# --- rubbish ----------------------------------------------------------------------------------------------------------
+# --- random bytes ---------------------------------------------------------------------------------------------------
 
 
 def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
-    """Rubbish of a fixed seed: the connection is answered or closed, and everybody else is served."""
+    """Garbage from a fixed seed: the connection is answered or closed, and other clients are served."""
     json_head = b"Content-Type: application/json\r\n"
     samples = [
         b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -289,7 +291,7 @@ def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
     ]
     with bounded_memory(victims.nodes, 200 * MIB):
         for number, block in enumerate(fuzz_blocks(SEED, 450, samples)):
-            # A pull may be among it that waits: it is not waited for.
+            # The garbage may contain a pull that waits: its answer is not awaited.
             with connect(victims[number % 3].http) as sock, contextlib.suppress(TimeoutError):
                 sock.settimeout(1.0)
                 sock.sendall(block)

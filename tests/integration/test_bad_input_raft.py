@@ -1,4 +1,6 @@
-"""Bad input on the Raft port: strangers are refused before anything of theirs is used, and the cluster does not notice."""
+"""Bad input on the Raft port: unauthenticated peers are refused before their data is used; the cluster is
+unaffected.
+"""
 
 from __future__ import annotations
 
@@ -51,7 +53,7 @@ def victim(victims: Cluster, canary: Canary) -> NodeProcess:
 
 
 def refusals(node: NodeProcess, client: str) -> list[dict]:
-    """What the node has logged of connections from this address."""
+    """Return the log lines of the node about connections from this address."""
     lines = [json.loads(line) for line in node.log().splitlines() if line.startswith("{")]
     return [line for line in lines if line["event"] == "connections ended" and line["client"] == client]
 
@@ -60,12 +62,12 @@ _numbers = itertools.count(1)
 
 
 def new_address() -> str:
-    """A loopback address of which no node has logged anything yet: it says something once a minute for each."""
+    """Return a loopback address without log lines yet: a node logs each address once a minute."""
     return f"127.0.7.{next(_numbers)}"
 
 
 class Stranger:
-    """Somebody who dials the Raft port and knows the protocol, and perhaps the secret."""
+    """A client of the Raft port that knows the protocol, and perhaps the secret."""
 
     def __init__(
         self, address: str, secret: bytes = SECRET, node_id: str = "stranger", source: str | None = None
@@ -78,20 +80,20 @@ class Stranger:
         self._open: Seal | None = None
 
     def send(self, payload: bytes) -> None:
-        """Send a frame, sealed once the handshake is done."""
+        """Send a frame, sealed after the handshake."""
         self.socket.sendall(self.frame(payload))
 
     def frame(self, payload: bytes) -> bytes:
-        """The bytes of a frame."""
+        """Return the bytes of a frame."""
         return messages.frame(payload if self._seal is None else self._seal.seal(payload))
 
     def hello(self) -> bytes:
-        """Greet, and return the node's challenge."""
+        """Send the greeting, and return the node's challenge."""
         self.send(self.exchange.hello())
         return self.read()
 
     def prove(self) -> bool:
-        """The whole handshake; says whether the node welcomes us."""
+        """Do the whole handshake; return whether the node accepts it."""
         proof, known = self.exchange.answer(self.hello())
         self.send(proof)
         welcome = self.read()
@@ -105,7 +107,7 @@ class Stranger:
         return True
 
     def read(self) -> bytes:
-        """One frame, empty at the end of the connection."""
+        """Read one frame, empty at the end of the connection."""
         while len(self._buffer) < 4 or len(self._buffer) < 4 + int.from_bytes(self._buffer[:4], "big"):
             try:
                 data = self.socket.recv(65536)
@@ -163,7 +165,7 @@ GARBAGE = {
 
 @pytest.mark.parametrize("sent", GARBAGE.values(), ids=GARBAGE.keys())
 def test_garbage_is_closed_with_a_log_line(victim: NodeProcess, sent: bytes) -> None:
-    """What is no greeting of a peer closes the connection at once and leaves one clear line in the log."""
+    """Data that is no peer's greeting closes the connection at once and leaves one clear log line."""
     client = new_address()
     with connect(victim.raft, source=client) as sock:
         sock.sendall(sent)
@@ -184,7 +186,7 @@ def test_a_thousand_bad_connections_are_one_line_in_the_log(victim: NodeProcess)
 
 
 def test_flood_before_the_handshake_takes_no_memory(victims: Cluster, victim: NodeProcess) -> None:
-    """A stranger can make a node keep 4 KiB."""
+    """An unauthenticated peer can make a node buffer at most 4 KiB."""
     with bounded_memory(victims.nodes, 50 * MIB), open_idle(victim.raft, 20) as sockets:
         for sock in sockets:
             sock.sendall((4096).to_bytes(4, "big"))
@@ -192,7 +194,7 @@ def test_flood_before_the_handshake_takes_no_memory(victims: Cluster, victim: No
 
 
 def test_wrong_secret_is_refused(victim: NodeProcess) -> None:
-    """A peer with the wrong cluster secret: a clear line in the log."""
+    """A peer with the wrong cluster secret leaves a clear log line."""
     client = new_address()
     with Stranger(victim.raft, b"wrong", "impostor", source=client) as stranger:
         assert not stranger.prove()
@@ -200,8 +202,8 @@ def test_wrong_secret_is_refused(victim: NodeProcess) -> None:
     assert line["detail"] == "node impostor has another cluster secret"
 
 
-def test_right_secret_is_welcomed(victim: NodeProcess) -> None:
-    """The stranger of these tests does it right, so what is refused elsewhere is refused for its fault."""
+def test_right_secret_is_accepted(victim: NodeProcess) -> None:
+    """The client of these tests is correct, so refusals in the other tests are due to their faults."""
     with Stranger(victim.raft) as stranger:
         assert stranger.prove()
         stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
@@ -211,7 +213,7 @@ def test_right_secret_is_welcomed(victim: NodeProcess) -> None:
 
 
 def test_replayed_proof_is_refused(victim: NodeProcess) -> None:
-    """A proof overheard is worth nothing: it covers the listener's fresh nonce."""
+    """A recorded proof is useless: it covers the listener's fresh nonce."""
     with Stranger(victim.raft) as first:
         proof, _ = first.exchange.answer(first.hello())
         first.send(proof)
@@ -224,7 +226,7 @@ def test_replayed_proof_is_refused(victim: NodeProcess) -> None:
 
 
 def test_a_stranger_who_dials_learns_nothing(victim: NodeProcess) -> None:
-    """What the node says before a proof is the same for all the world: a key of 32 bytes, fresh each time."""
+    """The node's messages before a proof are the same for every client: a fresh key of 32 bytes."""
     said = []
     for _ in range(2):
         with Stranger(victim.raft, b"") as stranger:
@@ -256,7 +258,7 @@ def test_a_stranger_who_dials_learns_nothing(victim: NodeProcess) -> None:
     ids=lambda payload: repr(payload)[:20],
 )
 def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProcess, payload: bytes) -> None:
-    """The set of frames is closed, every field has one type."""
+    """The set of frames is closed, and every field has one type."""
     with Stranger(victim.raft) as stranger:
         assert stranger.prove()
         stranger.send(payload)
@@ -264,7 +266,7 @@ def test_malformed_frames_of_an_authenticated_peer_are_refused(victim: NodeProce
 
 
 def test_a_frame_over_the_limit_of_an_authenticated_peer_is_refused(victims: Cluster, victim: NodeProcess) -> None:
-    """Refused by its length."""
+    """A frame is refused by its length."""
     with bounded_memory(victims.nodes, 50 * MIB), Stranger(victim.raft) as stranger:
         assert stranger.prove()
         stranger.socket.sendall((FRAME_BYTES_MAX + SEAL_BYTES + 1).to_bytes(4, "big"))
@@ -276,7 +278,7 @@ def test_a_frame_over_the_limit_of_an_authenticated_peer_is_refused(victims: Clu
     ("verb", "arguments"), [("nonsense", []), ("add", []), ("add", [1, 2, 3]), ("rem", ["", "", ""])]
 )
 def test_wrong_questions_get_an_answer(victim: NodeProcess, verb: str, arguments: list[object]) -> None:
-    """A question that makes no sense is answered with the reason, and changes nothing."""
+    """An invalid question is answered with the reason, and changes nothing."""
     with Stranger(victim.raft) as stranger:
         assert stranger.prove()
         stranger.socket.settimeout(5)
@@ -304,7 +306,7 @@ WRONG_COMMANDS = [
 
 
 def test_batches_that_make_no_sense_are_skipped_by_all(cluster: Cluster) -> None:
-    """The same bytes fail alike on every replica, so each skips them and the cluster goes on."""
+    """The same bytes fail alike on every replica, so each skips them and the cluster continues."""
     batches = [*UNDECODABLE, *(msgpack.packb([b"stranger", 1, i, [c]]) for i, c in enumerate(WRONG_COMMANDS, 1))]
     leader = cluster.leader()
     with Rpc(leader.rpc) as rpc:
@@ -312,7 +314,7 @@ def test_batches_that_make_no_sense_are_skipped_by_all(cluster: Cluster) -> None
             with Stranger(leader.raft, b"") as stranger:
                 assert stranger.prove()
                 stranger.send(messages.encode({"type": "propose", "sequence": 1, "batch": batch}))
-                # The answer shows that the batch before it has been taken up.
+                # The answer shows that the preceding batch was received.
                 stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
                 assert messages.decode(stranger.read())["ok"]
             assert rpc.call("push", "sane", number) == b"ok", batch
@@ -320,7 +322,7 @@ def test_batches_that_make_no_sense_are_skipped_by_all(cluster: Cluster) -> None
 
 
 def test_node_with_another_secret(victims: Cluster, canary: Canary) -> None:
-    """A node of another cluster that is pointed at this one says what is wrong, and so does this one; nothing else happens."""
+    """A node of another cluster that dials this one reports the error, and so does this one; nothing else happens."""
     stranger = NodeProcess(
         victims.directory,
         "wrong-secret",
@@ -338,7 +340,7 @@ def test_node_with_another_secret(victims: Cluster, canary: Canary) -> None:
 
 
 def test_node_without_the_secret_cannot_join(victims: Cluster, canary: Canary) -> None:
-    """The reason reaches whoever asked for the join."""
+    """The client that requested the join gets the reason."""
     with NodeProcess(victims.directory, "no-secret") as stranger:
         answer = join(stranger, victims[0].raft)
         assert answer["code"] == "unreachable"
@@ -347,16 +349,17 @@ def test_node_without_the_secret_cannot_join(victims: Cluster, canary: Canary) -
 
 
 def join(node: NodeProcess, peer: str) -> dict:
-    """Ask a node to join; returns the body of the answer."""
+    """Ask a node to join; return the body of the answer."""
     body = json.dumps({"peer": peer}).encode()
     return call(node.http, "POST", "/v1/cluster/join", body, {"Content-Type": "application/json"}).json
 
 
-# --- patience and rubbish ---------------------------------------------------------------------------------------------
+# --- slow peers and random bytes
+# ---------------------------------------------------------------------------------------
 
 
 def test_half_open_and_slow_strangers(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
-    """Whoever has not authenticated within 5 s is closed, however busy it looks."""
+    """A connection without authentication after 5 s is closed, even if it sends data."""
     hello = messages.frame(handshake.hello(Identity("slow", 1, "a:1"), b"n" * 32))
     with bounded_memory(victims.nodes, 100 * MIB), open_idle(victim.raft, 300) as sockets:
         for number, sock in enumerate(sockets[:280]):
@@ -366,20 +369,22 @@ def test_half_open_and_slow_strangers(victims: Cluster, victim: NodeProcess, can
         assert all(end_of(sock) == b"" for sock in sockets)
 
 
-def test_a_member_gets_in_past_two_thousand_silent_strangers(victims: Cluster) -> None:
-    """They hold their connections as long as they can, and come again when they are ended; no leader changes."""
+def test_a_member_connects_despite_two_thousand_silent_clients(victims: Cluster) -> None:
+    """Silent clients hold their connections as long as possible, and reconnect when they are closed; the leader stays
+    the same.
+    """
     victim, member = victims.leader(), victims.followers()[0]
     term = victim.get_json("/v1/cluster")["term"]
     before = descriptors(victim)
     with bounded_memory(victims.nodes, 100 * MIB), open_idle(victim.raft, 2000) as sockets:
         done = threading.Event()
 
-        def come_again() -> None:
+        def reconnect() -> None:
             while not done.is_set():
                 sockets.pop(0).close()
                 sockets.append(connect(victim.raft))
 
-        flood = threading.Thread(target=come_again)
+        flood = threading.Thread(target=reconnect)
         flood.start()
         try:
             with Canary([node for node in victims if node is not member]) as canary:
@@ -396,19 +401,19 @@ def test_a_member_gets_in_past_two_thousand_silent_strangers(victims: Cluster) -
 
 
 def descriptors(node: NodeProcess) -> int:
-    """How many files and sockets the node has open."""
+    """Return the number of open files and sockets of the node."""
     return len(list(Path(f"/proc/{node.pid}/fd").iterdir()))
 
 
 def flood_minutes(node: NodeProcess) -> int:
-    """How many minutes the node has been writing its log, rounded up."""
+    """Return for how many minutes the node has been writing its log, rounded up."""
     stamps = [json.loads(line)["timestamp"] for line in node.log().splitlines() if line.startswith("{")]
     first, last = (datetime.fromisoformat(stamp) for stamp in (stamps[0], stamps[-1]))
     return int((last - first).total_seconds() // 60) + 1
 
 
 def test_random_bytes(victims: Cluster, victim: NodeProcess) -> None:
-    """Rubbish of a fixed seed, before and after the handshake."""
+    """Garbage from a fixed seed, before and after the handshake."""
     hello = messages.frame(handshake.hello(Identity("fuzz", 1, "127.0.0.1:1"), b"n" * 32))
     with bounded_memory(victims.nodes, 100 * MIB):
         for number, block in enumerate(fuzz_blocks(SEED, 300, [hello, messages.frame(b"\x91\x01")])):

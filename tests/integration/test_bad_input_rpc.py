@@ -1,4 +1,4 @@
-"""Bad input on the MessagePack-RPC port: a clear error each, memory bounded, other clients unharmed."""
+"""Bad input on the MessagePack-RPC port: clear errors, bounded memory, other clients unharmed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def victim(victims: Cluster, canary: Canary) -> NodeProcess:
 
 
 def refusal(data: bytes) -> tuple[object, bytes]:
-    """msgid and error text of the last of several responses."""
+    """Return msgid and error text of the last of several responses."""
     unpacker = msgpack.Unpacker(raw=True)
     unpacker.feed(data)
     *_, last = unpacker
@@ -60,7 +60,7 @@ def test_string_of_128_mb_is_refused(victims: Cluster, victim: NodeProcess, queu
 
 
 def test_request_of_128_mb_in_small_parts_is_refused(victims: Cluster, victim: NodeProcess, queue_name: str) -> None:
-    """The limit is on the request, not on each of its strings."""
+    """The limit applies to the request, not to each of its strings."""
     part = b"\xda\xff\xff" + b"x" * 65535
     with bounded_memory(victims.nodes, 200 * MIB), connect(victim.rpc) as sock:
         sock.sendall(b"\x94\x00\x08\xa9push_many\x92" + old(queue_name) + b"\xdd\x00\x02\x00\x00")
@@ -73,7 +73,9 @@ def test_request_of_128_mb_in_small_parts_is_refused(victims: Cluster, victim: N
 def test_request_of_very_many_values_is_refused(
     victims: Cluster, victim: NodeProcess, canary: Canary, value: bytes
 ) -> None:
-    """A small value takes up to a hundred times its size in memory, and time to build, so their number is bounded too."""
+    """A small value takes up to a hundred times its size in memory, and time to build, so the number of
+    values is bounded too.
+    """
     count = 40 * MIB // len(value)
     with bounded_memory(victims.nodes, 300 * MIB), connect(victim.rpc) as sock:
         sock.sendall(b"\x94\x00\x08\xa4push\x92\xa1q\xdd" + count.to_bytes(4, "big"))
@@ -81,10 +83,10 @@ def test_request_of_very_many_values_is_refused(
         assert refusal(end_of(sock)) == (8, b"too_large: a request may hold at most 1000000 values")
 
 
-def test_stored_body_of_very_many_values_comes_as_it_is(
+def test_stored_body_of_very_many_values_is_delivered_unchanged(
     victims: Cluster, victim: NodeProcess, canary: Canary, queue_name: str
 ) -> None:
-    """Over HTTP a body is opaque; an RPC pull does not build values without end from it."""
+    """A body is opaque over HTTP; an RPC pull does not build an unbounded number of values from it."""
     body = b"\xdd" + (20 * MIB).to_bytes(4, "big") + b"\x90" * (20 * MIB)
     headers = {"Content-Type": "application/x-msgpack"}
     with bounded_memory(victims.nodes, 400 * MIB), Rpc(victim.rpc) as rpc:
@@ -104,7 +106,7 @@ def test_stored_body_of_very_many_values_comes_as_it_is(
     ids=["raw32", "bin32", "notification", "no request"],
 )
 def test_string_header_of_4_gb_takes_no_memory(victims: Cluster, victim: NodeProcess, sent: bytes) -> None:
-    """What is announced is not reserved; it ends at the limit or after 5 s of silence."""
+    """Announced sizes are not reserved; the connection ends at the limit or after 5 s of silence."""
     with bounded_memory(victims.nodes, 200 * MIB), connect(victim.rpc) as sock:
         sock.sendall(sent)
         pour(sock, b"x" * MIB, LARGE)
@@ -118,7 +120,7 @@ def test_string_header_of_4_gb_takes_no_memory(victims: Cluster, victim: NodePro
 def test_container_header_of_4_billion_elements(
     victims: Cluster, victim: NodeProcess, start: bytes, header: bytes
 ) -> None:
-    """Refused at once: so many elements would not fit any request."""
+    """The request is refused at once: so many elements would not fit any request."""
     with bounded_memory(victims.nodes, 100 * MIB), connect(victim.rpc) as sock:
         sock.sendall(start + header)
         assert end_of(sock) == b""
@@ -145,8 +147,8 @@ def test_deep_nesting(victim: NodeProcess, queue_name: str, depth: int) -> None:
         assert message == b"empty" or depth == 1000
 
 
-def test_body_over_the_limit_is_refused_and_the_connection_goes_on(victim: NodeProcess, queue_name: str) -> None:
-    """The limit is 64 MiB a message; one that has exactly as much is stored."""
+def test_body_over_the_limit_is_refused_and_the_connection_stays_open(victim: NodeProcess, queue_name: str) -> None:
+    """The limit is 64 MiB per message; a message of exactly this size is stored."""
     with Rpc(victim.rpc) as rpc:
         text = rpc.error("push", queue_name, b"x" * (64 * MIB + 1))
         assert text == b"too_large: the message has 67108865 bytes, more than the limit of 67108864"
@@ -187,14 +189,14 @@ LONG = "n" * MIB
     ids=lambda value: str(value)[:30],
 )
 def test_names_of_1_mb(victim: NodeProcess, arguments: tuple, error: bytes) -> None:
-    """An error each; the connection goes on."""
+    """Each gets an error; the connection stays open."""
     with Rpc(victim.rpc) as rpc:
         assert rpc.error(*arguments) == error
         rpc.settle()
 
 
 def test_large_names_pipelined_do_not_clog_replication(victims: Cluster, victim: NodeProcess) -> None:
-    """Names that no queue can have do not get into the log: together they would exceed every frame between peers."""
+    """Invalid queue names are not written to the log: together they would exceed the frame limit between peers."""
     name = b"n" * (40 * MIB)
     with bounded_memory([n for n in victims if n is not victim], 100 * MIB), Rpc(victim.rpc) as rpc:
         rpc.send(b"".join(request(i, method, name, "x") for i, method in enumerate(["done", "retain", "release"])))
@@ -205,7 +207,9 @@ def test_large_names_pipelined_do_not_clog_replication(victims: Cluster, victim:
 
 
 def test_large_messages_pipelined_through_a_follower(victims: Cluster, victim: NodeProcess, queue_name: str) -> None:
-    """Several messages near the limit at once are replicated one after the other, not refused or tried for ever."""
+    """Several messages near the limit at once are replicated one after the other, neither refused nor retried
+    forever.
+    """
     body = b"x" * (25 * MIB)
     with Rpc(victim.rpc, timeout_s=60) as rpc:
         rpc.send(b"".join(request(i, "push", queue_name, body) for i in range(4)))
@@ -221,11 +225,11 @@ def test_large_messages_pipelined_through_a_follower(victims: Cluster, victim: N
         repeatedly(rpc.call, "delete", queue_name)
 
 
-# --- patience ---------------------------------------------------------------------------------------------------------
+# --- slow and silent clients ----------------------------------------------------------------------------------------
 
 
 def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
-    """A thousand clients that say nothing, or half a request; the silent ones stay, the others are closed after 5 s."""
+    """A thousand clients send nothing, or half a request; the silent ones stay, the others are closed after 5 s."""
     half = request(1, "push", "half-open", "x" * 50)
     with bounded_memory(victims.nodes, 200 * MIB), open_idle(victim.rpc, 500) as idle:
         with open_idle(victim.rpc, 500, lambda i: half[: 1 + i % (len(half) - 1)]) as partial:
@@ -237,7 +241,7 @@ def test_many_half_open_connections(victims: Cluster, victim: NodeProcess, canar
 
 
 def test_slow_senders_are_served(victim: NodeProcess, canary: Canary) -> None:
-    """Requests that come byte by byte are requests like any other."""
+    """Requests that arrive byte by byte are served as any other."""
     with open_idle(victim.rpc, 50) as slow:
         dribble(slow, request(1, "push", "slow", 1), 0.05)
         assert all(sock.recv(100) == b"\x94\x01\x01\xc0\xa2ok" for sock in slow)
@@ -249,7 +253,7 @@ def test_slow_senders_are_served(victim: NodeProcess, canary: Canary) -> None:
 def test_client_that_asks_for_much_and_reads_late(
     victims: Cluster, victim: NodeProcess, canary: Canary, pull: tuple
 ) -> None:
-    """What waits to be read is bounded: pulls beyond it are told so, and their messages are put back uncharged."""
+    """Unread answers are bounded: further pulls fail with an error, and their messages are returned uncharged."""
     count, calls = 40, 1000 if pull[0] == "pull" else 10
     with bounded_memory(victims.nodes, 400 * MIB), Rpc(victim.rpc, timeout_s=60) as rpc:
         repeatedly(rpc.call, "update_props", "unread", {"timeout": 0, "retry": 10**9})
@@ -266,11 +270,11 @@ def test_client_that_asks_for_much_and_reads_late(
         repeatedly(rpc.call, "delete", "unread")
 
 
-# --- rubbish ----------------------------------------------------------------------------------------------------------
+# --- random bytes ---------------------------------------------------------------------------------------------------
 
 
 def test_random_bytes(victims: Cluster, victim: NodeProcess, canary: Canary) -> None:
-    """Rubbish of a fixed seed: the connection is answered or closed, and everybody else is served."""
+    """Garbage from a fixed seed: the connection is answered or closed, and other clients are served."""
     samples = [
         request(1, "push", "fuzz", {"a": [1, "x" * 40]}),
         request(2, "pull", "fuzz", 0),
@@ -287,7 +291,7 @@ def test_random_bytes(victims: Cluster, victim: NodeProcess, canary: Canary) -> 
     ]
     with bounded_memory(victims.nodes, 200 * MIB):
         for number, block in enumerate(fuzz_blocks(SEED, 600, samples)):
-            # A pull may be among it that waits: it is not waited for.
+            # The garbage may contain a pull that waits: its answer is not awaited.
             with connect(victims[number % 3].rpc) as sock, contextlib.suppress(TimeoutError):
                 sock.settimeout(1.0)
                 sock.sendall(block)

@@ -1,4 +1,4 @@
-"""Batch leases over the clients: the same epoch is the same messages, whatever node is asked and whatever happens to it."""
+"""Batch leases over the clients: the same epoch returns the same messages through every node and after crashes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def client_of(*nodes: NodeProcess) -> Client:
 
 
 def contents(messages: list[BatchMessage]) -> list[bytes]:
-    """Bodies of short strings without their MessagePack head."""
+    """Return the bodies of short strings without their MessagePack head."""
     return [message.body[1:] for message in messages if isinstance(message.body, bytes)]
 
 
@@ -35,7 +35,9 @@ def read_all(client: Client, name: str, epoch: int, count: int, step: int = 10_0
 
 
 def test_an_epoch_is_the_same_through_every_node_and_after_crashes(cluster: Cluster) -> None:
-    """A leader killed in between, then all nodes: the batch, its order and its receipts stay, and others pull the rest."""
+    """After a kill of the leader, then of all nodes, the batch, its order and its receipts stay; others pull
+    the rest.
+    """
     with client_of(*cluster) as client:
         client.push_many("q", [f"{n:06}" for n in range(25_000)])
         first = client.reserve_batch(S, 1, queue="q", count=22_000)
@@ -87,7 +89,7 @@ def test_batches_end_in_every_way(cluster: Cluster, queue_name: str) -> None:
             False,
             Outcome.NOT_APPLIED,
         )
-        # What had expired comes again, uncharged, behind what was due before.
+        # Expired messages are redelivered, uncharged, after those that were due before.
         assert client.reserve_batch(name, 5, queue=queue_name, count=10).count == 4
         assert contents(list(client.read_batch(name, 5, 0, 10))) == [b"e", b"f", b"c", b"d"]
         known = client.subscription(name)
@@ -97,7 +99,7 @@ def test_batches_end_in_every_way(cluster: Cluster, queue_name: str) -> None:
             (4, "expired", 2),
             (5, "live", 4),
         ]
-        assert client.settle_batches(name, 4) == [4], "epoch 4 had expired, and that is told"
+        assert client.settle_batches(name, 4) == [4], "the result shows that epoch 4 had expired"
         with pytest.raises(LmqError, match="it was settled"):
             client.read_batch(name, 3, 0, 1)
         assert client.abandon_batches(name) == "ok"
@@ -110,7 +112,7 @@ def test_batches_end_in_every_way(cluster: Cluster, queue_name: str) -> None:
         assert after == {"owner": "", "session": None, "settled": 4, "batches": []}
 
 
-def test_a_renewed_batch_lives_on(cluster: Cluster, queue_name: str) -> None:
+def test_a_renewed_batch_stays_leased(cluster: Cluster, queue_name: str) -> None:
     with client_of(*cluster) as client:
         client.push_many(queue_name, ["1", "2"])
         assert client.reserve_batch(queue_name, 1, queue=queue_name, count=1, lease_s=0.7).count == 1
@@ -122,7 +124,7 @@ def test_a_renewed_batch_lives_on(cluster: Cluster, queue_name: str) -> None:
         assert client.renew_batches("unknown", 30) == 0
 
 
-def test_a_pattern_takes_from_all_queues_that_it_finds(cluster: Cluster, queue_name: str) -> None:
+def test_a_pattern_reserves_from_all_matching_queues(cluster: Cluster, queue_name: str) -> None:
     with client_of(*cluster) as client:
         for n in range(5):
             client.push_many(f"{queue_name}-{n}", [f"{n}{m}" for m in range(3)])
@@ -138,8 +140,8 @@ def test_a_pattern_takes_from_all_queues_that_it_finds(cluster: Cluster, queue_n
         assert [one["name"] for one in client.subscriptions() if queue_name in one["name"]] == [queue_name]
 
 
-def test_messages_come_as_they_are_stored(cluster: Cluster, queue_name: str) -> None:
-    """Types, headers and the parts of compound messages."""
+def test_messages_are_delivered_as_they_are_stored(cluster: Cluster, queue_name: str) -> None:
+    """Types, headers and the parts of compound messages are kept."""
     node = cluster.nodes[0]
     hooks = b'{"accum":0,"hooks":{"pre_http_push":[["lmq_hook_preserve_header",["x-a"]]]}}'
     assert (
@@ -185,7 +187,7 @@ def test_a_backlog_shows_its_largest_queues(cluster: Cluster, queue_name: str) -
         assert client.backlog(queue=f"{queue_name}-1").queues == []
 
 
-def test_peek_goes_on_behind_a_sequence(cluster: Cluster, queue_name: str) -> None:
+def test_peek_continues_after_a_sequence(cluster: Cluster, queue_name: str) -> None:
     with client_of(*cluster) as client:
         client.push_many(queue_name, list("abcde"))
         first = list(client.peek(queue_name, 2))
@@ -230,7 +232,7 @@ def test_a_queue_is_peeked_at_by_ranges_and_times(cluster: Cluster, queue_name: 
         ("peek_ranges", (1, 1), b"queue_not_found"),
     ],
 )
-def test_what_cannot_be_peeked_at_is_refused(
+def test_invalid_peeks_are_refused(
     cluster: Cluster, queue_name: str, method: str, arguments: tuple[object, ...], code: bytes
 ) -> None:
     with Rpc(cluster[0].rpc) as rpc:
@@ -252,7 +254,7 @@ def test_what_cannot_be_peeked_at_is_refused(
         ({"count": "1"}, "bad_arguments"),
     ],
 )
-def test_bad_arguments_are_refused_and_leave_no_trace(
+def test_bad_arguments_are_refused_and_change_nothing(
     cluster: Cluster, arguments: dict[str, object], code: str
 ) -> None:
     with client_of(*cluster) as client:

@@ -1,4 +1,4 @@
-"""Bodies that do not fit into memory though their messages do: on real nodes, with real files."""
+"""Bodies that do not fit into memory although their messages do: on real nodes, with real files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COUNT = 6_000
 SIZE = 16_384
 BATCH = 100
 MEMORY = {"LMQ_MEMORY_BYTES_MAX": "64MiB"}
-"""The bodies have half as much again."""
+"""The bodies are half as large again."""
 QUEUE = "urgent"
 
 
@@ -65,7 +65,7 @@ def _wait_for_no_page(node: NodeProcess) -> None:
 
 
 def _damage(page: Path) -> None:
-    """Flip a bit, unless the page has just been removed, because what was in it is gone."""
+    """Flip a bit, unless the page has just been removed with its contents."""
     with suppress(FileNotFoundError), page.open("r+b") as file:
         data = bytearray(file.read())
         data[len(data) // 2] ^= 1
@@ -74,7 +74,7 @@ def _damage(page: Path) -> None:
 
 
 def _take(node: NodeProcess, numbers: list[int]) -> None:
-    """Pull and settle these messages, which come in order and unharmed."""
+    """Pull and settle these messages, which must arrive in order and intact."""
     with Client(node.rpc) as client:
         while numbers:
             pulled = client.pull_many(QUEUE, min(len(numbers), BATCH))
@@ -84,7 +84,7 @@ def _take(node: NodeProcess, numbers: list[int]) -> None:
 
 
 def _is_whole(page: Path) -> bool:
-    """Whether a page has the content that its name tells, or has just been removed."""
+    """Return whether a page matches its digest, or has just been removed."""
     try:
         page_payload(page.read_bytes(), bytes.fromhex(page.stem))
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def _is_whole(page: Path) -> bool:
 
 
 def _wait_for_whole_pages(node: NodeProcess) -> None:
-    """What was not needed yet is found and replaced after a start."""
+    """Wait until damaged pages that were not needed yet are found and replaced after a start."""
     node.kill()
     node.start()
     wait_for(lambda: all(map(_is_whole, _pages(node))) or None, "whole pages")
@@ -106,7 +106,7 @@ def _left() -> list[int]:
 
 
 LEFT = [COUNT]
-"""How many messages are left."""
+"""The number of messages left."""
 
 
 def _take_some(node: NodeProcess, count: int) -> None:
@@ -114,7 +114,7 @@ def _take_some(node: NodeProcess, count: int) -> None:
     LEFT[0] -= count
 
 
-def test_bodies_stand_in_pages(cluster: Cluster) -> None:
+def test_bodies_are_stored_in_pages(cluster: Cluster) -> None:
     for node in cluster:
         _wait_for_bodies_in_pages(node)
         assert _size(node) == LEFT[0]
@@ -143,8 +143,8 @@ def test_a_damaged_page_comes_from_another_node_while_a_pull_waits_for_it(cluste
     _wait_for_whole_pages(node)
 
 
-def test_a_node_waits_for_damaged_pages_of_which_others_have_handed_out_most(cluster: Cluster) -> None:
-    """What is left of them is gathered again, on all nodes with the same entry of the log."""
+def test_a_node_waits_for_damaged_pages_that_others_have_mostly_delivered(cluster: Cluster) -> None:
+    """The rest of these pages is compacted, on all nodes with the same log entry."""
     node, other = cluster.followers()
     for page in _pages(node):
         _damage(page)
@@ -178,7 +178,7 @@ def test_a_backup_holds_bodies_and_is_restored_into_pages(cluster: Cluster, tmp_
         assert _size(other) == 0
 
 
-def test_pages_of_bodies_that_are_gone_are_removed(cluster: Cluster) -> None:
+def test_pages_of_removed_bodies_are_deleted(cluster: Cluster) -> None:
     _take_some(cluster[0], LEFT[0])
     for node in cluster:
         done(admin(node, "snapshot"))

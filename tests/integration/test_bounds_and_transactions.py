@@ -1,4 +1,4 @@
-"""Bounds that are exact on three nodes, and transactions that are done once, whoever is killed."""
+"""Bounds that are exact on three nodes, and transactions that are applied once, whichever node is killed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _set(node: NodeProcess, queue: str, **properties: Any) -> None:
 
 
 def _post(node: NodeProcess, target: str, value: dict[str, Any]) -> Answer | None:
-    """The answer, or None if the node has none: it is dead, or has no leader."""
+    """Return the answer, or None if there is none: the node is dead, or has no leader."""
     try:
         answer = call(node.http, "POST", target, json.dumps(value).encode(), {"Content-Type": "application/json"})
     except (OSError, EOFError):
@@ -52,8 +52,8 @@ def test_a_bound_is_exact_with_many_producers_on_all_nodes(shared_cluster: Clust
     assert (shown["size"], shown["pushed_total"], shown["refused_total"]) == (100, 100, PRODUCERS * 5 - 100)
 
 
-def test_messages_are_moved_exactly_once_whoever_is_killed(cluster: Cluster, queue_name: str) -> None:
-    """Consumers acknowledge each message and push what they made of it in one transaction, while nodes are killed one by one."""
+def test_messages_are_moved_exactly_once_whichever_node_is_killed(cluster: Cluster, queue_name: str) -> None:
+    """Consumers acknowledge each message and push its result in one transaction, while nodes are killed one by one."""
     source, target = f"{queue_name}-in", f"{queue_name}-out"
     _set(cluster[0], source, timeout=2, retry=1000)
     batch = {"messages": [{"content": str(number)} for number in range(MESSAGES)]}
@@ -73,7 +73,7 @@ def test_messages_are_moved_exactly_once_whoever_is_killed(cluster: Cluster, que
                     {"op": "ack", "queue": source, "id": message["id"]},
                     {"op": "push", "queue": target, "content": f"made of {message['content']}"},
                 ]
-                # Without an answer it may have been done or not. If it was not, the message comes again.
+                # Without an answer the outcome is unknown. If it was not applied, the message is redelivered.
                 _post(node, "/v1/transactions", {"operations": operations})
 
     consumers = [threading.Thread(target=consume, args=(number,)) for number in range(6)]

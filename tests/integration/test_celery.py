@@ -52,7 +52,7 @@ def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
         with workers.app.connection_for_read() as connection:
             receiver = workers.app.events.Receiver(connection)
 
-            # Events of the tasks of the test before may still be under way.
+            # Events of the tasks of the previous test may still be in flight.
             def hear(event: dict[str, Any]) -> None:
                 if event.get("uuid") == task:
                     events.append(event)
@@ -72,7 +72,7 @@ def test_events_and_remote_control_reach_the_worker(workers: Workers) -> None:
     assert replies == [{"first@test": {"ok": "pong"}}]
 
 
-def test_what_a_killed_worker_had_runs_again(workers: Workers, worker: subprocess.Popen[bytes]) -> None:
+def test_tasks_of_a_killed_worker_run_again(workers: Workers, worker: subprocess.Popen[bytes]) -> None:
     workers.hold.touch()
     for number in range(6):
         workers.send("hold", number)
@@ -82,7 +82,7 @@ def test_what_a_killed_worker_had_runs_again(workers: Workers, worker: subproces
     wait_for(lambda: len(workers.runs("hold")) == 4, "the second worker is busy")
     workers.hold.unlink()
     wait_for(lambda: len(workers.runs("held")) == 6, "all tasks")
-    # A worker that is told to end finishes what it has begun.
+    # A worker that gets a signal to end finishes what it has begun.
     workers.hold.touch()
     workers.send("hold", 100)
     wait_for(lambda: 100 in numbers(workers.runs("hold")), "the last task")

@@ -1,4 +1,4 @@
-"""What people do with Celery on their first day: canvases, remote control, commands, autoscaling, shutdowns, several queues."""
+"""Common uses of Celery: canvases, remote control, commands, autoscaling, shutdowns, several queues."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_remote_control(workers: Workers) -> None:
     assert {queue["name"] for queue in inspect.active_queues()[name]} == {"celery", "sums"}
     assert "plus" in inspect.registered()[name]
     assert inspect.stats()[name]["broker"]["transport"] == "lmq"
-    # A task that is revoked before its time does not run.
+    # A task that is revoked before its due time does not run.
     late, revoked = uuid.uuid4().hex, uuid.uuid4().hex
     workers.send("add", 1, countdown=2, task_id=late)
     workers.send("add", 2, countdown=2, task_id=revoked)
@@ -62,7 +62,7 @@ def test_remote_control(workers: Workers) -> None:
     wait_for(lambda: numbers(workers.runs("add"))[1], "the other one")
     wait_for(lambda: f"Discarding revoked task: add[{revoked}]" in workers.log("main").read_text(), "its end")
     assert numbers(workers.runs("add")) == {1: 1}
-    # Queues can be added and left.
+    # Queues can be added and removed.
     workers.send("add", 3, queue="extra")
     control.add_consumer("extra", reply=True)
     wait_for(lambda: numbers(workers.runs("add"))[3], "the task of the other queue")
@@ -76,7 +76,7 @@ def test_remote_control(workers: Workers) -> None:
 
 
 @pytest.mark.usefixtures("worker")
-def test_a_task_that_runs_is_ended_from_outside(workers: Workers) -> None:
+def test_a_running_task_is_terminated_remotely(workers: Workers) -> None:
     workers.hold.touch()
     task = uuid.uuid4().hex
     workers.send("hold", 7, task_id=task)
@@ -116,7 +116,7 @@ def test_events_are_shown(workers: Workers) -> None:
 
 
 def test_a_worker_scales_with_its_tasks(workers: Workers) -> None:
-    """Another one takes over where Celery's supervisor has ended: it may meet a process that is just being started."""
+    """Another worker takes over if Celery's supervisor ends: the shrinking may hit a process that is just starting."""
     workers.hold.touch()
     for number in range(10, 13):
         workers.send("hold", number, queue="scaled")
@@ -132,7 +132,7 @@ def test_a_worker_scales_with_its_tasks(workers: Workers) -> None:
 
 
 def _at_once(workers: Workers, name: str) -> int:
-    """How many tasks a worker has begun."""
+    """Return the number of tasks that a worker has begun."""
     return len({run["number"] for run in workers.runs("hold") if run["worker"] == name})
 
 
@@ -154,13 +154,11 @@ def test_beat_sends_on_time(workers: Workers) -> None:
     workers.end(beat)
 
 
-def test_a_worker_that_is_shut_down_softly_gives_back_what_it_has(
-    workers: Workers, worker: subprocess.Popen[bytes]
-) -> None:
+def test_a_worker_in_a_soft_shutdown_returns_its_tasks(workers: Workers, worker: subprocess.Popen[bytes]) -> None:
     workers.app.control.shutdown()
     assert worker.wait(PATIENCE_S) == 0
     workers.hold.touch()
-    # A worker that sends events may wait for its own lock for ever if the signal comes while it does.
+    # A worker that sends events may deadlock on its own lock if the signal arrives while it holds it.
     first = workers.start("first", sends_events=False)
     for number in range(20, 26):
         workers.send("hold", number)
@@ -190,7 +188,7 @@ def test_a_worker_waits_for_the_cluster(tmp_path: Path) -> None:
             cluster.start()
             workers.send("add", 1)
             wait_for(lambda: numbers(workers.runs("add"))[1], "the task")
-            # It comes back from an outage of the whole cluster, too.
+            # It also recovers from an outage of the whole cluster.
             kill(cluster)
             wait_for(lambda: "tried again" in workers.log("early").read_text(), "the worker notices")
             cluster.start()

@@ -1,4 +1,4 @@
-"""``lmq-admin``: reading, changing members, queues and messages, and how each failure looks."""
+"""``lmq-admin``: reading, changing members, queues and messages, and the form of each failure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODE_KEYS = ["node", "state", "http", "rpc", "raft", "match_index", *FIGURES]
 
 
 def table(text: str) -> list[dict[str, str]]:
-    """Tab-separated output as one dictionary per line."""
+    """Return tab-separated output as one dictionary per line."""
     header, *lines = [line.split("\t") for line in text.splitlines()]
     return [dict(zip(header, line, strict=True)) for line in lines]
 
@@ -61,7 +61,7 @@ def test_json_status_is_the_api_object(shared_cluster: Cluster) -> None:
     assert shown == api
 
 
-def test_the_node_may_stand_before_or_after_the_command_or_in_the_environment(node: NodeProcess) -> None:
+def test_the_node_is_given_before_or_after_the_command_or_in_the_environment(node: NodeProcess) -> None:
     for arguments, environment in (
         (["--node", node.http, "status"], {}),
         (["status", "--node", node.http], {}),
@@ -165,7 +165,7 @@ def test_jobs_are_listed_and_forgotten(admin, node: NodeProcess, queue_name: str
     assert (missing.code, "there is no job" in missing.one_line_error()) == (66, True)
 
 
-def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue_name: str) -> None:
+def test_subscriptions_are_listed_and_abandoned(admin, node: NodeProcess, queue_name: str) -> None:
     missing = admin("subscription", "show", queue_name)
     assert (missing.code, "there is no subscription '" in missing.one_line_error()) == (66, True)
     for content in "abc":
@@ -188,7 +188,7 @@ def test_subscriptions_are_listed_and_given_back(admin, node: NodeProcess, queue
     assert admin("message", "pull", queue_name, "--max", "5").out == "a\nb\nc\n"
 
 
-def test_a_person_is_asked_before_a_queue_is_deleted(admin, node: NodeProcess, queue_name: str) -> None:
+def test_deleting_a_queue_asks_for_confirmation(admin, node: NodeProcess, queue_name: str) -> None:
     admin("message", "push", queue_name, "x")
     code, seen = run_in_terminal("lmq-admin", "--node", node.http, "queue", "rm", queue_name, typed=b"n\n")
     assert (code, "with 1 message?" in seen) == (130, True)
@@ -272,7 +272,7 @@ def test_no_quorum(cluster: Cluster) -> None:
 
 def test_after_a_majority_restarted_status_says_what_to_do(memory_cluster: Cluster) -> None:
     cluster = memory_cluster
-    # A leader that survives brings the others up to date, if they are back before it steps down.
+    # A surviving leader brings the others up to date if they return before it steps down.
     survivor, last = cluster.followers()
     others = [cluster.leader(), last]
     for other in others:
@@ -300,7 +300,7 @@ def test_a_node_that_does_not_answer(cluster: Cluster) -> None:
 
 @pytest.fixture
 def other_server() -> Iterator[str]:
-    """The address of an HTTP server that is no node."""
+    """The address of an HTTP server that is not a node."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -319,7 +319,7 @@ def other_server() -> Iterator[str]:
         thread.join()
 
 
-def test_a_server_that_is_no_node(other_server: str) -> None:
+def test_a_server_that_is_not_a_node(other_server: str) -> None:
     result = run("lmq-admin", "--node", other_server, "status")
     assert result.code == 69
     assert "is it the HTTP address of an lmqcluster node?" in result.one_line_error()
@@ -330,9 +330,9 @@ def test_a_server_that_is_no_node(other_server: str) -> None:
 
 @pytest.mark.parametrize("address", ["http", "raft", "lmq"])
 def test_join_and_leave(tmp_path: Path, address: str) -> None:
-    """LMQ 12.2: join and leave print nothing and exit 0 on success, but leave wants --yes.
+    """LMQ 12.2: join and leave print nothing and exit 0 on success, but leave requires --yes.
 
-    12.4: a node that joins loses its own data. One that has left serves nobody.
+    12.4: a node that joins loses its own data. A node that has left serves no client.
     """
     with Cluster(1, directory=tmp_path) as cluster:
         [old] = cluster
@@ -362,7 +362,7 @@ def test_join_and_leave(tmp_path: Path, address: str) -> None:
         assert run("lmq-admin", "--node", old.http, "message", "pull", "kept").out == "x\n"
 
 
-def test_joining_a_peer_that_is_not_there(cluster: Cluster) -> None:
+def test_joining_an_unreachable_peer(cluster: Cluster) -> None:
     lonely = cluster.add_node()
     result = run("lmq-admin", "--node", lonely.http, "join", "127.0.0.1:1")
     assert result.code == 69
@@ -370,7 +370,7 @@ def test_joining_a_peer_that_is_not_there(cluster: Cluster) -> None:
     assert run("lmq-admin", "--node", lonely.http, "message", "push", "q", "x").code == 0, "it goes on as before"
 
 
-def test_a_person_is_asked_before_a_join_that_loses_messages(cluster: Cluster) -> None:
+def test_a_join_that_loses_messages_asks_for_confirmation(cluster: Cluster) -> None:
     lonely = cluster.add_node()
     run("lmq-admin", "--node", lonely.http, "message", "push", "q", "x")
     join = ["lmq-admin", "--node", lonely.http, "join", cluster[0].http]

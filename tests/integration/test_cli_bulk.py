@@ -24,13 +24,13 @@ def admin(shared_cluster: Cluster) -> Callable[..., Result]:
 
 
 def size(node: NodeProcess, queue: str) -> int:
-    """Messages in a queue, also 0 if there is none."""
+    """Return the number of messages in a queue, 0 if there is no queue."""
     found = json.loads(run("lmq-admin", "--node", node.http, "--json", "queue", "ls").out)["queues"]
     return next((item["size"] for item in found if item["name"] == queue), 0)
 
 
 def contents(drained: str) -> list[str]:
-    """What the messages of a drain said, in the order in which they were written."""
+    """Return the contents of drained messages in the order in which they were written."""
     return [json.loads(line)["content"] for line in drained.splitlines()]
 
 
@@ -118,12 +118,12 @@ def test_unreachable_nodes(command: list[str]) -> None:
     assert "127.0.0.1" in result.one_line_error()
 
 
-def test_ctrl_c_stops_between_rows_and_says_how_far_it_came(shared_cluster: Cluster, queue_name: str) -> None:
+def test_ctrl_c_stops_between_rows_and_reports_the_progress(shared_cluster: Cluster, queue_name: str) -> None:
     node = shared_cluster[0]
     arguments = ["--node", node.http, "replay", "-", "--format", "csv", "--queue", queue_name]
     with started("lmq-admin", *arguments) as process:
         feed(process, "n\n" + "".join(f"{n}\n" for n in range(4500)))
-        # Rows go out in windows of 2,000; the rest waits for more input, which never comes.
+        # Rows are sent in windows of 2,000; the rest waits for more input, which never arrives.
         wait_for(lambda: size(node, queue_name) == 4000, "two windows of rows")
         process.send_signal(signal.SIGINT)
         assert process.wait(DEADLINE_S) == 130
@@ -134,7 +134,7 @@ def test_ctrl_c_stops_between_rows_and_says_how_far_it_came(shared_cluster: Clus
     assert size(node, queue_name) == 4000
 
 
-def test_a_second_ctrl_c_gives_up_on_a_node_that_does_not_answer(tmp_path: Path) -> None:
+def test_a_second_ctrl_c_abandons_a_node_that_does_not_answer(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
         arguments = ["--node", node.http, "replay", "-", "--format", "csv", "--queue", "q"]
         with started("lmq-admin", *arguments) as process:
@@ -148,7 +148,7 @@ def test_a_second_ctrl_c_gives_up_on_a_node_that_does_not_answer(tmp_path: Path)
             assert b"Ctrl-C again gives up" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
             assert process.wait(DEADLINE_S) == 130
-            # If the second window had not been read by then, the first Ctrl-C was enough.
+            # If the second window had not been read yet, the first Ctrl-C was enough.
             assert process.stderr.read().decode().splitlines()[-1].startswith("lmq-admin: interrupted")
 
 
@@ -171,13 +171,13 @@ def test_ctrl_c_ends_a_drain_that_waits(shared_cluster: Cluster, queue_name: str
     assert pulled.out == "two\n", "the pull that was given up took nothing"
 
 
-def test_a_cluster_that_stays_full_ends_the_replay_with_the_truth(tmp_path: Path) -> None:
+def test_a_cluster_that_stays_full_ends_the_replay_with_a_clear_error(tmp_path: Path) -> None:
     # Bodies below 1 KiB stay in memory with their messages.
     large = b"".join(b'{"n":%d,"filler":"%s"}\n' % (n, b"x" * 900) for n in range(45_000))
     with NodeProcess(tmp_path, arguments=["--memory-bytes-max", "64MiB"]) as node:
         admin = ["lmq-admin", "--node", node.http]
         replay = [*admin, "replay", "-", "--format", "jsonl", "--queue", "full", "--patience", "1"]
-        # What may expire stays in memory, however long the line is.
+        # Messages that may expire stay in memory, however long the queue is.
         assert run(*admin, "queue", "set", "full", "--max-age", "86400", "--create").code == 0
         run(*replay, stdin=large)
         wait_for(lambda: run(*admin, "message", "push", "full", "x").code == 69, "the limit")
@@ -188,7 +188,7 @@ def test_a_cluster_that_stays_full_ends_the_replay_with_the_truth(tmp_path: Path
         assert "-: lines 1 to 10, queue full:" in error
         assert "raise memory_bytes_max" in error
         assert "; 0 rows acknowledged" in error
-        # Room is made while the replay is patient, so it goes through.
+        # Room is made while the replay retries, so it succeeds.
         with started(*replay[:-1], "60") as process:
             assert process.stdin is not None
             feed(process, '{"n":1}\n' * 10)
@@ -241,9 +241,7 @@ def test_draining_an_empty_queue_is_no_error(admin, queue_name: str) -> None:
     assert admin("drain", "--match", f"^{queue_name}-absent$") == (0, "", "")
 
 
-def test_draining_a_queue_that_is_not_there_takes_nothing_and_leaves_no_file(
-    admin, tmp_path: Path, queue_name: str
-) -> None:
+def test_draining_a_missing_queue_leaves_no_file(admin, tmp_path: Path, queue_name: str) -> None:
     admin("message", "push", queue_name, "one")
     file = tmp_path / "out.jsonl"
     refused = admin("drain", queue_name, f"{queue_name}-absent", "--output", str(file), "--wait", "0")

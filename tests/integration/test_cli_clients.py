@@ -1,4 +1,4 @@
-"""``lmq-admin client``: what all nodes know of their clients."""
+"""``lmq-admin client``: the clients of all nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What destroys something does nothing without a terminal to ask at, unless the command line says --yes."""
+"""Destructive commands do nothing without a terminal for confirmation, unless the command line has --yes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lmqcluster import Client
 from .cluster import Cluster, NodeProcess
 from .programs import Result, run, run_here, run_in_terminal
 
-# Words that make each command do its worst, in a cluster as `full` prepares it.
+# Words that make each command destroy something, in a cluster as `full` prepares it.
 DESTRUCTIVE: Final = {
     "message withdraw": ["kept", "marked"],
     "queue clear": ["kept"],
@@ -35,7 +35,7 @@ DESTRUCTIVE: Final = {
     "leave": [],
     "remove": ["n1", "--force"],
 }
-# These ask too, in ways of their own: an editor comes first, the node does not run, or other tests look at what they do.
+# These ask too, in special ways: an editor comes first, the node does not run, or other tests cover them.
 ELSEWHERE: Final = {
     "defaults edit",
     "definitions import",
@@ -46,7 +46,7 @@ ELSEWHERE: Final = {
     "queue redrive",
     "recover",
 }
-# Nothing is lost by these that cannot be had back, or its loss is what the command line itself says.
+# These lose nothing that cannot be restored, or the command line itself names the loss.
 HARMLESS: Final = {
     "status", "stats", "top", "check", "check cluster", "check queue", "queue ls", "queue show", "queue set", "queue suspend",
     "queue resume", "message push", "message pull", "message ack", "message nack", "message extend", "message peek",
@@ -62,7 +62,7 @@ HARMLESS: Final = {
 
 
 def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every command of a program with the words that call it."""
+    """Yield every command of a program with the words that call it."""
     context = click.Context(group)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -75,8 +75,8 @@ def commands(group: click.Group, prefix: str = "") -> Iterator[tuple[str, click.
         yield from commands(command, f"{prefix}{name} ")
 
 
-def test_every_command_is_known_to_destroy_or_not() -> None:
-    """A new command has to be put into one of the tables; --yes goes with those that destroy, and with no others."""
+def test_every_command_is_listed_as_destructive_or_not() -> None:
+    """A new command must be added to one of the tables; destructive ones have --yes, and no others."""
     found = dict(commands(lmq_admin)) | dict(commands(lmq, "lmq "))
     assert set(found) == {*DESTRUCTIVE, *ELSEWHERE, *HARMLESS}
     for name, command in found.items():
@@ -89,7 +89,7 @@ Admin = Callable[..., Result]
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node of this module's own."""
+    """A node for this module."""
     with Cluster(1, directory=tmp_path_factory.mktemp("confirm")) as cluster:
         yield cluster[0]
 
@@ -120,7 +120,7 @@ def admin(node: NodeProcess) -> Admin:
 
 
 def state(admin: Admin) -> list[Any]:
-    """All that a destructive command could change, without what the time alone changes."""
+    """Return everything that a destructive command could change, without what changes with time."""
     commands = ("queue show kept", "queue ls", "defaults show", "token list", "status", "lock ls")
     columns = {"queue ls": ["--columns", "queue,ready,leased"], "status": ["--columns", "node,state,raft"]}
     shown = [admin(*words.split(), *columns.get(words, ["--json"])).out for words in commands]
@@ -141,7 +141,7 @@ def test_without_a_terminal_and_without_yes_nothing_happens(admin: Admin, name: 
     assert "there is no terminal to ask on: pass --yes" in complaint
     dry = admin(*words, "--dry-run", stdin="[]")
     assert (dry.code, dry.out.startswith("would ")) == (0, True)
-    # Saying both changes nothing either.
+    # Giving both changes nothing either.
     both = admin(*words, "--dry-run", "--yes", stdin="[]")
     assert (both.code, both.out.startswith("would ")) == (0, True)
     assert state(admin) == before
@@ -168,7 +168,7 @@ def test_a_stopped_nodes_data_is_not_touched_without_yes(words: str, nodes: int,
         folder = cluster[0].data_dir
 
     def files() -> dict[Path, bytes]:
-        # The identity counts how often it was opened.
+        # The identity file counts its openings.
         paths = (path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("node."))
         return {path: path.read_bytes() for path in paths}
 

@@ -28,7 +28,7 @@ def admin_of(node: NodeProcess) -> Admin:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
-    """A node with something of everything."""
+    """A node with definitions of every kind."""
     with Cluster(1, directory=tmp_path_factory.mktemp("source")) as cluster:
         admin = admin_of(cluster[0])
         for arguments in (
@@ -89,7 +89,7 @@ def test_what_is_exported(source: Admin, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "file").read_text()) == found
 
 
-def test_a_cluster_becomes_as_another_one(source: Admin, target: NodeProcess, tmp_path: Path) -> None:
+def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: NodeProcess, tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     source("definitions", "export", str(file))
     admin = admin_of(target)
@@ -115,7 +115,7 @@ def test_a_cluster_becomes_as_another_one(source: Admin, target: NodeProcess, tm
         assert admin("definitions", "import", str(file), *more) == (0, "", "lmq-admin: nothing changes\n")
 
 
-def test_what_is_not_in_the_file_stays_and_what_is_becomes_exact(target: NodeProcess) -> None:
+def test_an_import_replaces_exactly_what_the_file_has(target: NodeProcess) -> None:
     admin = admin_of(target)
     for queue in ("orders", "others"):
         admin("queue", "set", queue, "--retry", "3", "--timeout", "60", "--create")
@@ -176,17 +176,17 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
 
 def test_secrets_are_never_written_over_a_file(target: NodeProcess, tmp_path: Path) -> None:
     admin, secrets = admin_of(target), tmp_path / "secrets"
-    secrets.write_text("dear to somebody")
+    secrets.write_text("important data")
     wanted = json.dumps({**HEAD, "tokens": [{"name": "root", "role": "admin"}]})
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert done.code == 78
     assert done.one_line_error().endswith("exists already; secrets go to a new file")
-    assert secrets.read_text() == "dear to somebody"
+    assert secrets.read_text() == "important data"
     assert admin("status").code == 0, "no token was made"
 
 
 def test_a_change_that_fails_ends_the_import(target: NodeProcess) -> None:
-    """The node refuses what only it can judge: a regular expression."""
+    """The node refuses what only it can check: a regular expression."""
     admin = admin_of(target)
     queues = [{"name": "q", "properties": {"retry": 1}}]
     wanted = {**HEAD, "default_properties": [["(", {"retry": 1}]], "queues": queues}
@@ -199,7 +199,7 @@ def test_a_change_that_fails_ends_the_import(target: NodeProcess) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", json.dumps({**HEAD, "version": 2}), "[" * 100_000], ids=range(5))
-def test_what_is_no_definitions_changes_nothing(source: Admin, text: str) -> None:
+def test_an_invalid_file_changes_nothing(source: Admin, text: str) -> None:
     before = exported(source)
     done = source("definitions", "import", "-", "--yes", stdin=text)
     assert done.code == 65
@@ -207,7 +207,7 @@ def test_what_is_no_definitions_changes_nothing(source: Admin, text: str) -> Non
     assert exported(source) == before
 
 
-def test_a_person_is_asked(target: NodeProcess, tmp_path: Path) -> None:
+def test_an_import_asks_for_confirmation(target: NodeProcess, tmp_path: Path) -> None:
     file = tmp_path / "file.json"
     file.write_text(json.dumps({**HEAD, "queues": [{"name": "q", "properties": {"retry": 1}}]}))
     words = ["--node", target.http, "definitions", "import", str(file)]

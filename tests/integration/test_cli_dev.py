@@ -55,7 +55,7 @@ class Dev:
             self.lines.append(line.decode())
 
     def wait_line(self, pattern: str) -> str:
-        """The first line of output that matches, once it is there."""
+        """Return the first matching line of output, once it has appeared."""
 
         def find() -> str | None:
             line = next((line for line in list(self.lines) if re.search(pattern, line)), None)
@@ -65,7 +65,7 @@ class Dev:
         return wait_for(find, f"a line like {pattern!r} in {''.join(self.lines)}", READY_S)
 
     def pid(self, name: str) -> int:
-        """Process id of a node."""
+        """Return the process id of a node."""
         return int((self.data_dir / name / "lmq.pid").read_text())
 
 
@@ -82,7 +82,7 @@ def dev(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Dev]:
         process.wait(READY_S)
 
 
-def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
+def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
     text = "".join(dev.lines)
     table, logged = text.index("The cluster is ready: 3 nodes"), re.search(r"^n\d \| ", text, re.MULTILINE)
     assert logged is None or logged.start() > table, "what nodes log comes behind the table"
@@ -99,7 +99,7 @@ def test_it_tells_where_everything_listens_and_what_to_try(dev: Dev) -> None:
     assert "n2 | " in text
 
 
-def test_what_it_says_to_try_works(dev: Dev) -> None:
+def test_the_commands_to_try_work(dev: Dev) -> None:
     text = "".join(dev.lines)
     words = re.search(r"lmq-admin (.*status)$", text, re.MULTILINE)
     assert words is not None
@@ -108,7 +108,7 @@ def test_what_it_says_to_try_works(dev: Dev) -> None:
     assert len(status.out.splitlines()) == 4
 
 
-def test_its_nodes_share_a_secret_so_that_tokens_keep_others_out(dev: Dev) -> None:
+def test_its_nodes_share_a_secret_so_that_tokens_can_be_used(dev: Dev) -> None:
     made = run("lmq-admin", "--node", dev.http[0], "token", "create", "root", "--role", "admin")
     assert made.code == 0, made
     assert (dev.data_dir / "cluster-secret").stat().st_mode & 0o777 == 0o600
@@ -127,7 +127,7 @@ def test_ctrl_c_stops_all_nodes_in_order(dev: Dev) -> None:
 
 
 def test_a_second_ctrl_c_ends_them_at_once(dev: Dev) -> None:
-    os.kill(dev.pid("n2"), signal.SIGSTOP)  # It would never stop in order.
+    os.kill(dev.pid("n2"), signal.SIGSTOP)  # A paused node cannot stop in order.
     dev.process.send_signal(signal.SIGINT)
     dev.wait_line("Ctrl-C again")
     dev.process.send_signal(signal.SIGINT)
@@ -163,7 +163,7 @@ def test_no_node_outlives_it(dev: Dev) -> None:
     wait_for(lambda: not list(dev.data_dir.glob("*/lmq.pid")), "all nodes gone")
 
 
-def test_a_port_in_use_is_told_before_anything_starts(tmp_path: Path) -> None:
+def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:
     offset = free_offset()
     port = 18800 + offset + 10
     with socket.create_server(("127.0.0.1", port)):
@@ -194,7 +194,7 @@ def test_colours_are_for_terminals_only(tmp_path: Path, columns: int) -> None:
     assert "n1 | " in seen
 
 
-def test_output_that_nobody_reads_stops_neither_the_nodes_nor_their_end(tmp_path: Path) -> None:
+def test_unread_output_blocks_neither_the_nodes_nor_their_stop(tmp_path: Path) -> None:
     offset = free_offset(1)
     arguments = ["dev", "--nodes", "1", "--offset", str(offset), "--data-dir", str(tmp_path)]
     with started("lmq", *arguments, environment={"LMQ_REQUEST_LOG": "on"}) as process:

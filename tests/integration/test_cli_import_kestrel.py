@@ -1,4 +1,4 @@
-"""``lmq-admin import kestrel``: every item once, also over interruptions."""
+"""``lmq-admin import kestrel``: every item once, also after interruptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .raw_http import call
 
 
 class DiedError(Exception):
-    """The program has died."""
+    """The importing program died."""
 
 
 def add(body: bytes, expires_ms: int = 0) -> bytes:
@@ -55,7 +55,7 @@ def test_the_commands_for_a_configuration_file_work(shared_cluster: Cluster, que
     try:
         for line in printed.out.splitlines():
             program, *words = shlex.split(line)
-            # Without a terminal, as in a script.
+            # Run without a terminal, as in a script.
             assert run_here("--node", shared_cluster[0].http, *words).code == 0, program
         assert call(shared_cluster[0].http, "GET", "/properties").json[0] == [".", {"max_items": 123}]
     finally:
@@ -86,7 +86,7 @@ def test_queues_with_children_move_in_order(shared_cluster: Cluster, queue_name:
         assert [row[2] for row in rows] == (["0", "0"] if run_number == 0 else ["2502", "1"])
     assert items_of(shared_cluster, f"{queue_name}+child") == [b"of the child"]
     assert items_of(shared_cluster, queue_name) == [*bodies, b"expires"]
-    # From now on the child gets copies; and so it may not be imported into.
+    # From now on the child gets copies; therefore it cannot be an import target.
     with Lines(shared_cluster[1]) as client:
         client.ask(b"set %b 0 0 3\r\nnew\r\n" % queue_name.encode(), b"STORED\r\n")
     assert items_of(shared_cluster, f"{queue_name}+child") == [b"new"]
@@ -99,7 +99,7 @@ def test_queues_with_children_move_in_order(shared_cluster: Cluster, queue_name:
     assert run(*command[:-1], str(tmp_path / "no-such-folder")).code == 65
 
 
-def test_an_interrupted_import_goes_on_where_it_was(
+def test_an_interrupted_import_continues_where_it_stopped(
     shared_cluster: Cluster, queue_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bodies = [b"%d" % number for number in range(50)]
@@ -111,7 +111,7 @@ def test_an_interrupted_import_goes_on_where_it_was(
         return import_kestrel._Import(queue_name, Journal.read([tmp_path / queue_name]))
 
     async def attempt(one: import_kestrel._Import, batches: int) -> None:
-        """Die after so many batches; the answer to the last one is lost."""
+        """Die after `batches` batches; the answer to the last one is lost."""
         async with AsyncClient(shared_cluster.rpc_addresses) as client:
             left = batches
 
@@ -139,6 +139,6 @@ def test_an_interrupted_import_goes_on_where_it_was(
     one = read()
     asyncio.run(attempt(one, 1000))
     assert (one.before, one.stored) == (42, 50)
-    # What stood there before is no progress of this run, but of the whole.
+    # The earlier items are not part of this run's progress, but of the total.
     assert shown == [(0, 74), (7, 88), (1, 90)]
     assert items_of(shared_cluster, queue_name) == bodies

@@ -1,4 +1,4 @@
-"""``lmq-admin import queued``: every message once, also over interruptions. The source speaks as queued does."""
+"""``lmq-admin import queued``: every message once, also after interruptions. The source behaves as queued does."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_an_interrupted_import_stores_nothing_twice(
     there = QueuedHttp(source.queued, "msgpack")
     there("PUT", f"/queue/{queue_name}")
     there.push(queue_name, b"a", b"b")
-    # As short as a restart of the program is: the first run pushes, and dies before it deletes.
+    # Shorter than a restart of the program: the first run pushes, and dies before it deletes.
     monkeypatch.setattr(import_queued, "HIDDEN_S", 0)
     monkeypatch.setattr(import_queued.Source, "delete", interrupted)
     reader = import_queued.Source(f"http://{source.queued}", None)
@@ -62,7 +62,7 @@ def interrupted(*_: Any) -> None:
 
 
 @pytest.mark.parametrize(("url", "code"), [("nothing", 2), ("http://127.0.0.1:1", 69)])
-def test_sources_that_cannot_be_used(node: NodeProcess, tmp_path: Path, url: str, code: int) -> None:
+def test_unusable_sources_are_refused(node: NodeProcess, tmp_path: Path, url: str, code: int) -> None:
     done = run("lmq-admin", "--node", node.http, "import", "queued", url)
     assert done.code == code
     assert len(done.err.splitlines()) <= 4

@@ -1,4 +1,4 @@
-"""``lmq-admin top`` and ``bench``: a live view, lines for scripts, and a measurement that leaves nothing behind."""
+"""``lmq-admin top`` and ``bench``: a live view, lines for scripts, and a measurement that cleans up after itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LOOKS_MAX = 100
 
 @pytest.fixture
 def traffic(node: NodeProcess, queue_name: str) -> Iterator[str]:
-    """A queue that messages are pushed to all the time."""
+    """A queue with continuous pushes."""
     ended = threading.Event()
     with Client(node.rpc) as client:
         client.push(queue_name, b"first")
@@ -35,7 +35,7 @@ def traffic(node: NodeProcess, queue_name: str) -> Iterator[str]:
         pusher.join()
 
 
-def test_top_for_scripts_is_one_object_a_look(node: NodeProcess, traffic: str) -> None:
+def test_top_for_scripts_prints_one_object_per_update(node: NodeProcess, traffic: str) -> None:
     arguments = ["--node", node.http, "top", "--interval", "0.5", "--json", "--limit", "10000"]
     with started("lmq-admin", *arguments) as process:
         assert process.stdout is not None
@@ -117,5 +117,5 @@ def test_bench_that_is_interrupted_deletes_its_queue(shared_cluster: Cluster) ->
 
 
 @pytest.mark.parametrize("arguments", [["--seconds", "0"], ["--size", "-1"], ["--in-flight", "0"], ["--nodes", "x"]])
-def test_bench_refuses_what_makes_no_sense(node: NodeProcess, arguments: list[str]) -> None:
+def test_bench_refuses_invalid_arguments(node: NodeProcess, arguments: list[str]) -> None:
     assert run_here("--node", node.http, "bench", *arguments).code == 2

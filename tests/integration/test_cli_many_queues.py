@@ -24,7 +24,7 @@ def admin(node: NodeProcess) -> Admin:
 
 @pytest.fixture
 def queues(node: NodeProcess, queue_name: str) -> list[str]:
-    """Three queues of the test's own, with two messages each, one of which is leased in the last queue."""
+    """Three queues for one test, with two messages each, one of which is leased in the last queue."""
     names = [f"{queue_name}.{place}" for place in "abc"]
     with Client(node.rpc) as client:
         for name in names:
@@ -63,7 +63,7 @@ def test_without_yes_and_terminal_nothing_happens(admin: Admin, queues: list[str
     assert sizes(admin, queue_name) == dict.fromkeys(queues, 2)
 
 
-def test_what_matches_is_purged_and_deleted(admin: Admin, queues: list[str], queue_name: str) -> None:
+def test_matching_queues_are_purged_and_deleted(admin: Admin, queues: list[str], queue_name: str) -> None:
     first, second, third = queues
     done = admin("queue", "purge", "--pattern", pattern(queue_name, "ac"), "--yes", "--json")
     assert (done.code, json.loads(done.out)) == (0, {"queues": 2, "purged": 3})
@@ -85,11 +85,11 @@ def test_either_a_name_or_a_pattern(admin: Admin, words: list[str]) -> None:
         assert admin("queue", verb, *words, "--yes").code == 2
 
 
-def test_a_pattern_that_cannot_be_used(admin: Admin) -> None:
+def test_an_invalid_pattern_is_refused(admin: Admin) -> None:
     assert admin("queue", "rm", "--pattern", "(", "--yes").code == 65
 
 
-def test_a_person_sees_what_is_asked_for(node: NodeProcess, queues: list[str], queue_name: str) -> None:
+def test_the_confirmation_shows_the_affected_queues(node: NodeProcess, queues: list[str], queue_name: str) -> None:
     words = ["--node", node.http, "queue", "rm", "--pattern", pattern(queue_name)]
     code, seen = run_in_terminal("lmq-admin", *words, typed=b"y\n", typed_at=b"[y/N]", columns=200)
     assert code == 0

@@ -1,4 +1,4 @@
-"""Output that cannot be written: a full disk, and an encoding that does not have all characters."""
+"""Output that cannot be written: a full disk, and an encoding without all characters."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def run_into(out: Path, program: str, *arguments: str) -> Result:
     ],
     ids=" ".join,
 )
-def test_a_full_disk_is_no_bug(node: NodeProcess, arguments: list[str]) -> None:
+def test_a_full_disk_is_not_reported_as_a_bug(node: NodeProcess, arguments: list[str]) -> None:
     more = ["--node", node.http] if arguments[-1] in ("ping", "status", "stats") else []
     result = run_into(FULL, *arguments, *more)
     assert result.code == 74

@@ -1,4 +1,4 @@
-"""``lmq-admin``: what queues and messages can be asked beyond LMQ."""
+"""``lmq-admin``: options of queues and messages beyond LMQ's."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_properties_with_units(admin: Admin, queue_name: str) -> None:
     assert admin("queue", "set", queue_name).code == 2
 
 
-def test_a_full_queue_is_told(admin: Admin, queue_name: str) -> None:
+def test_a_full_queue_is_reported(admin: Admin, queue_name: str) -> None:
     done(admin("queue", "set", queue_name, "--create", "--max-items", "1"))
     done(admin("message", "push", queue_name, "x"))
     refused = admin("message", "push", queue_name, "y")
@@ -99,7 +99,7 @@ def test_labels(admin: Admin, queue_name: str) -> None:
     assert admin("message", "withdraw", f"{queue_name}-none", "x", "--yes").code == 66
 
 
-def test_dead_letters_are_sent_back(admin: Admin, queue_name: str) -> None:
+def test_dead_letters_are_redriven(admin: Admin, queue_name: str) -> None:
     dead = f"{queue_name}.dead"
     done(admin("queue", "set", queue_name, "--create", "--retry", "0", "--dead-letter-queue", dead))
     for content in "abc":

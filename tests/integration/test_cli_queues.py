@@ -1,4 +1,4 @@
-"""``lmq-admin queue | message | defaults``: what can be done to queues, messages and default properties."""
+"""``lmq-admin queue | message | defaults``: changes of queues, messages and default properties."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def fill(admin, queue: str, contents: str) -> None:
 
 
 def counts(admin, queue: str) -> tuple[int, int]:
-    """Messages that are ready and under lease."""
+    """Return the numbers of ready and leased messages."""
     shown = json.loads(admin("queue", "show", queue, "--json").out)
     return shown["ready"], shown["leased"]
 
@@ -49,7 +49,7 @@ def rows_of(result: Result) -> list[list[str]]:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_destroys_says_what_it_will_hit(admin, queue_name: str, command: list[str], what: str) -> None:
+def test_destructive_commands_name_what_they_affect(admin, queue_name: str, command: list[str], what: str) -> None:
     admin("queue", "set", queue_name, "--create", "--retry", "1")
     fill(admin, queue_name, "abc")
     admin("message", "pull", queue_name, "--no-ack")
@@ -74,7 +74,7 @@ def test_purge(admin, queue_name: str) -> None:
     assert admin("queue", "purge", "no-such-queue", "--yes").code == 66
 
 
-def test_a_purge_keeps_the_last(admin, node: NodeProcess, queue_name: str) -> None:
+def test_a_purge_keeps_the_newest(admin, node: NodeProcess, queue_name: str) -> None:
     fill(admin, queue_name, "abcdef")
     admin("message", "pull", queue_name, "--no-ack")
     purge = ("queue", "purge", queue_name, "--keep", "2")
@@ -87,7 +87,7 @@ def test_a_purge_keeps_the_last(admin, node: NodeProcess, queue_name: str) -> No
     assert admin("queue", "purge", "--pattern", queue_name, "--keep", "1", "--yes").code == 2
 
 
-def test_a_person_may_say_no_to_a_purge(admin, node: NodeProcess, queue_name: str) -> None:
+def test_a_purge_can_be_declined(admin, node: NodeProcess, queue_name: str) -> None:
     fill(admin, queue_name, "ab")
     purge = ["lmq-admin", "--node", node.http, "queue", "purge", queue_name]
     code, seen = run_in_terminal(*purge, typed=b"n\n")
@@ -149,7 +149,7 @@ def test_messages_are_settled_by_their_ids(admin, queue_name: str) -> None:
     assert (late.code, "2 of 2 messages" in late.one_line_error()) == (66, True)
 
 
-def test_what_rpc_clients_pushed_is_shown_decoded(admin, node: NodeProcess, queue_name: str) -> None:
+def test_messages_of_rpc_clients_are_shown_decoded(admin, node: NodeProcess, queue_name: str) -> None:
     with Client(node.rpc) as client:
         client.push_many(queue_name, ["text", {"a": [1, b"\xff"]}, "\x1b[31mred"])
     peeked = rows_of(admin("message", "peek", queue_name, "--columns", "content_type,content"))
@@ -164,7 +164,7 @@ def test_what_rpc_clients_pushed_is_shown_decoded(admin, node: NodeProcess, queu
     assert (code, seen) == (0, "\\x1b[31mred\n")
 
 
-def test_bytes_as_they_are_and_in_hexadecimal(admin, queue_name: str) -> None:
+def test_raw_and_hexadecimal_bytes(admin, queue_name: str) -> None:
     data = bytes(range(250, 256)) + b"end\n"
     for _ in range(2):
         admin("message", "push", queue_name, stdin=data)
@@ -177,7 +177,7 @@ def test_bytes_as_they_are_and_in_hexadecimal(admin, queue_name: str) -> None:
     assert admin("message", "pull", queue_name, "--show", "hex").out.split()[1:3] == ["7b", "7d"]
 
 
-def test_peek_goes_on_where_it_ended(admin, queue_name: str) -> None:
+def test_peek_continues_where_it_ended(admin, queue_name: str) -> None:
     fill(admin, queue_name, "abc")
     first = json.loads(admin("message", "peek", queue_name, "--max", "2", "--json").out)
     assert [one["content"] for one in first["messages"]] == ["a", "b"]
@@ -191,13 +191,13 @@ def test_peek_goes_on_where_it_ended(admin, queue_name: str) -> None:
 
 @pytest.fixture
 def no_defaults(admin) -> Iterator[None]:
-    """Leaves no default properties behind."""
+    """Removes all default properties afterwards."""
     yield
     admin("defaults", "set", "-", "--yes", stdin="[]")
 
 
 @pytest.mark.usefixtures("no_defaults")
-def test_default_properties_are_changed_after_a_difference(admin, queue_name: str) -> None:
+def test_default_properties_are_changed_after_showing_the_difference(admin, queue_name: str) -> None:
     pattern = f"^{queue_name}"
     dry = admin("defaults", "add", pattern, "--retry", "7", "--dry-run")
     assert dry.code == 0

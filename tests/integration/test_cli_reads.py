@@ -1,4 +1,4 @@
-"""``lmq-admin``: every form of output, choice and order of columns, ``--watch``, the checks for monitoring systems."""
+"""``lmq-admin``: all output formats, choice and order of columns, ``--watch``, the checks for monitoring systems."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def three_queues(admin, queue_name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("command", READS, ids=" ".join)
-def test_every_read_has_every_form(admin, queue_name: str, command: list[str]) -> None:
+def test_every_read_has_every_format(admin, queue_name: str, command: list[str]) -> None:
     admin("message", "push", queue_name, "x")
     command = [word.format(queue=queue_name) for word in command]
     [header, *lines] = admin(*command, "--output", "tsv").out.splitlines()
@@ -55,7 +55,7 @@ def test_every_read_has_every_form(admin, queue_name: str, command: list[str]) -
     assert len(bare) == len(lines)
 
 
-def test_a_form_before_the_command_counts_too(admin, three_queues: list[str]) -> None:
+def test_a_format_is_accepted_before_the_command(admin, three_queues: list[str]) -> None:
     assert json.loads(admin("-o", "json", "queue", "ls").out)["queues"]
     assert admin("--json", "queue", "ls", "-o", "tsv").out.startswith("queue\t")
     refused = admin("queue", "ls", "--json", "-o", "tsv")
@@ -96,10 +96,10 @@ def test_names_of_other_programs_work_too(admin, three_queues: list[str]) -> Non
     assert admin("queue", "get", three_queues[0]).code == 66
 
 
-# --- again and again -------------------------------------------------------------------------------------------------
+# --- repeated output -------------------------------------------------------------------------------------------------
 
 
-def test_watch_prints_one_object_a_line_until_interrupted(node: NodeProcess) -> None:
+def test_watch_prints_one_object_per_line_until_interrupted(node: NodeProcess) -> None:
     arguments = ["--node", node.http, "status", "--watch", "0.1", "--json"]
     with started("lmq-admin", *arguments) as process:
         assert process.stdout is not None
@@ -109,7 +109,7 @@ def test_watch_prints_one_object_a_line_until_interrupted(node: NodeProcess) -> 
     assert {one["self"] for one in shown} == {node.get_json("/v1/cluster")["self"]}
 
 
-def test_watch_goes_on_while_the_node_is_away_but_not_with_what_cannot_mend() -> None:
+def test_watch_continues_while_the_node_is_down_but_not_after_permanent_errors() -> None:
     with started("lmq-admin", "--node", "127.0.0.1:1", "status", "--watch", "0.1") as process:
         assert process.stderr is not None
         complaints = [process.stderr.readline() for _ in range(2)]
@@ -118,7 +118,7 @@ def test_watch_goes_on_while_the_node_is_away_but_not_with_what_cannot_mend() ->
     assert all(b"cannot reach 127.0.0.1:1" in one for one in complaints)
 
 
-def test_watch_ends_with_what_does_not_mend(admin) -> None:
+def test_watch_ends_with_a_permanent_error(admin) -> None:
     assert admin("queue", "show", "no-such-queue", "--watch", "0.1").code == 66
     assert admin("queue", "ls", "--watch", "0").code == 2
 
@@ -126,7 +126,7 @@ def test_watch_ends_with_what_does_not_mend(admin) -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 
-def test_debug_shows_where_before_and_behind_the_command() -> None:
+def test_debug_shows_a_traceback_before_and_after_the_command() -> None:
     for arguments in (["--debug", "--node", "127.0.0.1:1", "status"], ["status", "--node", "127.0.0.1:1", "--debug"]):
         result = run_here(*arguments)
         assert (result.code, result.out) == (69, "")
@@ -211,7 +211,7 @@ def test_check_queue_against_thresholds(admin, queue_name: str) -> None:
     assert admin("check", "queue", queue_name, "--age-critical", "0").code == 2
 
 
-def test_whatever_a_check_meets_is_a_state(admin, queue_name: str) -> None:
+def test_every_failure_of_a_check_is_a_state(admin, queue_name: str) -> None:
     absent = admin("check", "queue", queue_name)
     assert (absent.code, absent.out.startswith("LMQ UNKNOWN - "), absent.err) == (3, True, "")
     assert admin("check", "queue", queue_name, "--absent-ok").code == 0
@@ -224,7 +224,7 @@ def test_whatever_a_check_meets_is_a_state(admin, queue_name: str) -> None:
 # --- completion ------------------------------------------------------------------------------------------------------
 
 
-def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeProcess, queue_name: str) -> None:
+def test_completion_works_for_every_command_that_takes_a_queue(admin, node: NodeProcess, queue_name: str) -> None:
     admin("message", "push", queue_name, "x")
     for words in ("queue purge", "message peek", "check queue", "queue move other"):
         typed = f"lmq-admin {words} {queue_name[:-1]}"
@@ -238,14 +238,14 @@ def test_completion_goes_for_every_command_that_takes_a_queue(admin, node: NodeP
 
 
 def completed(node: NodeProcess, typed: str) -> list[str]:
-    """What the shell offers for the last word."""
+    """Return the completions that the shell offers for the last word."""
     environment = {
         "_LMQ_ADMIN_COMPLETE": "bash_complete",
         "COMP_WORDS": f"lmq-admin {typed}",
         "COMP_CWORD": str(len(typed.split())),
         "LMQ_NODE": node.http,
     }
-    # Nothing to offer is one empty line.
+    # No completion is one empty line.
     return [line.partition(",")[2] for line in run_here(environment=environment).out.splitlines() if line]
 
 
@@ -281,7 +281,7 @@ def test_completion_knows_files_and_subscriptions(node: NodeProcess, queue_name:
         assert run_here(environment=environment).out == "file,x\n", words
 
 
-# --- queues that are not there ----------------------------------------------------------------------------------------
+# --- missing queues -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_completion_knows_files_and_subscriptions(node: NodeProcess, queue_name:
      "message nack {} c3ef6694-e8d6-4e48-806c-000000000001", "message extend {} c3ef6694-e8d6-4e48-806c-000000000001",
      "drain {}"],
 )  # fmt: skip
-def test_a_queue_that_is_not_there_is_told_alike_and_not_made(admin, queue_name: str, command: str) -> None:
+def test_a_missing_queue_is_reported_alike_and_not_created(admin, queue_name: str, command: str) -> None:
     missing = f"{queue_name}-missing"
     result = admin(*command.format(missing).split())
     assert result.code == 66
@@ -300,7 +300,7 @@ def test_a_queue_that_is_not_there_is_told_alike_and_not_made(admin, queue_name:
     assert missing not in admin("queue", "ls", "--columns", "queue").out.split()
 
 
-def test_a_queue_is_made_where_that_is_said(admin, node: NodeProcess, queue_name: str) -> None:
+def test_a_queue_is_created_if_requested(admin, node: NodeProcess, queue_name: str) -> None:
     dry = admin("queue", "set", queue_name, "--create", "--retry", "7", "--dry-run")
     assert (dry.code, dry.out.splitlines()[0]) == (0, f"would create queue {queue_name}")
     command = ("lmq-admin", "--node", node.http, "queue", "set", queue_name, "--retry", "7")
@@ -310,7 +310,7 @@ def test_a_queue_is_made_where_that_is_said(admin, node: NodeProcess, queue_name
     assert pushed == (0, f"One message of 6 B is in queue {queue_name}.\n")
 
 
-def test_people_are_asked_before_a_node_leaves(node: NodeProcess) -> None:
+def test_leaving_asks_for_confirmation(node: NodeProcess) -> None:
     dry = run_here("--node", node.http, "leave", "--dry-run")
     assert (dry.code, dry.out.startswith(f"would take {node.http} out of its cluster")) == (0, True)
     code, seen = run_in_terminal("lmq-admin", "--node", node.http, "leave", typed=b"n\n", typed_at=b"[y/N]")

@@ -25,7 +25,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture(scope="module")
 def secrets(node: NodeProcess) -> dict[str, str]:
-    """By the name of the token."""
+    """The secrets by token name."""
     found = {"root": run_here("--node", node.http, "token", "create", "root", "--role", "admin").out.strip()}
     for name in ("one", "other"):
         words = ["--node", node.http, "token", "create", name, "--role", "write"]
@@ -46,9 +46,7 @@ def listed(admin: Any, kind: str) -> list[dict[str, Any]]:
     return rows
 
 
-def test_a_session_is_shown_and_ended_with_all_that_it_holds(
-    node: NodeProcess, secrets: dict[str, str], admin: Any
-) -> None:
+def test_a_session_is_shown_and_ended_with_all_it_holds(node: NodeProcess, secrets: dict[str, str], admin: Any) -> None:
     assert listed(admin, "session") == []
     with Client(node.rpc, token=secrets["one"]) as client:
         client.push_many("jobs", [b"1", b"2", b"3"])
@@ -60,7 +58,7 @@ def test_a_session_is_shown_and_ended_with_all_that_it_holds(
         assert client.lock("nightly", session) == 1
         (row,) = listed(admin, "session")
         assert 3500 < row.pop("ends_in_s") <= 3600
-        # What is settled does not count.
+        # Settled messages do not count.
         held = {"leased": 1, "locks": 1, "queues": 1}
         assert row == {"session": session, "owner": "one", "ttl_s": 3600.0, **held}
         words = admin("session", "end", session, "--dry-run").out

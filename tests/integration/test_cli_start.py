@@ -1,4 +1,4 @@
-"""``lmq start``, ``ping`` and ``config``: one real node, its signals, and the ways a start can go wrong."""
+"""``lmq start``, ``ping`` and ``config``: one real node, its signals, and failed starts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .programs import Result, run
 
 @pytest.fixture
 def fresh(tmp_path: Path) -> NodeProcess:
-    """A node of the test's own, not started; it will be a new interpreter."""
+    """A node for one test, not started; it will be a new interpreter."""
     node = NodeProcess(tmp_path)
     node.forked = False  # type: ignore[misc]  # for this node only
     return node
@@ -44,7 +44,7 @@ def test_sigterm_answers_a_blocked_pull_and_ends_within_ten_seconds(fresh: NodeP
         host, _, port = fresh.http.rpartition(":")
         with socket.create_connection((host, int(port)), timeout=60) as connection:
             connection.sendall(b"GET /messages/never HTTP/1.1\r\nhost: localhost\r\n\r\n")
-            # The pull makes the queue, so the node has the request.
+            # The pull creates the queue, so the node has received the request.
             wait_for(lambda: fetch(fresh.http, "/v1/queues/never")[0] == 200, "the pull")
             assert fresh.stop(timeout_s=10) == 0
             assert connection.recv(4096).startswith((b"HTTP/1.1 204 ", b"HTTP/1.1 503 "))
@@ -109,12 +109,12 @@ def test_an_unusable_data_directory_is_a_configuration_error(fresh: NodeProcess)
 
 
 def config_check(node: NodeProcess, *more: str) -> Result:
-    """`lmq config check` with the options that start a node."""
+    """Run `lmq config check` with the options that start a node."""
     return run("lmq", "config", "check", *node.command()[4:], *more)
 
 
-def test_config_check_says_what_would_stop_a_start(fresh: NodeProcess) -> None:
-    """Ports in use, a file where the data or the event journal should be; it makes nothing, not even the folder."""
+def test_config_check_reports_what_would_prevent_a_start(fresh: NodeProcess) -> None:
+    """Ports in use, a file in place of the data or event journal folder; it creates nothing, not even the folder."""
     assert config_check(fresh) == (0, "", "")
     assert not fresh.data_dir.exists()
     for option in ("http", "rpc", "raft"):
@@ -136,7 +136,7 @@ def test_config_check_says_what_would_stop_a_start(fresh: NodeProcess) -> None:
 
 
 def test_config_check_while_the_node_runs(fresh: NodeProcess) -> None:
-    """Without a word it says that a node runs there; before a restart only the rest is looked at."""
+    """By default it reports that a node runs there; before a restart it checks only the rest."""
     with fresh.start():
         running = config_check(fresh)
         assert running.code == 78
@@ -197,7 +197,7 @@ def test_a_node_takes_its_options_from_the_environment_and_a_file(tmp_path: Path
 
 
 def test_a_node_stops_with_the_input_of_its_parent(fresh: NodeProcess) -> None:
-    """What keeps nodes of `lmq dev` from outliving it."""
+    """Nodes of `lmq dev` rely on this to not outlive it."""
     read, write = os.pipe()
     with fresh.log_path.open("ab") as log:
         command = [*fresh.command(), "--stop-with-parent"]

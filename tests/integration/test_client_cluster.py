@@ -1,4 +1,4 @@
-"""Both clients against real nodes: every method, big bodies, many pulls at once."""
+"""Both clients against real nodes: every method, large bodies, many pulls at once."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ async def test_keys_in_a_scope_hold_until_it_is_forgotten(shared_cluster: Cluste
 
 
 @async_test
-async def test_keys_make_pushes_of_different_clients_one(shared_cluster: Cluster, queue_name: str) -> None:
+async def test_a_key_deduplicates_pushes_of_different_clients(shared_cluster: Cluster, queue_name: str) -> None:
     clients = [AsyncClient(address) for address in shared_cluster.rpc_addresses]
     async with clients[0], clients[1], clients[2]:
         await asyncio.gather(*(client.push(queue_name, "x", key="once") for client in clients for _ in range(5)))
@@ -218,7 +218,7 @@ async def test_a_cancelled_pull_takes_nothing_and_costs_nothing(shared_cluster: 
 
 
 @async_test
-async def test_iterating_gives_back_what_was_not_used(shared_cluster: Cluster, queue_name: str) -> None:
+async def test_iterating_returns_unused_messages(shared_cluster: Cluster, queue_name: str) -> None:
     async with AsyncClient(shared_cluster.rpc_addresses) as client:
         await client.push_many(queue_name, list(range(10)))
         async with client.messages(queue_name, prefetch=8) as messages:

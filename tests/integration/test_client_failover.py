@@ -1,4 +1,4 @@
-"""Clients while nodes are killed and stopped: no error is seen, nothing is lost, nothing is stored twice, order is kept."""
+"""Clients while nodes are killed and stopped: no errors, nothing lost or stored twice, order kept."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ CALLERS = 64
 
 
 def node_of(cluster: Cluster, client: AsyncClient | Client) -> NodeProcess:
-    """The node that the client is connected to."""
+    """Return the node that the client is connected to."""
     return next(node for node in cluster if node.rpc == str(client.address))
 
 
 async def push_all_numbers(client: AsyncClient, queue: str, on_count: dict[int, Callable[[], object]]) -> None:
-    """Push 0 to `PUSHES` - 1 with many calls under way, and do something once so many are acknowledged."""
+    """Push 0 to `PUSHES` - 1 with many calls in flight, and call `on_count` once that many are acknowledged."""
     numbers = iter(range(PUSHES))
     acknowledged = 0
 
@@ -41,7 +41,7 @@ async def push_all_numbers(client: AsyncClient, queue: str, on_count: dict[int, 
 
 
 async def drain(client: AsyncClient, queue: str) -> list[int]:
-    """All contents of the queue in order, each acknowledged."""
+    """Return all contents of the queue in order, acknowledging each."""
     contents: list[int] = []
     while messages := await client.pull_many(queue, 1000):
         contents += [message.content for message in messages]
@@ -75,7 +75,7 @@ async def test_stopping_the_node_that_a_producer_uses(cluster: Cluster) -> None:
 
 
 @async_test
-async def test_a_node_that_freezes_is_left(cluster: Cluster) -> None:
+async def test_clients_leave_a_frozen_node(cluster: Cluster) -> None:
     used = cluster.followers()[0]
     others = [node.rpc for node in cluster if node is not used]
     async with AsyncClient([used.rpc, *others], heartbeat_s=0.5) as client:
@@ -96,7 +96,7 @@ async def test_consumers_and_acks_while_their_node_is_killed(cluster: Cluster) -
         acknowledged: set[int] = set()
 
         async def work() -> None:
-            # Messages whose delivery was lost with the node come again when their lease is over.
+            # Messages whose delivery was lost with the node are redelivered when their lease expires.
             while len(acknowledged) < 2000:
                 message = await consumer.pull("q", 1)
                 if message is None:

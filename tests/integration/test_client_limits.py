@@ -1,4 +1,4 @@
-"""What one client address may do, and that those who are slow or say nothing do not stay for ever."""
+"""Limits per client address, and timeouts for slow or silent clients."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def trickle(port: int, begin: bytes) -> bytes:
-    """Send the begin of a request and then a byte now and then; what the node says until it closes the connection."""
+    """Send `begin` and then single bytes with pauses; return the node's output until it closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     said = bytearray()
 
     async def listen() -> None:
-        # A byte that meets the closed connection may reset it.
+        # A byte that reaches the closed connection may reset it.
         with contextlib.suppress(ConnectionError):
             while data := await reader.read(1 << 16):
                 said.extend(data)
@@ -51,7 +51,7 @@ async def trickle(port: int, begin: bytes) -> bytes:
 
 
 async def is_refused(guarded: Guarded) -> bool:
-    """Whether one more connection is closed at once."""
+    """Return whether one more connection is closed at once."""
     try:
         await (await guarded.connect()).call("ping")
     except (EOFError, ConnectionError):
@@ -60,14 +60,14 @@ async def is_refused(guarded: Guarded) -> bool:
 
 
 async def is_served(guarded: Guarded) -> bool:
-    """Whether one more HTTP connection is answered."""
+    """Return whether one more HTTP connection is answered."""
     try:
         return (await guarded.ask("GET", "/livez", None))[0] == 200
     except aiohttp.ClientError:
         return False
 
 
-def test_an_address_may_have_so_many_connections(tmp_path: Path) -> None:
+def test_connections_per_address_are_limited(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path, admin=None, connections_per_client_max=2) as guarded:
             first, second = await guarded.connect(), await guarded.connect()
@@ -75,14 +75,14 @@ def test_an_address_may_have_so_many_connections(tmp_path: Path) -> None:
             assert await (await guarded.connect()).read_end() == b""
             assert guarded.rpc.gate.endings[Ending.CLIENT_FULL] == 1
             assert await second.call("ping") == (None, b"pong")
-            # Of those on which nothing was asked yet, the oldest makes room.
+            # The oldest connection without a request is closed to make room.
             places = [await asyncio.open_connection("127.0.0.1", guarded.http.port) for _ in range(3)]
             assert await places[0][0].read() == b""
             for _, writer in places:
                 writer.close()
                 with contextlib.suppress(ConnectionError):
                     await writer.wait_closed()
-            # Each port counts for itself, and a place that becomes free is taken again.
+            # Each port counts separately, and a free place is reused.
             while not await is_served(guarded):  # noqa: ASYNC110  the node takes note of the ends when it gets to them
                 await asyncio.sleep(0.01)
             await first.close()
@@ -93,7 +93,7 @@ def test_an_address_may_have_so_many_connections(tmp_path: Path) -> None:
     run(main)
 
 
-def test_an_address_may_send_so_many_requests(tmp_path: Path) -> None:
+def test_requests_per_address_are_limited(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path, admin=None, requests_per_client_max=20) as guarded:
             answers = [await guarded.session.get(f"http://127.0.0.1:{guarded.http.port}/v1/access") for _ in range(200)]
@@ -106,7 +106,7 @@ def test_an_address_may_send_so_many_requests(tmp_path: Path) -> None:
             errors = [(await rpc.call("push", "q", "x"))[0] for _ in range(200)]
             assert None in errors
             assert any(error is not None and error.startswith(b"overloaded: this address") for error in errors)
-            # A refused push has used up its number all the same.
+            # A refused push has used up its number nevertheless.
             (connection,) = guarded.rpc._connections
             assert connection.next_sequence == 201
             while (await rpc.call("ping"))[0] is not None:  # noqa: ASYNC110  time goes on by itself
@@ -115,7 +115,7 @@ def test_an_address_may_send_so_many_requests(tmp_path: Path) -> None:
     run(main)
 
 
-def test_a_request_that_comes_byte_by_byte_is_not_awaited(tmp_path: Path) -> None:
+def test_a_request_that_arrives_byte_by_byte_times_out(tmp_path: Path) -> None:
     """Each byte is in time for a limit on silence alone."""
 
     async def main() -> None:
@@ -133,7 +133,7 @@ def test_a_request_that_comes_byte_by_byte_is_not_awaited(tmp_path: Path) -> Non
     run(main)
 
 
-def test_a_connection_on_which_nothing_happens_ends(tmp_path: Path) -> None:
+def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path, admin=None, idle_seconds_max=1) as guarded:
             waiting, idle = await guarded.connect(), await guarded.connect()
@@ -145,12 +145,12 @@ def test_a_connection_on_which_nothing_happens_ends(tmp_path: Path) -> None:
     run(main)
 
 
-def test_whoever_does_not_say_who_he_is_does_not_stay(tmp_path: Path) -> None:
+def test_an_unauthenticated_connection_is_closed(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path, request_seconds_max=1) as guarded:
             stranger, known = await guarded.connect(), await guarded.connect(ADMIN)
             with contextlib.suppress(EOFError, ConnectionError):
-                # To be refused again and again is no reason to stay.
+                # Repeated refusals do not keep the connection open.
                 while (await stranger.call("ping"))[0] is not None:  # noqa: ASYNC110  time goes on by itself
                     await asyncio.sleep(0.1)
             assert await known.call("ping") == (None, b"pong")
@@ -158,8 +158,10 @@ def test_whoever_does_not_say_who_he_is_does_not_stay(tmp_path: Path) -> None:
     run(main)
 
 
-def test_nothing_is_left_of_a_connection_that_has_ended(tmp_path: Path) -> None:
-    """Not even until the next collection of garbage: the oldest generation is practically never collected in a node."""
+def test_a_closed_connection_leaves_no_objects(tmp_path: Path) -> None:
+    """They must not even wait for the garbage collector, which practically never collects the oldest
+    generation in a node.
+    """
 
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:

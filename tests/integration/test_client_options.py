@@ -1,4 +1,6 @@
-"""Both clients with the options of pushes, pulls and settlements, labels, bindings and transactions, against a real node."""
+"""Both clients with the options of pushes, pulls and settlements, labels, bindings and transactions, against
+a real node.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ from .cluster import NodeProcess
 
 
 class Blocking:
-    """A client of either kind, each of whose calls waits for its result."""
+    """A client of either kind whose calls wait for their results."""
 
     def __init__(self, client: AsyncClient | Client, loop: asyncio.AbstractEventLoop | None) -> None:
         self._client = client
@@ -28,7 +30,7 @@ class Blocking:
         return lambda *arguments, **options: self.result(getattr(self._client, name), *arguments, **options)
 
     def result(self, call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """What a method of the client or of a message gives."""
+        """Return the result of a method of the client or of a message."""
         if self._loop is None:
             return call(*arguments, **options)
 
@@ -39,7 +41,7 @@ class Blocking:
         return self._loop.run_until_complete(made())
 
     def transact(self, fill: Callable[[Operations], object]) -> Operations:
-        """Carry out a transaction."""
+        """Execute a transaction."""
         if isinstance(self._client, Client):
             with self._client.transaction() as blocking:
                 fill(blocking)
@@ -54,7 +56,7 @@ class Blocking:
         return self._loop.run_until_complete(made(self._client))
 
     def contents(self, queue: str) -> list[Any]:
-        """What can be pulled now."""
+        """Return the contents that can be pulled now."""
         return [message.content for message in self.pull_many(queue, 1000)]
 
     def within(self, message: Any) -> None:
@@ -93,7 +95,7 @@ def code_of(call: Callable[[], object]) -> str:
 # --- push -------------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_tells_what_it_was_pushed_with(client: Blocking, queue_name: str) -> None:
+def test_a_message_has_its_push_options(client: Blocking, queue_name: str) -> None:
     before_s = time.time()
     assert client.push(queue_name, "later", priority=3, label="l", group="g", delay=None) == "ok"
     assert client.push(queue_name, "first", priority=-1) == "ok"
@@ -115,7 +117,7 @@ def test_a_delayed_message_is_delivered_when_it_is_due(client: Blocking, queue_n
     assert time.monotonic() - begun_s >= 0.5
 
 
-def test_a_message_is_not_delivered_after_its_time(client: Blocking, queue_name: str) -> None:
+def test_a_message_is_not_delivered_after_its_expiry(client: Blocking, queue_name: str) -> None:
     client.update_props(queue_name, {"expire_to_queue": f"{queue_name}-expired"})
     client.push(queue_name, "stale", ttl=0.2)
     message = client.pull(f"{queue_name}-expired", 60)
@@ -123,7 +125,7 @@ def test_a_message_is_not_delivered_after_its_time(client: Blocking, queue_name:
     assert (message.origin.queue, message.origin.reason) == (queue_name, "expired")
 
 
-def test_a_key_makes_pushes_with_options_one(client: Blocking, queue_name: str) -> None:
+def test_a_key_deduplicates_pushes_with_options(client: Blocking, queue_name: str) -> None:
     for _ in range(2):
         client.push(queue_name, "x", key="k", label="l")
         client.push_many(queue_name, ["y", "z"], keys=["a", "b"], options=[{"priority": 1}, None])
@@ -143,7 +145,7 @@ def test_messages_of_a_batch_have_headers_that_the_hooks_name(client: Blocking, 
         client.push_many(queue_name, ["x"], keys=["k"], headers=[])
 
 
-def test_peek_shows_whatever_a_message_was_pushed_with(client: Blocking, queue_name: str) -> None:
+def test_peek_shows_all_push_options(client: Blocking, queue_name: str) -> None:
     options = [{"priority": 1}, {"delay": 60}, {"group": "g"}, {"group": "g"}, {"label": "l"}, None]
     contents = [b"%d" % number for number in range(len(options))]
     client.push_many(queue_name, contents, options=options)
@@ -175,7 +177,7 @@ def test_a_batch_with_options_may_be_large(client: Blocking, queue_name: str) ->
     ],
     ids=str,
 )
-def test_options_that_do_not_go_together_are_refused(client: Blocking, queue_name: str, options: Any) -> None:
+def test_conflicting_options_are_refused(client: Blocking, queue_name: str, options: Any) -> None:
     with pytest.raises(ValueError, match=r"key|options"):
         client.push_many(queue_name, ["x", "y"], **options)
 
@@ -188,7 +190,7 @@ def test_an_unknown_option_is_refused(client: Blocking, queue_name: str) -> None
     assert client.contents(queue_name) == []
 
 
-def test_a_full_queue_is_told_at_once(client: Blocking, queue_name: str) -> None:
+def test_a_full_queue_is_reported_at_once(client: Blocking, queue_name: str) -> None:
     client.update_props(queue_name, {"max_items": 1})
     assert client.push(queue_name, "1") == "ok"
     assert code_of(lambda: client.push(queue_name, "2")) == "full"
@@ -202,7 +204,7 @@ def test_a_full_queue_is_told_at_once(client: Blocking, queue_name: str) -> None
 # --- pull and settle --------------------------------------------------------------------------------------------------
 
 
-def test_a_pull_may_have_a_lease_of_its_own(client: Blocking, queue_name: str) -> None:
+def test_a_pull_may_set_its_lease(client: Blocking, queue_name: str) -> None:
     client.push_many(queue_name, ["1", "2"])
     first = client.pull(queue_name, lease=0.2)
     assert [one.content for one in client.pull_many(queue_name, 2, lease=0.2)] == ["2"]
@@ -211,7 +213,7 @@ def test_a_pull_may_have_a_lease_of_its_own(client: Blocking, queue_name: str) -
     assert client.pull(queue_name, 0, lease=1) is None
 
 
-def test_auto_ack_leaves_nothing_behind(client: Blocking, queue_name: str) -> None:
+def test_auto_ack_leaves_no_lease(client: Blocking, queue_name: str) -> None:
     client.push_many(queue_name, ["1", "2", "3"])
     message = client.pull(queue_name, auto_ack=True)
     assert message.content == "1"
@@ -222,7 +224,7 @@ def test_auto_ack_leaves_nothing_behind(client: Blocking, queue_name: str) -> No
     assert client.purge(queue_name) == 0
 
 
-def test_a_message_goes_back_to_the_head_or_later(client: Blocking, queue_name: str) -> None:
+def test_a_message_returns_to_the_head_or_after_a_delay(client: Blocking, queue_name: str) -> None:
     client.push_many(queue_name, ["1", "2", "3"])
     first, second = client.pull_many(queue_name, 2)
     assert client.result(second.nack, place="head") is True
@@ -258,7 +260,7 @@ def test_labels_are_counted_and_withdrawn(client: Blocking, queue_name: str) -> 
         client.withdraw(queue_name, "x", 0)
 
 
-def test_dead_letters_are_sent_back(client: Blocking, queue_name: str) -> None:
+def test_dead_letters_are_redriven(client: Blocking, queue_name: str) -> None:
     dead = f"{queue_name}-dead"
     client.update_props(queue_name, {"retry": 0, "dead_letter_queue": dead})
     client.push_many(queue_name, ["1", "2", "3"], options=[{"label": "x"}, None, None])
@@ -305,13 +307,13 @@ def test_consume_and_produce_in_one_step(client: Blocking, queue_name: str) -> N
     assert client.transact(fill).results == ["ok"] * 5
     assert client.contents(target) == ["b", {"a": 1}]
     assert client.contents(source) == ["2"]
-    # What it has settled is left alone by the message's own block.
+    # The message's block does nothing more with a message that it has settled.
     client.within(first)
     assert code_of(lambda: client.transact(fill)) == "lease_lost"
     assert client.contents(target) == []
 
 
-def test_a_transaction_without_operations_is_done(client: Blocking) -> None:
+def test_a_transaction_without_operations_succeeds(client: Blocking) -> None:
     assert client.transact(lambda _transaction: None).results == []
 
 
@@ -331,7 +333,7 @@ def test_an_exception_in_the_block_sends_nothing(client: Blocking, queue_name: s
         kept[0].push(queue_name, "x")
 
 
-def test_a_transaction_is_done_as_a_whole_or_not_at_all(client: Blocking, queue_name: str) -> None:
+def test_a_transaction_is_applied_entirely_or_not_at_all(client: Blocking, queue_name: str) -> None:
     full = f"{queue_name}-full"
     client.update_props(full, {"max_items": 0})
     client.push(queue_name, "x")
@@ -365,7 +367,7 @@ def test_a_transaction_stores_bodies_with_types_and_headers(client: Blocking, qu
     )
 
 
-def test_a_transaction_wants_a_message_or_a_queue_and_an_id(client: Blocking, queue_name: str) -> None:
+def test_a_transaction_needs_a_message_or_a_queue_and_an_id(client: Blocking, queue_name: str) -> None:
     client.push(queue_name, "x")
     message = client.pull(queue_name)
     with pytest.raises(TypeError, match="give a message"):

@@ -1,4 +1,4 @@
-"""A wrong port, or TLS where there is none: told at once and in plain words, by the clients and by the programs."""
+"""A wrong port, or TLS on a plain port: clients and programs report it at once and clearly."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .test_access_tls import SECRET, TlsNode
 
 GENEROUS_S = 60.0
 PATIENT_S = 300.0
-"""How long a client tries by itself: an error that comes long before that has come at once."""
+"""Duration of the client's own retries: an error long before that was reported at once."""
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +26,16 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsNode]:
 
 
 def address(node: NodeProcess, secure: TlsNode, port: str) -> str:
-    """``http``, ``rpc`` or ``raft`` of the plain node, ``https`` or ``rpcs`` of the one with TLS."""
+    """Return the address of ``http``, ``rpc`` or ``raft`` of the plain node, or ``https`` or ``rpcs`` of the
+    one with TLS.
+    """
     if port.endswith("s"):
         return {"https": secure.process.http, "rpcs": secure.process.rpc}[port]
     return {"http": node.http, "rpc": node.rpc, "raft": node.raft}[port]
 
 
 async def push(addresses: str, **options: Any) -> LmqError | None:
-    """How a push ends, with a client that would try for five minutes; None if it is well."""
+    """Return the error of a push, with a client that would retry for five minutes; None if it succeeds."""
     async with asyncio.timeout(GENEROUS_S):
         client = AsyncClient(addresses, timeout_s=PATIENT_S, **options)
         try:
@@ -59,7 +61,9 @@ async def push(addresses: str, **options: Any) -> LmqError | None:
         ("rpcs", False, "MessagePack-RPC over TLS answers there, not MessagePack-RPC without TLS; give tls_ca"),
     ],
 )  # fmt: skip
-def test_a_client_says_what_answers(node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str) -> None:
+def test_a_client_reports_what_answers(
+    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str
+) -> None:
     where = address(node, secure, port)
     options = {"tls_ca": secure.ca, "token": SECRET} if with_tls else {}
     error = asyncio.run(push(where, **options))
@@ -72,8 +76,8 @@ def test_one_wrong_address_among_right_ones_does_no_harm(node: NodeProcess) -> N
     assert asyncio.run(push(f"{node.http},{node.raft},{node.rpc}")) is None
 
 
-def test_a_port_that_does_not_show_what_it_is_may_become_a_node(node: NodeProcess) -> None:
-    """As a node does that is just ending: it is tried again until the time is over, and then told what was seen."""
+def test_a_port_without_a_recognizable_protocol_is_retried(node: NodeProcess) -> None:
+    """A node that is stopping looks like this: the client retries until its deadline, and then reports what it saw."""
 
     async def attempt() -> LmqError:
         async with AsyncClient(node.raft, timeout_s=1.0) as client:
@@ -109,7 +113,9 @@ def status(where: str, secure: TlsNode | None = None) -> Result:
         ("https", False, "HTTP over TLS answers there, not HTTP without TLS; give --ca-file"),
     ],
 )
-def test_a_program_says_what_answers(node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str) -> None:
+def test_a_program_reports_what_answers(
+    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str
+) -> None:
     where = address(node, secure, port)
     result = status(where, secure if with_tls else None)
     assert (result.code, result.out) == (69, "")
@@ -122,7 +128,7 @@ def test_a_node_may_be_given_as_a_url(node: NodeProcess, form: str) -> None:
     assert run_here("status", environment={"LMQ_NODE": form.format(node.http)}).code == 0
 
 
-def test_https_asks_for_tls(secure: TlsNode) -> None:
+def test_https_selects_tls(secure: TlsNode) -> None:
     assert status(f"https://{secure.process.http}", secure).code == 0
     untrusted = run_here("--node", f"https://{secure.process.http}", "status")
     assert untrusted.code == 77
@@ -130,7 +136,7 @@ def test_https_asks_for_tls(secure: TlsNode) -> None:
 
 
 @pytest.mark.parametrize("text", ["ftp://127.0.0.1:9980", "http://", "http://u@127.0.0.1:9980", "http://127.0.0.1:x"])
-def test_what_is_no_address(text: str) -> None:
+def test_invalid_addresses_are_refused(text: str) -> None:
     result = run_here("--node", text, "status")
     assert result.code == 2
     assert "--node" in result.one_line_error()

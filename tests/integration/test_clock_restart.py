@@ -1,4 +1,4 @@
-"""All nodes restart with wall clocks that are wrong by a day: nothing ends early or late."""
+"""All nodes restart with wall clocks that are wrong by a day: no deadline is early or late."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .test_http_v1 import Api
 
 DAY_S = 86_400.0
 LONG_S = 7_200
-"""Shorter than the clocks are wrong."""
+"""Shorter than the error of the clocks."""
 SESSION_S = 3_600
 SHORT_S = 1.0
 
@@ -35,7 +35,7 @@ class Clocks:
             node.environment |= {"LD_PRELOAD": str(interposer()), "LMQ_DRILL_CONTROL": str(control.path)}
 
     def restart(self, *offsets_s: float) -> None:
-        """Kill all nodes, set their clocks wrong, and start them again."""
+        """Kill all nodes, set their clocks wrong, and restart them."""
         nodes = self.cluster.nodes
         for node in nodes:
             node.kill()
@@ -46,10 +46,10 @@ class Clocks:
 
 
 class Book:
-    """What clients left in the cluster, and the log times that they saw."""
+    """The objects that clients created in the cluster, and the log times that they saw."""
 
     def __init__(self, node: NodeProcess) -> None:
-        """Leave a lease, a session, and messages with an expiry, a delay and a key."""
+        """Create a lease, a session, and messages with an expiry, a delay and a key."""
         api = Api(node.http)
         self._session = api.ok("POST", "/v1/sessions", {"ttl": SESSION_S})["session"]
         with Rpc(node.rpc) as rpc:
@@ -62,7 +62,7 @@ class Book:
         self._look = _log_time_s(node), time.monotonic()
 
     def check(self, node: NodeProcess) -> None:
-        """Everything is as it was, and log time has not run faster than time."""
+        """Check that nothing has changed, and that log time has not run faster than real time."""
         (log_s, at_s), now_log_s = self._look, _log_time_s(node)
         self._look = now_log_s, time.monotonic()
         assert 0.0 <= now_log_s - log_s <= self._look[1] - at_s + 0.1
@@ -74,7 +74,7 @@ class Book:
         assert counts == {"leased": (0, 1, 0), "mortal": (1, 0, 0), "late": (0, 0, 1), "keyed": (1, 0, 0)}
 
     def end(self, node: NodeProcess) -> None:
-        """The lease counts, and log time passes: another one, a short one, ends."""
+        """Check that the lease is valid, and that log time passes: another, short lease expires."""
         with Rpc(node.rpc) as rpc:
             assert rpc.call("done", "leased", self._lease) == b"ok"
             rpc.call("update_props", "short", {"timeout": SHORT_S})
@@ -90,7 +90,7 @@ def _push(api: Api, queue: str, **options: Any) -> None:
 
 
 def _log_time_s(node: NodeProcess) -> float:
-    """The log time of a push."""
+    """Return the log time of a push."""
     with Rpc(node.rpc) as rpc:
         rpc.call("push", "probe", 1)
         pushed_us = rpc.call("peek", "probe", 1000, 0, {"details": True})[b"pushed"]
@@ -107,7 +107,7 @@ def clocks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Clocks]:
 
 
 def test_nothing_ends_early_or_late(clocks: Clocks) -> None:
-    """First without any snapshot, as every cluster is at first, then with one."""
+    """First without any snapshot, as in every new cluster, then with one."""
     cluster = clocks.cluster
     size = len(cluster.nodes)
     book = Book(cluster[0])
@@ -122,7 +122,7 @@ def test_nothing_ends_early_or_late(clocks: Clocks) -> None:
 
 @pytest.mark.parametrize("clocks", [(3, "disk")], indirect=True, ids=str)
 def test_a_new_leader_whose_clock_alone_is_wrong(clocks: Clocks) -> None:
-    """Only it can be elected at first: the other one that starts has missed the end of the log."""
+    """Only this node can be elected at first: the other one that starts has missed the end of the log."""
     wrong, late, absent = clocks.cluster.nodes
     late.kill()
     book = Book(wrong)

@@ -1,4 +1,4 @@
-"""The HTTP reference: its examples print what it says, and a node has no other routes."""
+"""The HTTP reference: its examples print the documented output, and a node has no other routes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TEXT = PAGE.read_text(encoding="utf-8")
 
 @pytest.fixture(scope="module")
 def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node of one's own: the examples show ids and counts."""
+    """A fresh node: the examples show ids and counts."""
     with NodeProcess(tmp_path_factory.mktemp("docs")) as process:
         process.wait_upgraded()
         yield process
@@ -42,7 +42,7 @@ def test_a_route_takes_the_methods_that_have_a_section_and_no_others(node: NodeP
         target = path.replace("{name}", "none").replace("{id}", "none").replace("{index}", "1").replace("{number}", "1")
         answer = call(node.http, "OPTIONS", target.replace("{file}", "none"))
         if path == "/messages":
-            # The regular expression is looked at before the method, as in LMQ.
+            # The regular expression is checked before the method, as in LMQ.
             assert answer.status == 400
             continue
         assert answer.status == 405, path

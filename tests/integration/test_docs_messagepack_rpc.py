@@ -1,4 +1,6 @@
-"""The protocol document of MessagePack-RPC: a node takes the calls that it shows, and answers its example byte for byte."""
+"""The protocol document of MessagePack-RPC: a node accepts the documented calls, and answers the example byte
+for byte.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from .raw_rpc import Rpc
 TEXT = PAGE.read_text(encoding="utf-8")
 FOUND = methods(TEXT)
 NOTHING = "(\n"
-"""Neither the name of a queue nor a regular expression: whatever takes it does nothing, and does not wait."""
+"""Neither a queue name nor a regular expression: every method fails on it without waiting."""
 
 
 def test_the_conversation_at_the_beginning_is_a_real_one(node: NodeProcess) -> None:

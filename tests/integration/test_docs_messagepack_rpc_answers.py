@@ -1,4 +1,4 @@
-"""The protocol document of MessagePack-RPC names the errors and the keys of answers that a node really gives."""
+"""The protocol document of MessagePack-RPC names the errors and keys that a node really returns."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_node_answers_with_the_error_that_a_section_names(rpc: Rpc, method: st
 
 
 def keys_in(heading: str) -> list[str]:
-    """The keys in the first table of keys below a heading."""
+    """Return the keys in the first table of keys below a heading."""
     section = re.split(r"^#+ ", TEXT.partition(f"# {heading}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     table = section.partition("\n| Key | Type | Meaning |\n")[2].partition("\n\n")[0]
     keys = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
@@ -192,12 +192,12 @@ def test_an_answer_has_the_keys_that_the_document_shows(
     assert sorted(key.decode() for key in answer(rpc)) == sorted(keys_in(heading))
 
 
-def test_the_keys_of_a_message_come_in_the_order_shown(rpc: Rpc) -> None:
+def test_the_keys_of_a_message_are_in_the_documented_order(rpc: Rpc) -> None:
     assert [key.decode() for key in message(rpc)] == keys_in("Messages")
 
 
 def test_a_producer_sees_the_content_type(rpc: Rpc) -> None:
-    """The sixth key of a message, on a connection that called `producer`; a string of `push_all` has no type."""
+    """It is the sixth key of a message, on a connection that called `producer`; a string of `push_all` has no type."""
     assert rpc.call("update_props", "docs-typed") == b"ok"
     rpc.call("push_all", "^docs-typed$", "as it is")
     rpc.call("producer", "12345678", 1)

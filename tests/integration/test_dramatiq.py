@@ -1,4 +1,4 @@
-"""dramatiq on lmqcluster: what every broker of it has to do, and workers that are killed."""
+"""dramatiq on lmqcluster: the behaviour that every dramatiq broker must have, and workers that are killed."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_priorities_are_the_clusters(broker: LmqBroker) -> None:
     consumer.close()
 
 
-def test_prefetch_requeue_and_what_a_consumer_gives_back(broker: LmqBroker) -> None:
+def test_prefetch_requeue_and_returned_messages(broker: LmqBroker) -> None:
     broker.declare_queue("q")
     for number in range(5):
         broker.enqueue(Message("q", "a", (number,), {}, {}))
@@ -139,7 +139,7 @@ def test_prefetch_requeue_and_what_a_consumer_gives_back(broker: LmqBroker) -> N
         broker.enqueue(Message("unknown", "a", (), {}, {}))
 
 
-def test_what_cannot_be_read_is_a_dead_letter(broker: LmqBroker) -> None:
+def test_an_unreadable_message_is_dead_lettered(broker: LmqBroker) -> None:
     broker.declare_queue("q")
     broker.client.push(broker.stored_name("q"), b"\xffnot a message")
     broker.enqueue(Message("q", "a", (1,), {}, {}))
@@ -177,7 +177,7 @@ def test_a_lease_is_renewed_while_an_actor_runs(shared_cluster: Cluster, queue_n
     assert runs == [1]
 
 
-def test_a_process_that_is_forked_off_enqueues_too(broker: LmqBroker) -> None:
+def test_a_forked_process_can_enqueue(broker: LmqBroker) -> None:
     broker.declare_queue("q")
     for number in range(10):
         broker.enqueue(Message("q", "a", (number,), {}, {}))
@@ -212,7 +212,7 @@ def work(number):
 """
 
 
-def test_what_a_killed_worker_had_runs_again(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
+def test_tasks_of_a_killed_worker_run_again(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
     (tmp_path / "application.py").write_text(APPLICATION)
     hold = tmp_path / "hold"
     hold.touch()
@@ -257,7 +257,7 @@ def test_what_a_killed_worker_had_runs_again(shared_cluster: Cluster, queue_name
         end_group(second)
     finally:
         broker.close()
-    # The worker that was killed had a few in its hands; nothing else runs twice.
+    # The killed worker had a few tasks in flight; nothing else runs twice.
     assert sum(runs().values()) - 60 <= 2 * 8
 
 
@@ -280,11 +280,11 @@ class Words(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
-        """Says nothing."""
+        """Discard the log message."""
 
 
 def test_the_example_of_dramatiq_needs_one_line(shared_cluster: Cluster, queue_name: str, tmp_path: Path) -> None:
-    """The quickstart's application, as the installed package has it in its description."""
+    """The application of the quickstart, from the description of the installed package."""
     readme = importlib.metadata.metadata("dramatiq")["Description"]
     (example,) = re.findall(r"^``` python\n(.*?)^```", readme, re.MULTILINE | re.DOTALL)
     line = BROKER_LINE.format(nodes=",".join(shared_cluster.rpc_addresses), namespace=queue_name)
@@ -308,7 +308,7 @@ def test_the_example_of_dramatiq_needs_one_line(shared_cluster: Cluster, queue_n
                 subprocess.run([sys.executable, "example.py", url], env=environment, cwd=tmp_path, check=True)
             expected = {f"There are {url.rpartition('/')[2]} words at {url!r}." for url in urls}
             wait_for(lambda: expected <= set(log.read_text().splitlines()), "the three counts")
-            # Told to end, they end by themselves.
+            # After SIGTERM they end by themselves.
             workers.send_signal(signal.SIGTERM)
             assert workers.wait(120) == 0, log.read_text()
         finally:

@@ -1,4 +1,4 @@
-"""Due times that are pushed through a node which has missed a part of the log."""
+"""Due times of pushes through a node that has missed a part of the log."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ DUE_IN_S = 1000.0
 
 
 def test_a_due_time_is_not_early_when_the_node_has_been_down(cluster: Cluster) -> None:
-    """The node took log time for what it was when it went down, so its messages were due by so much too early."""
+    """The node used the log time of its last run, so its messages were due too early by the time it was down."""
     late, *others = list(cluster)
-    wait_for(lambda: any('"what": "set_time"' in node.log() for node in cluster), "the time to be told")
-    # Without its state it would refuse options for want of a machine version.
+    wait_for(lambda: any('"what": "set_time"' in node.log() for node in cluster), "the log time to be set")
+    # Without its state it would refuse options because it would not know the machine version.
     assert call(late.http, "POST", "/v1/snapshots", b"{}", {"content-type": "application/json"}).status == 200
     late.kill()
-    # Time itself has to pass.
+    # Real time has to pass.
     time.sleep(DOWN_S)
     for node in others:
         node.pause()
@@ -32,7 +32,7 @@ def test_a_due_time_is_not_early_when_the_node_has_been_down(cluster: Cluster) -
         while looking not in errors:
             reply = rpc.read()
             errors[reply.msgid] = reply.error
-        # The push is taken, or was refused.
+        # The push is accepted, or was refused.
         for node in others:
             node.resume()
         error = errors[pushing] if pushing in errors else rpc.read().error

@@ -1,4 +1,6 @@
-"""Damaged files of one node: seen at the start, named with the command that repairs, and mended from the other nodes."""
+"""Damaged files of one node: detected at the start, reported with the repair command, and repaired from the
+other nodes.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +25,12 @@ Damage = Callable[[Path], None]
 
 
 def segment(data_dir: Path) -> Path:
-    """The journal's newest file."""
+    """Return the journal's newest file."""
     return max((data_dir / "journal").glob("*.log"))
 
 
 def newest_snapshot(data_dir: Path) -> Path:
-    """The newest snapshot's file."""
+    """Return the newest snapshot file."""
     return max((data_dir / "snapshots").glob("*.snap"))
 
 
@@ -40,23 +42,23 @@ def flip(file: Path, offset: int) -> None:
 
 
 def cut(file: Path, size: int) -> None:
-    """Keep only the beginning."""
+    """Keep only the first `size` bytes."""
     with file.open("r+b") as handle:
         handle.truncate(size)
 
 
 def written(file: Path) -> int:
-    """Bytes of the file up to the preallocated rest."""
+    """Return the size of the file without the preallocated rest."""
     return len(file.read_bytes().rstrip(b"\0"))
 
 
 def flip_middle(file: Path) -> None:
-    """Flip one bit in the middle of what was written."""
+    """Flip one bit in the middle of the written data."""
     flip(file, written(file) // 2)
 
 
 def cut_middle(file: Path) -> None:
-    """Lose the second half of what was written."""
+    """Remove the second half of the written data."""
     cut(file, written(file) // 2)
 
 
@@ -82,10 +84,10 @@ REPAIRABLE: dict[str, tuple[str, Callable[[Path], None]]] = {
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes whose log begins at a snapshot and goes on behind it; each test leaves them whole."""
+    """Three nodes whose log begins at a snapshot and continues after it; each test leaves them intact."""
     with Cluster(3, directory=tmp_path_factory.mktemp("broken")) as nodes:
         with Rpc(nodes[0].rpc, timeout_s=60) as rpc:
-            # More than a log keeps, so that it is cut behind the snapshot.
+            # More than a log keeps, so that it is compacted up to the snapshot.
             body = b"b" * 400_000
             for _ in range(90):
                 rpc.call("push", "large", body)
@@ -98,7 +100,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def serve(cluster: Cluster, nodes: list[NodeProcess], queue: str) -> None:
-    """What is pushed through one of the nodes can be pulled through another one."""
+    """Check that a message pushed through one node can be pulled through another one."""
     with Rpc(nodes[0].rpc) as first, Rpc(nodes[1].rpc) as second:
         assert first.call("push", queue, "x") == b"ok"
         message = second.call("pull", queue, 20)
@@ -107,20 +109,22 @@ def serve(cluster: Cluster, nodes: list[NodeProcess], queue: str) -> None:
 
 
 def complaint(node: NodeProcess, since: int) -> dict[str, Any]:
-    """The one critical line that a start has logged."""
+    """Return the one critical line that a start has logged."""
     lines = [json.loads(line) for line in node.log()[since:].splitlines() if line.startswith("{")]
     [line] = [line for line in lines if line["level"] == "critical"]
     return line
 
 
 def has_led(node: NodeProcess, since: int) -> bool:
-    """Whether the node has been a leader since then."""
+    """Return whether the node has been leader since then."""
     return '"state": "leader"' in node.log()[since:]
 
 
 @pytest.mark.parametrize("kind", REPAIRABLE)
 def test_damage_is_named_and_one_command_brings_the_node_back(broken: Cluster, queue_name: str, kind: str) -> None:
-    """The node refuses to start, with file, offset and command; the others serve; the command and a start bring it back."""
+    """The node refuses to start, with file, offset and command; the others serve; the command and a start
+    restore it.
+    """
     name, damage = REPAIRABLE[kind]
     victim = broken.leader()
     others = [node for node in broken if node is not victim]
@@ -129,7 +133,7 @@ def test_damage_is_named_and_one_command_brings_the_node_back(broken: Cluster, q
     damage(victim.data_dir)
     since = len(victim.log())
     if kind == "identity deleted":
-        # Nothing tells that there was a node. It is as if the disk had been replaced.
+        # There is no trace of a former node. It is as if the disk had been replaced.
         shutil.rmtree(victim.data_dir)
     else:
         victim.start(wait=False)
@@ -160,7 +164,7 @@ def test_damage_is_named_and_one_command_brings_the_node_back(broken: Cluster, q
 @pytest.mark.parametrize("name", IDENTITY)
 @pytest.mark.parametrize("damage", [flip_middle, cut_middle, Path.unlink], ids=["flipped", "cut", "deleted"])
 def test_one_copy_of_the_identity_is_enough(broken: Cluster, name: str, damage: Damage) -> None:
-    """The node starts by itself, says which file was damaged, and both are whole again."""
+    """The node starts by itself, logs which file was damaged, and both copies are intact again."""
     victim = broken.followers()[0]
     victim.stop()
     term = json.loads((victim.data_dir / name).read_text())["node"]["term"]
@@ -175,7 +179,7 @@ def test_one_copy_of_the_identity_is_enough(broken: Cluster, name: str, damage: 
 
 
 def test_damage_of_two_of_three_one_after_the_other(broken: Cluster) -> None:
-    """While one node is being brought back, another one that is whole keeps the data: nothing is lost."""
+    """While one node is being repaired, another intact one keeps the data: nothing is lost."""
     for victim in broken.followers():
         victim.kill()
         flip_middle(segment(victim.data_dir))
@@ -190,9 +194,10 @@ def test_damage_of_two_of_three_one_after_the_other(broken: Cluster) -> None:
 
 
 def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, queue_name: str) -> None:
-    """One node was repaired and one lost its disk: without the third they elect nobody, and with it they ask for a decision.
+    """One node was repaired and one lost its disk: without the third they elect no leader; with it they ask for a
+    decision.
 
-    Two of three can outvote the one that has the data, so what was acknowledged would be gone without a word.
+    Two of three can outvote the one that has the data, so acknowledged messages would be lost silently.
     """
     with Rpc(cluster[0].rpc) as rpc:
         rpc.call("push_many", queue_name, list(range(100)))
@@ -206,16 +211,16 @@ def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, q
     since = {node: len(node.log()) for node in blank}
     for node in blank:
         node.start(wait=False)
-    nobody_leads(blank, "no leader can be elected", since)
+    check_no_leader(blank, "no leader can be elected", since)
     whole.start(wait=False)
-    nobody_leads(blank, f'{{"peer": "{whole.raft}", "event": "peer connected"', since)
-    # They say what is the matter, and what to do.
-    told = wait_for(lambda: whole.get_json("/v1/cluster")["problem"], "the problem is told")
-    assert told.startswith("2 of 3 members have forgotten what they held")
-    assert f"{whole.name} go on alone (lmq-admin recover" in told
-    assert told in run("lmq-admin", "--node", whole.http, "status").one_line_error()
+    check_no_leader(blank, f'{{"peer": "{whole.raft}", "event": "peer connected"', since)
+    # They report the problem and the remedy.
+    problem = wait_for(lambda: whole.get_json("/v1/cluster")["problem"], "the report of the problem")
+    assert problem.startswith("2 of 3 members have forgotten what they held")
+    assert f"{whole.name} go on alone (lmq-admin recover" in problem
+    assert problem in run("lmq-admin", "--node", whole.http, "status").one_line_error()
     checks = {one["name"]: one for one in whole.get_json("/v1/cluster/check")["checks"]}
-    assert checks["leader"]["detail"] == told
+    assert checks["leader"]["detail"] == problem
     wait_for(lambda: '"no leader can be elected"' in whole.log(), "the problem is in the log")
     for node in cluster:
         node.kill()
@@ -225,8 +230,8 @@ def test_two_repaired_nodes_make_no_cluster_without_the_data(cluster: Cluster, q
         assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 200)] == list(range(100))
 
 
-def nobody_leads(nodes: list[NodeProcess], sign: str, since: dict[NodeProcess, int]) -> None:
-    """Once a sign is in the logs of some nodes, none of them leads for several election times."""
+def check_no_leader(nodes: list[NodeProcess], sign: str, since: dict[NodeProcess, int]) -> None:
+    """Check that once a sign is in the logs of some nodes, none of them leads for several election times."""
     wait_for(lambda: any(sign in node.log()[since[node] :] for node in nodes), f"{sign} in a log")
     looks = iter(range(60))
     wait_for(lambda: next(looks, None) is None, "60 looks")
@@ -235,8 +240,8 @@ def nobody_leads(nodes: list[NodeProcess], sign: str, since: dict[NodeProcess, i
         assert not node.get_json("/v1/cluster")["has_quorum"]
 
 
-def test_a_lone_node_is_cut_before_the_damage_or_left_as_it_is(tmp_path: Path) -> None:
-    """Nobody could give anything back to it, so a plain repair would be the end of its data, and it would wait for ever."""
+def test_a_lone_node_is_truncated_before_the_damage_or_left_unchanged(tmp_path: Path) -> None:
+    """No other node could restore its data, so a plain repair would lose them, and the node would wait forever."""
     with Cluster(1, directory=tmp_path) as cluster:
         node = cluster[0]
         with Rpc(node.rpc) as rpc:
@@ -264,8 +269,8 @@ def test_a_lone_node_is_cut_before_the_damage_or_left_as_it_is(tmp_path: Path) -
             assert rpc.call("push", "kept", "more") == b"ok"
 
 
-def test_repair_of_what_cannot_be_repaired(node: NodeProcess, tmp_path: Path) -> None:
-    """A running node and a folder without one are left alone with one line, before anybody is asked."""
+def test_repair_refuses_a_running_node_and_a_folder_without_one(node: NodeProcess, tmp_path: Path) -> None:
+    """Both are refused with a one-line error before the confirmation."""
     folders = (
         (node.data_dir, "runs in the data directory"),
         (tmp_path, "there is no node's data"),

@@ -1,4 +1,4 @@
-"""Kill and stop of many nodes at once: what was acknowledged is on disk and comes back."""
+"""Kill and stop of many nodes at once: acknowledged data is on disk and is restored."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .raw_http import call
 from .raw_rpc import Rpc
 
 CUT_BYTES = 36 * 1024 * 1024
-"""More than a log keeps once a snapshot holds it."""
+"""Larger than the log that is kept once a snapshot covers it."""
 
 
 def status_of(node: NodeProcess) -> dict:
-    """The node's own line of its view of the cluster."""
+    """Return the node's entry in its own view of the cluster."""
     status = node.get_json("/v1/cluster")
     return next(one for one in status["nodes"] if one["id"] == status["self"])
 
@@ -32,7 +32,7 @@ def end(nodes: list[NodeProcess], number: signal.Signals) -> None:
 
 
 def snapshot(node: NodeProcess) -> dict:
-    """Have a node write a snapshot."""
+    """Ask a node to write a snapshot."""
     answer = call(node.http, "POST", "/v1/snapshots")
     assert answer.status == 200, answer
     return answer.json
@@ -40,7 +40,7 @@ def snapshot(node: NodeProcess) -> dict:
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 def test_all_nodes_end_at_once_under_load(cluster: Cluster, queue_name: str, number: signal.Signals) -> None:
-    """Everything acknowledged is there after the restart, once; leases and their ids hold; replicas are equal."""
+    """All acknowledged messages are there once after the restart; leases and their ids hold; replicas are equal."""
     with Outage(cluster.nodes, queue_name) as outage:
         outage.progress()
         end(cluster.nodes, number)
@@ -51,7 +51,7 @@ def test_all_nodes_end_at_once_under_load(cluster: Cluster, queue_name: str, num
 
 
 def test_a_majority_ends_under_load(cluster: Cluster, queue_name: str) -> None:
-    """The one that is left serves nothing meanwhile; with the others back everything goes on."""
+    """The remaining node serves nothing in the meantime; when the others return, everything continues."""
     survivor, victims = cluster.followers()[0], [cluster.leader(), cluster.followers()[1]]
     with Outage(victims, queue_name) as outage:
         outage.progress()
@@ -65,15 +65,15 @@ def test_a_majority_ends_under_load(cluster: Cluster, queue_name: str) -> None:
     outage.check(survivor)
 
 
-def test_restarts_one_right_after_the_other_while_nodes_are_recovering(cluster: Cluster, queue_name: str) -> None:
-    """Kill -9 of all, again and again, also while they start: nothing is lost."""
+def test_repeated_restarts_while_nodes_are_recovering(cluster: Cluster, queue_name: str) -> None:
+    """All nodes are killed repeatedly, also while they start: nothing is lost."""
     with Outage(cluster.nodes, queue_name) as outage:
         outage.progress(200, 50)
         end(cluster.nodes, signal.SIGKILL)
     for round_number in range(3):
         for node in cluster:
             node.start(wait=False)
-        # One more process is up each time when all are killed.
+        # Each round has one more running process when all are killed.
         for node in cluster.nodes[:round_number]:
             node.wait_ready()
         end(cluster.nodes, signal.SIGKILL)
@@ -82,8 +82,10 @@ def test_restarts_one_right_after_the_other_while_nodes_are_recovering(cluster: 
     outage.check(cluster[0])
 
 
-def test_a_node_that_missed_what_the_log_no_longer_holds_gets_a_snapshot(cluster: Cluster, queue_name: str) -> None:
-    """A node is down while the others cut their log; back it installs a snapshot, and has it after its next restart."""
+def test_a_node_that_missed_compacted_entries_gets_a_snapshot(cluster: Cluster, queue_name: str) -> None:
+    """A node is down while the others compact their log; it then installs a snapshot, and has it after its
+    next restart.
+    """
     late, leader = cluster.followers()[0], cluster.leader()
     late.kill()
     body = b"s" * 200_000
@@ -102,7 +104,7 @@ def test_a_node_that_missed_what_the_log_no_longer_holds_gets_a_snapshot(cluster
     assert "snapshot installed" in late.log()
     late.restart()
     in_step(cluster)
-    # The others are lost but one; it is the late one's data that is served.
+    # All others but one are lost; the late node's data is served.
     leader.kill()
     with Rpc(late.rpc, timeout_s=60) as rpc:
         assert rpc.call("done", queue_name, leased[b"id"]) == b"ok"
@@ -112,7 +114,7 @@ def test_a_node_that_missed_what_the_log_no_longer_holds_gets_a_snapshot(cluster
 
 
 def test_a_restart_from_snapshot_and_log(cluster: Cluster, queue_name: str) -> None:
-    """State of every kind is the same before and after, whether it comes from the snapshot or from the log behind it."""
+    """All kinds of state are the same before and after, from the snapshot or from the log after it."""
     with Rpc(cluster[0].rpc) as rpc:
         rpc.call("set_default_props", [[f"^{queue_name}-o", {"retry": 9}]])
         rpc.call("update_props", queue_name, {"retry": 5, "timeout": 600})
@@ -143,8 +145,8 @@ def test_a_restart_from_snapshot_and_log(cluster: Cluster, queue_name: str) -> N
         assert rpc.call("pull", queue_name + "-other")[b"retry"] == 9
 
 
-def test_a_torn_write_at_the_end_of_the_log_is_cut_with_a_word(cluster: Cluster, queue_name: str) -> None:
-    """What is behind the last sync was promised to nobody: the node starts by itself."""
+def test_a_torn_write_at_the_end_of_the_log_is_cut_and_logged(cluster: Cluster, queue_name: str) -> None:
+    """Data after the last sync was never acknowledged: the node starts by itself."""
     with Rpc(cluster[0].rpc) as rpc:
         rpc.call("push_many", queue_name, list(range(100)))
     in_step(cluster)
@@ -164,14 +166,14 @@ def test_a_torn_write_at_the_end_of_the_log_is_cut_with_a_word(cluster: Cluster,
 
 
 def metric(node: NodeProcess, name: str) -> float:
-    """The value of a metric without labels."""
+    """Return the value of a metric without labels."""
     lines = call(node.http, "GET", "/metrics").body.decode().splitlines()
     return float(next(line.split()[1] for line in lines if line.startswith(f"{name} ")))
 
 
 @pytest.mark.parametrize("mode", ["process", "memory"])
 def test_the_durability_is_shown(tmp_path, mode: str) -> None:
-    """In /v1/cluster, the metrics, `status` and `check`."""
+    """It appears in /v1/cluster, the metrics, `status` and `check`."""
     with NodeProcess(tmp_path, arguments=("--durability", mode)) as node:
         assert node.get_json("/v1/cluster")["durability"] == mode
         assert f'durability="{mode}"' in call(node.http, "GET", "/metrics").body.decode()
@@ -181,7 +183,7 @@ def test_the_durability_is_shown(tmp_path, mode: str) -> None:
 
 
 def test_memory_on_a_durable_folder_is_refused(tmp_path, queue_name: str) -> None:
-    """The log in the folder would be forgotten, so the node says so and does not start; nothing is lost."""
+    """The log in the folder would be forgotten, so the node reports that and does not start; nothing is lost."""
     with NodeProcess(tmp_path, arguments=("--durability", "disk")) as node:
         with Rpc(node.rpc) as rpc:
             rpc.call("push", queue_name, "kept")
@@ -199,7 +201,7 @@ def test_memory_on_a_durable_folder_is_refused(tmp_path, queue_name: str) -> Non
 
 
 def test_from_memory_to_disk(tmp_path, queue_name: str) -> None:
-    """A change of the mode, node by node, keeps everything, and from then on it survives the end of all."""
+    """A change of the mode, node by node, keeps everything, and from then on it survives the end of all nodes."""
     with Cluster(3, directory=tmp_path, arguments=("--durability", "memory")) as cluster:
         with Rpc(cluster[0].rpc) as rpc:
             rpc.call("push_many", queue_name, [1, 2, 3])
@@ -215,7 +217,7 @@ def test_from_memory_to_disk(tmp_path, queue_name: str) -> None:
 
 
 def test_process_durability_survives_kill_of_all(tmp_path, queue_name: str) -> None:
-    """The operating system has the data, though nothing was synced for each write."""
+    """The operating system has the data, although not every write was synced."""
     with Cluster(3, directory=tmp_path, arguments=("--durability", "process")) as cluster:
         with Outage(cluster.nodes, queue_name) as outage:
             outage.progress()

@@ -1,4 +1,4 @@
-"""The event journals of real nodes: every event exactly once, and readable whatever happens to a node."""
+"""The event journals of real nodes: every event exactly once, and readable after any failure of a node."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def journal(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def watched(tmp_path: Path, journal: Path) -> Iterator[NodeProcess]:
-    """A node of the test's own with an event journal."""
+    """A node for one test with an event journal."""
     with NodeProcess(tmp_path, arguments=("--event-journal", str(journal))) as node:
         yield node
 
 
 @pytest.fixture
 def watched_cluster(tmp_path: Path, journal: Path) -> Iterator[Cluster]:
-    """Three nodes of the test's own whose event journals share a folder."""
+    """Three nodes for one test whose event journals share a folder."""
     with Cluster(3, directory=tmp_path, arguments=("--event-journal", str(journal))) as nodes:
         yield nodes
 
 
 def stop(*nodes: NodeProcess) -> None:
-    """Stop nodes in order, which writes what they have to tell."""
+    """Stop nodes in order, which writes their remaining events."""
     for node in nodes:
         node.signal(signal.SIGTERM)
     for node in nodes:
@@ -58,7 +58,7 @@ def of(events: Events, *names: str) -> Events:
 
 
 def metric(node: NodeProcess, name: str) -> float | None:
-    """The value of a metric, None if the node has no such metric."""
+    """Return the value of a metric, None if the node has no such metric."""
     found = re.search(rf"^{name} (\S+)$", fetch(node.http, "/metrics")[1].decode(), re.MULTILINE)
     return float(found[1]) if found else None
 
@@ -117,7 +117,7 @@ def work_through(clients: Sequence[Client]) -> Counter[tuple[str, bool]]:
     """Push, pull and settle 300 messages, each step through another node than the last; every third is nacked once.
 
     Returns:
-        How often what was said of deliveries, and whether it held.
+        The number of answers per kind of settlement, and whether it took effect.
     """
     said: Counter[tuple[str, bool]] = Counter()
 
@@ -156,12 +156,12 @@ def test_every_event_is_in_exactly_one_of_three_journals(watched_cluster: Cluste
     assert Counter(Counter(event["sequence"] for event in pulls).values()) == {1: 198, 2: 102}
     assert Counter(event["redelivery"] for event in pulls) == {False: 300, True: 102}
     assert Counter((event["event"], event["ok"]) for event in of(events, "ack", "nack", "extend")) == said
-    # Whoever joins the journals finds for each delivery what became of it.
+    # Joining the journals gives the outcome of each delivery.
     outcome = Counter(event["id"] for event in of(events, "ack", "nack") if event["ok"])
     assert outcome == dict.fromkeys((event["id"] for event in pulls), 1)
 
 
-def test_a_lease_that_ends_is_told_by_the_node_that_delivers_again(watched_cluster: Cluster, journal: Path) -> None:
+def test_a_lease_expiry_is_recorded_by_the_node_that_redelivers(watched_cluster: Cluster, journal: Path) -> None:
     """The client of the first node answers too late, through the third."""
     with ExitStack() as stack:
         one, two, three = (stack.enter_context(Client(node.rpc)) for node in watched_cluster)
@@ -185,8 +185,10 @@ def test_a_lease_that_ends_is_told_by_the_node_that_delivers_again(watched_clust
     assert (late["id"], late["ok"]) == (first.id, False)
 
 
-def test_what_a_client_that_left_did_not_get_is_put_back(watched_cluster: Cluster, journal: Path) -> None:
-    """The node's own commands are told too. An answer that was written before the node saw the client go comes back by itself."""
+def test_undelivered_messages_of_a_closed_connection_are_returned(watched_cluster: Cluster, journal: Path) -> None:
+    """The node's own commands are recorded too. A message in an answer written before the node noticed the close comes
+    back by itself.
+    """
     taker, pusher = watched_cluster[0], watched_cluster[1]
     with Client(pusher.rpc) as client:
         client.push_many("work", [b"x"] * 20)
@@ -210,7 +212,9 @@ def test_what_a_client_that_left_did_not_get_is_put_back(watched_cluster: Cluste
     assert back <= {event["id"] for event in read_events(journal, taker.name)}
 
 
-def test_batch_leases_are_told_by_the_nodes_that_took_and_settled_them(watched_cluster: Cluster, journal: Path) -> None:
+def test_batch_leases_are_recorded_by_the_nodes_that_reserved_and_settled_them(
+    watched_cluster: Cluster, journal: Path
+) -> None:
     """Reserved through one node, settled and abandoned through others."""
     with ExitStack() as stack:
         one, two, three = (stack.enter_context(Client(node.rpc)) for node in watched_cluster)
@@ -236,8 +240,10 @@ def test_batch_leases_are_told_by_the_nodes_that_took_and_settled_them(watched_c
         assert pulled == ended
 
 
-def test_what_a_client_repeats_at_another_node_arrives_once(watched_cluster: Cluster, journal: Path) -> None:
-    """A busy client's node stands still until the client has gone to another, and tells what became of its requests later."""
+def test_a_push_repeated_at_another_node_is_recorded_once(watched_cluster: Cluster, journal: Path) -> None:
+    """A busy client's node is paused until the client has moved to another, and records the outcome of its
+    requests later.
+    """
     nodes = {_pair(node.rpc): node for node in watched_cluster}
     ended = threading.Event()
     with Client([node.rpc for node in watched_cluster], heartbeat_s=1.0) as client:
@@ -269,7 +275,7 @@ def test_what_a_client_repeats_at_another_node_arrives_once(watched_cluster: Clu
 
 @contextmanager
 def paused(node: NodeProcess) -> Iterator[None]:
-    """The node stands still."""
+    """Pause the node during the block."""
     node.pause()
     try:
         yield
@@ -283,7 +289,7 @@ def _pair(address: str) -> tuple[str, int]:
 
 
 def test_kill_9_leaves_a_readable_journal(watched: NodeProcess, journal: Path) -> None:
-    """What a metric has counted can be read, and the restarted node leaves nothing but whole files."""
+    """Events counted in a metric can be read, and the restarted node leaves only intact files."""
     for turn in range(1, 4):
         with Client(watched.rpc) as client:
             for _ in range(20):
@@ -293,7 +299,7 @@ def test_kill_9_leaves_a_readable_journal(watched: NodeProcess, journal: Path) -
             client.push_many("work", [b"y"] * 5000)
             watched.kill()
         assert len(files_of(journal)) == turn
-        # A kill in the middle of a write leaves a cut member; so does this, always.
+        # A kill during a write leaves a truncated member; this call always does.
         assert len(read_file(files_of(journal)[-1], cut=True)) >= written
         with files_of(journal)[-1].open("ab") as file:
             file.write(b"\x1f\x8b\x08")
@@ -306,7 +312,7 @@ def test_kill_9_leaves_a_readable_journal(watched: NodeProcess, journal: Path) -
 
 
 def test_a_journal_that_cannot_be_written_does_not_stop_the_node(watched: NodeProcess, journal: Path) -> None:
-    """The folder is taken away and comes back: one line in the log, a metric, and nothing lost."""
+    """The folder is removed and restored: one line in the log, a metric, and nothing lost."""
     away = journal.with_name("away")
     journal.rename(away)
     for _ in range(3):
@@ -345,7 +351,7 @@ def test_files_are_bounded(tmp_path: Path, journal: Path) -> None:
     assert read_events(journal)
 
 
-def test_a_folder_that_cannot_be_made_is_told_at_the_start(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_created_prevents_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     node = NodeProcess(tmp_path, arguments=("--event-journal", str(tmp_path / "file" / "events")))
     node.start(wait=False)
@@ -353,7 +359,7 @@ def test_a_folder_that_cannot_be_made_is_told_at_the_start(tmp_path: Path) -> No
     assert "event_journal: the folder cannot be made" in node.log()
 
 
-def test_dev_gives_all_its_nodes_one_folder(tmp_path: Path) -> None:
+def test_dev_nodes_share_one_folder(tmp_path: Path) -> None:
     settings = DevSettings(nodes=3, data_dir=tmp_path, offset=0, respawn=False, event_journal=tmp_path / "events")
     for index in range(3):
         arguments = DevNode(index, settings).arguments("peers")

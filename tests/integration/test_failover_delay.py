@@ -18,7 +18,7 @@ DELAY_S = 0.05
 
 @pytest.fixture(scope="module")
 def slow_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes that know each other by the addresses of a proxy, so that every link goes through it."""
+    """Three nodes that know each other by the addresses of a proxy, which delays every link."""
     directory = tmp_path_factory.mktemp("slow")
     listening = [f"127.0.0.1:{ports.take()}" for _ in range(3)]
     with DelayProxy(listening, DELAY_S) as proxy:
@@ -37,8 +37,8 @@ def slow_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             yield cluster
 
 
-def test_delay_is_really_there(slow_cluster: Cluster, queue_name: str) -> None:
-    """A push needs a round trip to a follower at least, and one to the leader before that where it came to a follower."""
+def test_the_delay_is_in_effect(slow_cluster: Cluster, queue_name: str) -> None:
+    """A push needs at least one round trip to a follower, and a follower needs another one to the leader first."""
     for node, trips in ((slow_cluster.leader(), 1), (slow_cluster.followers()[0], 2)):
         with Rpc(node.rpc) as rpc:
             rpc.call("push", queue_name, 1)
@@ -72,7 +72,7 @@ def test_waits_and_windows_under_delay(slow_cluster: Cluster, queue_name: str) -
 
 
 def test_progress_through_every_node_and_loss_of_the_leader(slow_cluster: Cluster, queue_name: str) -> None:
-    """The cluster elects a leader and works under 50 ms of delay, goes on after the loss of the leader, and takes it back."""
+    """The cluster elects a leader and works under 50 ms of delay, survives the loss of the leader, and readmits it."""
     term = slow_cluster.leader().get_json("/v1/cluster")["term"]
     with Load(slow_cluster.nodes, queue_name) as load:
         load.progress(1000)

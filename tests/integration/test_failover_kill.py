@@ -1,4 +1,6 @@
-"""Loss of a node under load: clients of the survivors see a pause, no error; nothing is lost, nothing delivered twice."""
+"""Loss of a node under load: clients of the survivors see a pause but no error; no message is lost or
+delivered twice.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from .raw_http import call
 from .raw_rpc import Rpc
 
 PAUSE_S_MAX = 10.0
-"""Far above the 2 s that are promised: a busy machine must not fail the test. The pause itself is printed."""
+"""Far above the guaranteed 2 s: a busy machine must not fail the test. The pause itself is printed."""
 
 
 def report(what: str, load: Load) -> None:
-    """Print what was measured, and refuse the absurd."""
+    """Print the measurements, and fail on absurd ones."""
     print(f"{what}: pause {load.pause_s:.2f} s, {len(load.acknowledged)} pushes, {len(load.delivered)} deliveries")
     assert load.pause_s < PAUSE_S_MAX
 
 
 def follow_up(cluster: Cluster, node: NodeProcess) -> None:
-    """Wait until a restarted node is a follower that holds all that is committed."""
+    """Wait until a restarted node is a follower that holds everything committed."""
 
     def caught_up() -> bool:
         status = cluster.leader().get_json("/v1/cluster")
@@ -36,7 +38,7 @@ def follow_up(cluster: Cluster, node: NodeProcess) -> None:
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
 def test_kill_under_load(cluster: Cluster, queue_name: str, role: str) -> None:
-    """Kill -9 of any one node of three: clients of the survivors see no error, only a pause."""
+    """Any one node of three is killed: clients of the survivors see no error, only a pause."""
     victim = cluster.leader() if role == "leader" else cluster.followers()[0]
     survivors = [node for node in cluster if node is not victim]
     with Load(survivors, queue_name) as load:
@@ -48,7 +50,7 @@ def test_kill_under_load(cluster: Cluster, queue_name: str, role: str) -> None:
 
 
 def test_each_node_is_killed_and_restarted_in_turn_under_load(cluster: Cluster, queue_name: str) -> None:
-    """A restarted node catches up, so that the next one may be lost; clients of nodes that stay up see no error."""
+    """A restarted node catches up, so that the next one may be lost; clients of running nodes see no error."""
     for round_number in range(3):
         victim = cluster.leader()
         survivors = [node for node in cluster if node is not victim]
@@ -64,7 +66,7 @@ def test_each_node_is_killed_and_restarted_in_turn_under_load(cluster: Cluster, 
 
 
 def test_kill_of_the_leader_under_a_load_of_large_messages(cluster: Cluster, queue_name: str) -> None:
-    """As above, with so much data that logs are compacted all the time."""
+    """As above, with so much data that logs are compacted continuously."""
     victim = cluster.leader()
     survivors = [node for node in cluster if node is not victim]
     with Load(survivors, queue_name, body=b"." * 200_000) as load:
@@ -75,7 +77,7 @@ def test_kill_of_the_leader_under_a_load_of_large_messages(cluster: Cluster, que
     report("kill -9 of the leader, 200 kB messages", load)
 
 
-def test_messages_leased_through_the_lost_node_come_again_after_their_timeout(
+def test_messages_leased_through_the_lost_node_are_redelivered_after_their_timeout(
     cluster: Cluster, queue_name: str
 ) -> None:
     """12.4: messages delivered by the lost node are redelivered after their timeout, and not before."""
@@ -87,7 +89,7 @@ def test_messages_leased_through_the_lost_node_come_again_after_their_timeout(
             leased = lost.call("pull_many", queue_name, 5)
             victim.kill()
         assert [m[b"content"] for m in leased] == [0, 1, 2, 3, 4]
-        # Ids stay good through any node.
+        # Ids remain valid through any node.
         assert rpc.call("done", queue_name, leased[0][b"id"]) == b"ok"
         assert rpc.call("retain", queue_name, leased[4][b"id"]) == b"ok"
         assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 10)] == [5, 6, 7, 8, 9]
@@ -95,8 +97,8 @@ def test_messages_leased_through_the_lost_node_come_again_after_their_timeout(
         assert [(m[b"content"], m[b"retry"]) for m in again] == [(1, 1), (2, 1), (3, 1), (4, 1)]
 
 
-def test_everything_of_the_state_survives_the_leader(cluster: Cluster, queue_name: str) -> None:
-    """Queues, messages, leases, properties, rules, windows, keys and producers are there after the leader is gone."""
+def test_the_whole_state_survives_the_leader(cluster: Cluster, queue_name: str) -> None:
+    """Queues, messages, leases, properties, rules, windows, keys and producers survive the loss of the leader."""
     leader, survivor = cluster.leader(), cluster.followers()[1]
     producer, key = secrets.token_bytes(16), secrets.token_bytes(8)
     with Rpc(leader.rpc) as rpc:
@@ -123,8 +125,8 @@ def test_everything_of_the_state_survives_the_leader(cluster: Cluster, queue_nam
     assert call(survivor.http, "GET", f"/properties/{queue_name}").json["timeout"] == 600
 
 
-def test_producer_that_moves_from_dying_node_to_node_stores_everything_once(cluster: Cluster, queue_name: str) -> None:
-    """A client of the node that dies goes on at another one, and sends again what was not answered: each is stored once."""
+def test_a_producer_that_fails_over_repeatedly_stores_everything_once(cluster: Cluster, queue_name: str) -> None:
+    """A client of a dying node continues at another one, and resends unanswered pushes: each is stored once."""
     producer, total, first = secrets.token_bytes(16), 6000, 1
     for stop_at in (2000, 4000, total + 1):
         node = cluster.leader()
@@ -141,7 +143,7 @@ def test_producer_that_moves_from_dying_node_to_node_stores_everything_once(clus
             except (EOFError, ConnectionError):
                 pytest.fail("the node died before it was killed")
             if stop_at <= total:
-                # Up to 500 pushes are somewhere between this client and the log.
+                # Up to 500 pushes are in flight between this client and the log.
                 node.kill()
         if stop_at <= total:
             node.start(wait=False)

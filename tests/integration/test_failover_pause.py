@@ -1,4 +1,4 @@
-"""Nodes that stop for a while and go on, and nodes that are left alone."""
+"""Nodes that are paused and resumed, and nodes that are left alone."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from .raw_rpc import Rpc
 
 PAUSE_S = 3.0
 STILL_S = 1.5
-"""Longer than an election time."""
+"""Longer than an election timeout."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """One cluster for all tests here: those that pause nodes leave it whole, and the one that kills some stands last."""
+    """One cluster for all tests here: those that pause nodes leave it intact, and the one that kills some is
+    the last.
+    """
     with Cluster(3, directory=tmp_path_factory.mktemp("paused")) as nodes:
         yield nodes
 
 
 @pytest.mark.parametrize("role", ["leader", "follower"])
-def test_node_stops_for_3_seconds_and_goes_on(cluster: Cluster, queue_name: str, role: str) -> None:
-    """SIGSTOP: clients of the others see a pause; the node comes back as a follower and its client gets its answers too."""
+def test_a_node_is_paused_for_3_seconds(cluster: Cluster, queue_name: str, role: str) -> None:
+    """SIGSTOP: clients of the others see a pause; the node returns as a follower and its client gets its
+    answers too.
+    """
     victim = cluster.leader() if role == "leader" else cluster.followers()[0]
     survivors = [node for node in cluster if node is not victim]
     with Rpc(victim.rpc) as rpc, Load(survivors, queue_name) as load:
@@ -34,7 +38,7 @@ def test_node_stops_for_3_seconds_and_goes_on(cluster: Cluster, queue_name: str,
         victim.pause()
         paused_s = time.monotonic()
         try:
-            # The client of the paused node just waits.
+            # The client of the paused node only waits.
             for number in range(100):
                 rpc.ask("push", queue_name + "-paused", number)
             rpc.ask("pull", queue_name + "-paused", 60)
@@ -54,14 +58,14 @@ def test_node_stops_for_3_seconds_and_goes_on(cluster: Cluster, queue_name: str,
     assert cluster.leader().get_json("/v1/cluster")["has_quorum"]
 
 
-def test_paused_leader_does_not_answer_from_the_past(cluster: Cluster, queue_name: str) -> None:
-    """A leader that was replaced while it slept does not hand out what was pulled meanwhile elsewhere."""
+def test_a_paused_leader_does_not_answer_from_stale_state(cluster: Cluster, queue_name: str) -> None:
+    """A leader that was replaced during its pause does not deliver messages that were pulled elsewhere in that time."""
     leader, other = cluster.leader(), cluster.followers()[0]
     with Rpc(leader.rpc) as sleeper, Rpc(other.rpc) as awake:
         awake.call("push", queue_name, "x")
         leader.pause()
         try:
-            # Asked before the pull elsewhere, answered after it.
+            # Sent before the pull elsewhere, answered after it.
             sleeper.ask("pull", queue_name, 0)
             message = awake.call("pull", queue_name, 30)
             assert awake.call("done", queue_name, message[b"id"]) == b"ok"
@@ -71,7 +75,7 @@ def test_paused_leader_does_not_answer_from_the_past(cluster: Cluster, queue_nam
 
 
 def test_both_followers_paused_and_resumed(cluster: Cluster, queue_name: str) -> None:
-    """A leader without followers acknowledges nothing; what was asked meanwhile is done once, when they are back."""
+    """A leader without followers acknowledges nothing; requests in that time are applied once, when they return."""
     leader, followers = cluster.leader(), cluster.followers()
     with Rpc(leader.rpc) as rpc:
         rpc.call("push", queue_name, 0)
@@ -92,8 +96,8 @@ def test_both_followers_paused_and_resumed(cluster: Cluster, queue_name: str) ->
     assert [(m[b"content"], m[b"retry"]) for m in found] == [(number, 2) for number in range(50)]
 
 
-def test_a_machine_that_stands_still_costs_no_leader(cluster: Cluster, queue_name: str) -> None:
-    """What the nodes have not heard meanwhile was not said, or waits in their sockets: nobody campaigns or steps down for it."""
+def test_a_stalled_machine_causes_no_election(cluster: Cluster, queue_name: str) -> None:
+    """Messages that the nodes missed were not sent, or wait in their sockets: no node campaigns or steps down."""
     leader = cluster.leader()
     before = [node.get_json("/v1/cluster")["term"] for node in cluster]
     for rounds in range(5):
@@ -108,10 +112,10 @@ def test_a_machine_that_stands_still_costs_no_leader(cluster: Cluster, queue_nam
     assert cluster.leader() is leader
 
 
-def test_node_left_alone_says_so(cluster: Cluster, queue_name: str) -> None:
-    """A minority answers 503 with Retry-After on HTTP and an error on RPC, within a deadline, and did nothing of it.
+def test_a_node_without_quorum_reports_it(cluster: Cluster, queue_name: str) -> None:
+    """A minority answers 503 with Retry-After on HTTP and an error on RPC, within a deadline, and applies nothing.
 
-    Health tells the difference between alive and ready.
+    The health routes distinguish alive from ready.
     """
     alone, followers = cluster.leader(), cluster.followers()
     with Rpc(alone.rpc) as rpc, Rpc(alone.rpc) as waiting:

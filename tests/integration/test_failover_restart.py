@@ -1,4 +1,4 @@
-"""Nodes that come back with an empty memory: they catch up and do not vote before; when all are empty they start over."""
+"""Nodes that restart with an empty memory: they catch up before they vote; when all are empty they start over."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def caught_up(cluster: Cluster, node: NodeProcess) -> None:
 
 
 def fill(node: NodeProcess, queue_name: str) -> None:
-    """Put state of every kind into the cluster."""
+    """Create all kinds of state in the cluster."""
     with Rpc(node.rpc) as rpc:
         rpc.call("update_props", queue_name, {"retry": 5, "timeout": 600})
         rpc.call("update_props", queue_name + "-window", {"pack": 600})
@@ -32,8 +32,10 @@ def fill(node: NodeProcess, queue_name: str) -> None:
         rpc.call("set_default_props", [[f"^{queue_name}-other", {"retry": 9}]])
 
 
-def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(cluster: Cluster, queue_name: str) -> None:
-    """A killed node comes back as a follower with all data; then another node may be lost, and everything is still there."""
+def test_a_restarted_node_has_the_same_data_and_replaces_a_lost_one(cluster: Cluster, queue_name: str) -> None:
+    """A killed node returns as a follower with all data; then another node may be lost, and everything is
+    still there.
+    """
     fill(cluster[0], queue_name)
     leader, followers = cluster.leader(), cluster.followers()
     for victim in (followers[0], leader):
@@ -43,7 +45,7 @@ def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(clus
         mine = next(node for node in status["nodes"] if node["id"] == status["self"])
         assert mine["state"] == "follower", "a node that has lost its memory must not lead before it has caught up"
         assert queues(victim) == queues(followers[1])
-    # Now the only node that has never been down goes for good.
+    # Now the only node that was never down is lost for good.
     followers[1].kill()
     with Rpc(followers[0].rpc) as rpc:
         rpc.call("push", queue_name, "afterwards")
@@ -54,13 +56,12 @@ def test_restarted_node_has_the_same_data_and_carries_it_alone_with_another(clus
         assert rpc.call("get_default_props") == [[f"^{queue_name}-other".encode(), {b"retry": 9}]]
 
 
-def test_restarted_node_does_not_vote_for_one_that_has_missed_something(
-    memory_cluster: Cluster, queue_name: str
-) -> None:
+def test_a_restarted_node_does_not_vote_for_one_that_lags(memory_cluster: Cluster, queue_name: str) -> None:
     """In durability memory a restarted node does not vote before it has caught up.
 
-    What two nodes acknowledged is lost here with both of them. The third, which slept, has missed it; with the vote of a node
-    that has forgotten it would lead, and the acknowledged message would be gone without a word. Instead nobody leads.
+    An entry that two nodes acknowledged is lost here with both. The third, which was paused, has missed it; with the
+    vote of a node that has forgotten it, it would become leader, and the acknowledged message would be lost silently.
+    Instead there is no leader.
     """
     cluster = memory_cluster
     sleeper, forgetful, gone = cluster.followers()[0], cluster.leader(), cluster.followers()[1]
@@ -79,9 +80,9 @@ def test_restarted_node_does_not_vote_for_one_that_has_missed_something(
         return len(statuses) == 2 and all(sum(n["connected"] for n in status["nodes"]) == 2 for status in statuses)
 
     wait_for(see_each_other, "the two nodes connect")
-    # The sleeper follows the leader of before until it misses it.
+    # The paused node follows the former leader until it misses it.
     wait_for(lambda: not sleeper.get_json("/v1/cluster")["has_quorum"], "the sleeper misses its leader")
-    # Several election times.
+    # Several election timeouts.
     deadline_s = time.monotonic() + 3.0
     while time.monotonic() < deadline_s:
         for node in (sleeper, forgetful):
@@ -93,15 +94,15 @@ def test_restarted_node_does_not_vote_for_one_that_has_missed_something(
 
 
 def is_up(node: NodeProcess) -> bool:
-    """Whether the node answers."""
+    """Return whether the node answers."""
     try:
         return call(node.http, "GET", "/livez").status == 200
     except OSError:
         return False
 
 
-def test_all_restarted_begins_anew_and_empty(memory_cluster: Cluster, queue_name: str) -> None:
-    """Memory is memory: all three restarted are a new cluster, empty, that serves; ids of the former life mean nothing."""
+def test_a_restart_of_all_begins_with_an_empty_state(memory_cluster: Cluster, queue_name: str) -> None:
+    """In durability memory a restart of all three gives a new, empty cluster that serves; old ids are invalid."""
     cluster = memory_cluster
     fill(cluster[0], queue_name)
     with Rpc(cluster[0].rpc) as rpc:
@@ -123,7 +124,7 @@ def test_all_restarted_begins_anew_and_empty(memory_cluster: Cluster, queue_name
     assert len({node.get_json("/v1/cluster")["leader"] for node in cluster}) == 1
 
 
-def test_orderly_stop_of_one_after_the_other_loses_nothing(cluster: Cluster, queue_name: str) -> None:
+def test_a_rolling_restart_loses_nothing(cluster: Cluster, queue_name: str) -> None:
     """A rolling restart with SIGTERM, waiting for each node to catch up, keeps everything, and each exits with 0."""
     fill(cluster[0], queue_name)
     before = queues(cluster[0])

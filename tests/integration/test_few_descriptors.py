@@ -1,4 +1,4 @@
-"""Nodes that may open few files: refused, or served within what there is, and administered when clients hold all of it."""
+"""Nodes with a low limit of open files: refused, or serving within it, and administrable when clients use all of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENTS = 128
 
 
 class _PoorNode(NodeProcess):
-    """A node that may open few files."""
+    """A node with a low limit of open files."""
 
     files = 128
 
@@ -42,7 +42,7 @@ def test_too_few_descriptors_are_a_configuration_error(tmp_path: Path) -> None:
 
 
 def fill(node: NodeProcess, stack: contextlib.ExitStack) -> int | None:
-    """Have all connections of the HTTP port hold pulls that wait; returns the status that a client more gets."""
+    """Fill all connections of the HTTP port with waiting pulls; return the status that one more client gets."""
     for _ in range(CLIENTS):
         client = stack.enter_context(Connection(node.http))
         try:
@@ -56,7 +56,7 @@ def fill(node: NodeProcess, stack: contextlib.ExitStack) -> int | None:
 
 
 def test_administration_is_served_when_clients_hold_all_connections(poor: NodeProcess) -> None:
-    """Others get an answer, too: their connections were closed."""
+    """Other clients get an answer too: their connections were closed."""
     with contextlib.ExitStack() as stack:
         for port in (poor.rpc, poor.queued, poor.raft):
             host, number = port.rsplit(":", 1)

@@ -1,7 +1,7 @@
-"""What a browser can be made to send to a port that is not a web server's: none of the ports takes it for its own requests.
+"""Requests that a browser can be made to send to a port without a web server: no port mistakes them for its own.
 
-A page chooses the body of a POST, and after DNS rebinding the method too; with TLS to an address of its choice a session ticket,
-and with TURN a user name. But it never chooses what comes first on the connection.
+A page chooses the body of a POST, and after DNS rebinding the method too; with TLS to an address of its choice a
+session ticket, and with TURN a user name. But it never chooses the first bytes of the connection.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ COMMANDS = {
     b"DELETE /queues/kept HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
     "queued": b"PUT /queue/web HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\nDELETE /queue/kept HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n",
 }
-"""By port, what stores a message and removes another, if it is taken for requests."""
+"""By port, requests that store a message and remove another one if they are accepted."""
 ALL = b"\r\n\r\n".join(COMMANDS.values())
 HTTP = ("http", "queued")
 
 
 def browser_request(method: bytes, port: bytes, more: bytes, body: bytes, path: bytes = b"/") -> bytes:
-    """A request as Chromium sends it."""
+    """Return a request as Chromium sends it."""
     return (
         b"%b %b HTTP/1.1\r\nHost: 127.0.0.1:%b\r\nConnection: keep-alive\r\nContent-Length: %d\r\n"
         b'sec-ch-ua-platform: "Linux"\r\n'
@@ -57,11 +57,13 @@ FORM = (
     b"Sec-Fetch-User: ?1\r\nSec-Fetch-Dest: document\r\n"
 )
 REBOUND = b"Origin: http://evil.example\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: cors\r\n"
-"""After DNS rebinding the node is the page's own server, so that it may choose the method; it still names the page's origin."""
+"""After DNS rebinding the browser takes the node for the page's server, so the page may choose the method; it still
+names its origin.
+"""
 
 
 def tls_hello(body: bytes) -> bytes:
-    """The first message of a TLS client that resumes a session whose ticket the page's server has chosen."""
+    """Return the first message of a TLS client that resumes a session whose ticket the page's server has chosen."""
     ticket = struct.pack("!HH", 35, len(body)) + body
     hello = b"\3\3" + bytes(32) + b"\0" + b"\0\2\x13\1" + b"\1\0" + struct.pack("!H", len(ticket)) + ticket
     message = b"\1" + struct.pack("!I", len(hello))[1:] + hello
@@ -69,13 +71,13 @@ def tls_hello(body: bytes) -> bytes:
 
 
 def turn_allocate(body: bytes) -> bytes:
-    """A request to a TURN server over TCP, with a user name that the page has chosen."""
+    """Return a request to a TURN server over TCP, with a user name that the page has chosen."""
     attribute = struct.pack("!HH", 6, len(body)) + body + bytes(-len(body) % 4)
     return struct.pack("!HHI", 3, len(attribute), 0x2112A442) + b"0123456789ab" + attribute
 
 
 def vectors(port: bytes) -> dict[str, bytes]:
-    """What browsers can be made to send, by name."""
+    """Return the requests that browsers can be made to send, by name."""
     found = {
         "fetch": browser_request(b"POST", port, FETCH, ALL),
         "form": browser_request(b"POST", port, FORM, b"a=" + ALL),
@@ -87,7 +89,7 @@ def vectors(port: bytes) -> dict[str, bytes]:
 
 @pytest.fixture(scope="module")
 def open_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node with every port of ``lmq dev`` that asks for no token."""
+    """A node with every port of ``lmq dev`` and without tokens."""
     arguments = [word for name in PROTOCOLS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path_factory.mktemp("open"), arguments=arguments) as process:
         process.wait_upgraded()
@@ -96,7 +98,7 @@ def open_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]
 
 @pytest.fixture
 def node(open_node: NodeProcess) -> Iterator[NodeProcess]:
-    """The node with one message, which is still there in the end, and alone."""
+    """The node with one message, which must be the only one at the end."""
     call(open_node.http, "POST", f"/messages/{KEPT}", b"x", {"Content-Type": "text/plain"})
     yield open_node
     for name in contents(open_node):
@@ -113,13 +115,13 @@ def address(node: NodeProcess, port: str) -> str:
 
 
 def contents(node: NodeProcess) -> dict[str, int]:
-    """How many messages each queue has, those under way included."""
+    """Return the number of messages in each queue, including leased ones."""
     queues = node.get_json("/v1/queues")["queues"]
     return {queue["name"]: queue["ready"] + queue["leased"] for queue in queues}
 
 
 @pytest.mark.parametrize("port", PORTS)
-def test_no_port_takes_what_a_browser_sends_for_its_own(node: NodeProcess, port: str) -> None:
+def test_no_port_accepts_requests_of_a_browser(node: NodeProcess, port: str) -> None:
     where = address(node, port)
     sent = vectors(where.rpartition(":")[2].encode())
     for name, data in sent.items():
@@ -129,9 +131,9 @@ def test_no_port_takes_what_a_browser_sends_for_its_own(node: NodeProcess, port:
                 assert sock.recv(12) in {b"HTTP/1.1 403", b"HTTP/1.1 421", b"HTTP/1.1 400", b"HTTP/1.1 501"}, name
             else:
                 if name == "TURN":
-                    # Its length makes it the beginning of a larger call of Thrift.
+                    # Its length makes it the beginning of a larger Thrift call.
                     sock.shutdown(socket.SHUT_WR)
-                # The connection is ended, so nothing of it is carried out later.
+                # The connection is closed, so nothing of it can be applied later.
                 end_of(sock)
         assert contents(node) == {KEPT: 1}, name
     with Lines(node) as client:
@@ -139,8 +141,8 @@ def test_no_port_takes_what_a_browser_sends_for_its_own(node: NodeProcess, port:
 
 
 @pytest.mark.parametrize("port", COMMANDS)
-def test_those_who_speak_the_protocol_of_a_port_can_do_it(node: NodeProcess, port: str) -> None:
-    """The same commands without anything before them take effect, so the test above can fail."""
+def test_the_commands_alone_are_accepted(node: NodeProcess, port: str) -> None:
+    """The same commands without a prefix take effect, so the test above can fail."""
     with connect(address(node, port)) as sock:
         sock.sendall(COMMANDS[port].lstrip())
         wait_for(lambda: KEPT not in contents(node) and "web" in contents(node), "the commands take effect")

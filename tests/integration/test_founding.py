@@ -1,4 +1,4 @@
-"""Founding members that were given other peers than the rest, or whose cluster went on without them: they say so, and recover."""
+"""Founding members with different peers, or whose cluster continued without them: they report it, and recover."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def cluster_of(node: NodeProcess) -> dict[str, Any]:
 
 
 def await_problem(node: NodeProcess, text: str) -> None:
-    """Wait until the node says that this keeps it from its cluster."""
+    """Wait until the node reports `text` as its problem."""
 
     def is_told() -> bool:
         try:
@@ -36,7 +36,7 @@ def ids_of(node: NodeProcess) -> set[str]:
     return {one["id"] for one in cluster_of(node)["nodes"]}
 
 
-def test_a_removed_node_whose_folder_was_emptied_says_so_and_joins_again(cluster: Cluster) -> None:
+def test_a_removed_node_with_an_emptied_folder_reports_it_and_joins_again(cluster: Cluster) -> None:
     gone, rest = cluster.followers()[0], cluster.leader()
     gone.kill()
     done(admin(rest, "remove", gone.name, "--yes"))
@@ -54,7 +54,7 @@ def test_a_removed_node_whose_folder_was_emptied_says_so_and_joins_again(cluster
     assert gone.raft not in ids_of(rest), "an id is never used again"
 
 
-def test_nodes_whose_peer_was_restored_as_a_cluster_of_its_own_say_so(tmp_path: Path, cluster: Cluster) -> None:
+def test_nodes_report_a_peer_that_was_restored_as_a_separate_cluster(tmp_path: Path, cluster: Cluster) -> None:
     first, *others = cluster.nodes
     done(admin(first, "backup", str(tmp_path / "backup")))
     for node in cluster.nodes:
@@ -71,7 +71,7 @@ def test_nodes_whose_peer_was_restored_as_a_cluster_of_its_own_say_so(tmp_path: 
     assert f"this node is the only one: {others[0].raft}, {others[1].raft} in peers are no members" in told
 
 
-def test_a_member_that_lost_its_disk_gets_the_members_of_today_whatever_its_peers_are(cluster: Cluster) -> None:
+def test_a_member_that_lost_its_disk_gets_the_current_members(cluster: Cluster) -> None:
     first, second, third = cluster.nodes
     fourth = cluster.add_node()
     done(admin(fourth, "join", first.http))
@@ -83,13 +83,13 @@ def test_a_member_that_lost_its_disk_gets_the_members_of_today_whatever_its_peer
     assert "copying everything" in first.log()
     assert ids_of(first) == ids_of(second) == ids_of(fourth)
     assert third.raft not in ids_of(first)
-    # It counts: the cluster of three goes on with it and one other.
+    # It counts: the cluster of three continues with it and one other.
     fourth.kill()
     assert cluster.leader([first, second]) in (first, second)
     first.wait_ready()
 
 
-def test_different_peers_found_nothing_until_they_are_corrected(tmp_path: Path) -> None:
+def test_different_peers_found_no_cluster_until_they_are_corrected(tmp_path: Path) -> None:
     cluster = Cluster(3, directory=tmp_path)
     try:
         first, second, third = cluster.nodes

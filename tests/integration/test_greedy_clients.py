@@ -1,4 +1,4 @@
-"""Clients that may do what they do, and do as much of it as they can: what one of them costs a node is bounded."""
+"""Clients that use as much as they are allowed to: the cost of one client for a node is bounded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .raw_http import call
 from .raw_rpc import Rpc, request
 
 GROWTH = 384 * MIB
-"""Half of 512 MiB is one client's share of a large machine; the queue's messages, and copies that are being made, come on top."""
+"""Half of 512 MiB is one client's share of a large machine; the queue's messages and copies in progress are added."""
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def victims(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_unread_peeks(victims: Cluster) -> None:
-    """60 looks at 16 MiB each, sent at once and not read: few of them are made, and all are answered when the client reads."""
+    """60 peeks at 16 MiB each, sent at once and not read: few are made, and all are answered when the client reads."""
     node = victims[0]
     with unharmed(victims) as canary, Rpc(node.rpc, 60) as rpc:
         rpc.call("push_many", "peeked", [b"x" * MIB] * 17)
@@ -39,7 +39,7 @@ def test_unread_peeks(victims: Cluster) -> None:
 
 
 def test_unread_peeks_of_many_connections(victims: Cluster) -> None:
-    """The bound is the client's, not the connection's."""
+    """The bound applies to the client, not to the connection."""
     node = victims[0]
     with unharmed(victims) as canary, contextlib.ExitStack() as stack, Rpc(node.rpc, 60) as rpc:
         rpc.call("push_many", "peeked", [b"x" * MIB] * 17)
@@ -54,7 +54,7 @@ def test_unread_peeks_of_many_connections(victims: Cluster) -> None:
 
 
 def test_large_msgids_are_not_kept(victims: Cluster) -> None:
-    """A msgid has to be kept as long as its pull waits."""
+    """A msgid has to be kept while its pull waits."""
     node = victims[0]
     with bounded_memory([node], 64 * MIB), contextlib.ExitStack() as stack:
         for _ in range(20):
@@ -68,7 +68,7 @@ def test_large_msgids_are_not_kept(victims: Cluster) -> None:
 
 
 def test_unfinished_requests_hold_bytes_and_no_values(victims: Cluster) -> None:
-    """30 requests of nearly a million empty lists each, of which the last byte does not come."""
+    """30 requests of nearly a million empty lists each, without their last byte."""
     node = victims[0]
     values = 900_000
     start = b"\x94\x00\x01\xa4push\x92\xa1q\xdd" + values.to_bytes(4, "big")
@@ -80,7 +80,7 @@ def test_unfinished_requests_hold_bytes_and_no_values(victims: Cluster) -> None:
 
 
 def test_bodies_of_a_million_values_do_not_block_the_node(victims: Cluster) -> None:
-    """One ``pull_many`` of 16 of them: the others are served between the slices, and it gets what was pushed."""
+    """One ``pull_many`` of 16 of them: other clients are served between the slices, and it gets all messages."""
     node = victims[0]
     values = 400_000
     body = b"\xdd" + values.to_bytes(4, "big") + b"\x90" * values
@@ -91,7 +91,7 @@ def test_bodies_of_a_million_values_do_not_block_the_node(victims: Cluster) -> N
         rounds = canary.rounds
         rpc.send(request(1, "pull_many", "valued", 8))
         messages = rpc.read().result
-        assert canary.rounds > rounds, "nobody else was served while the bodies were made into values"
+        assert canary.rounds > rounds, "no other client was served while the bodies were decoded"
         assert [len(message[b"content"]) for message in messages] == [values] * 8
         rpc.call("delete", "valued")
 
@@ -108,5 +108,5 @@ def test_a_client_that_leaves_while_its_messages_are_made_loses_none(victims: Cl
         leaving.abort()
     with Rpc(node.rpc, 60) as rpc:
         message = rpc.call("pull", "left", 30)
-        assert (len(message[b"content"]), message[b"retry"]) == (values, 2), "a delivery nobody got was charged"
+        assert (len(message[b"content"]), message[b"retry"]) == (values, 2), "a lost delivery was charged"
         rpc.call("done", "left", message[b"id"])

@@ -15,7 +15,7 @@ def test_groups_keep_their_order_over_kills(cluster: Cluster) -> None:
     assert book.is_complete()
 
 
-def test_the_book_convicts_what_groups_must_not_do() -> None:
+def test_the_book_finds_violations_of_group_order() -> None:
     book = Book(groups=1, size=3)
     book.delivered("g", 1)
     book.delivered("g", 2)

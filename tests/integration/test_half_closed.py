@@ -1,4 +1,4 @@
-"""Clients that shut their sending side get their answers; those that are gone get no message."""
+"""Clients that shut down their sending side get their answers; clients that have closed get no message."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def asked() -> Iterator[NodeProcess]:
 
 
 class Shut:
-    """A client that has sent this, and says that nothing follows."""
+    """A client that has sent `data` and shut down its sending side."""
 
     def __init__(self, address: tuple[str, int], data: bytes) -> None:
         self.sock = socket.create_connection(address, TIMEOUT_S)
@@ -36,7 +36,7 @@ class Shut:
         self.sock.shutdown(socket.SHUT_WR)
 
     def answer(self) -> bytes:
-        """All that comes until the node closes the connection."""
+        """Return everything received until the node closes the connection."""
         with self.sock:
             return b"".join(iter(lambda: self.sock.recv(65536), b""))
 
@@ -103,7 +103,7 @@ def counts(node: NodeProcess, queue: str) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_who_waits_gets_a_message(asked: NodeProcess, queue_name: str, kind: str) -> None:
+def test_a_waiting_client_gets_a_message(asked: NodeProcess, queue_name: str, kind: str) -> None:
     with Client(asked.rpc) as client:
         client.push(queue_name, "x")
         client.purge(queue_name)
@@ -123,8 +123,8 @@ def test_who_waits_gets_a_message(asked: NodeProcess, queue_name: str, kind: str
 
 
 @pytest.mark.parametrize("kind", WAITING)
-def test_who_is_gone_gets_none(asked: NodeProcess, queue_name: str, kind: str) -> None:
-    """It has closed its connection, which says at first no more than that it sends nothing."""
+def test_a_closed_client_gets_none(asked: NodeProcess, queue_name: str, kind: str) -> None:
+    """Its close tells the node at first only that it sends nothing more."""
     with Client(asked.rpc) as client:
         client.push(queue_name, "x")
         client.purge(queue_name)
@@ -134,7 +134,7 @@ def test_who_is_gone_gets_none(asked: NodeProcess, queue_name: str, kind: str) -
         assert call(asked.http, "POST", f"/messages/{queue_name}", b"the content", TEXT).status == 200
         message = client.pull(queue_name, timeout=TIMEOUT_S)
         assert message is not None
-        # It was not delivered before, or has come back.
+        # The message was not delivered before, or has been returned.
         assert message.content == b"the content"
         message.ack()
         wait_for(lambda: waiters(asked) == 0, "the wait to end")
@@ -164,14 +164,14 @@ def test_requests_that_do_not_wait(asked: NodeProcess, queue_name: str) -> None:
     assert Shut(queued(asked), ask.encode() + body).answer().startswith(b"HTTP/1.1 200 OK\r\n")
 
 
-def test_an_unfinished_request_is_not_waited_for(asked: NodeProcess, queue_name: str) -> None:
+def test_an_unfinished_request_is_dropped(asked: NodeProcess, queue_name: str) -> None:
     assert Shut(http(asked), f"POST /messages/{queue_name} {HTTP}content-length: 9\r\n\r\nx".encode()).answer() == b""
     assert Shut(rpc(asked), request(1, "push", queue_name, "x")[:-1]).answer() == b""
     assert Shut(address_of(asked, "memcache"), f"set {queue_name} 0 0 9\r\nx".encode()).answer() == b""
 
 
-def test_a_client_that_has_asked_for_nothing_is_not_kept(asked: NodeProcess) -> None:
-    """Its end may come before the node has begun to wait for requests. It was kept as long as one that is idle."""
+def test_a_client_without_requests_is_closed(asked: NodeProcess) -> None:
+    """The end may arrive before the node reads requests. Such a connection was kept as long as an idle one."""
     with socket.create_connection(http(asked), TIMEOUT_S) as idle:
         idle.sendall(f"GET /livez {HTTP}\r\n".encode())
         assert idle.recv(65536).startswith(b"HTTP/1.1 200 OK\r\n")

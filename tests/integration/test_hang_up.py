@@ -1,4 +1,4 @@
-"""What a client that hangs up leaves behind."""
+"""Clients that close their connection while their answers are made."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .guarded_node import guarded_node
 DEADLINE_S = 120
 
 
-def test_messages_return_when_the_client_hangs_up_while_its_answer_is_made(
+def test_messages_return_when_the_client_closes_while_its_answer_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are there at once, in their order, and have cost no retry, though their leases last for ten minutes."""
+    """They are ready at once, in order and without a charged retry, although their leases last for ten minutes."""
 
     async def main() -> None:
         reached = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Whom a node serves without a token: programs on its machine and its own console, not pages from elsewhere."""
+"""Clients that a node serves without a token: programs on its machine and its own console, not foreign pages."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .raw_http import Connection, call
 
 CHROME = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
 PAGE_TYPES = ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x")
-"""Content types that a page may send without asking first."""
+"""Content types that a page may send without a preflight request."""
 
 
 def ask(address: str, head: str, body: bytes = b"") -> tuple[int, str]:
-    """Send a request as it stands; its status and why it was refused."""
+    """Send a request unchanged; return its status and the reason of a refusal."""
     with Connection(address) as connection:
         connection.send(head.encode("latin-1") + b"Content-Length: %d\r\n\r\n" % len(body) + body)
         answer = connection.read()
@@ -25,7 +25,7 @@ def ask(address: str, head: str, body: bytes = b"") -> tuple[int, str]:
 
 
 def count(node: NodeProcess, name: str) -> int:
-    """Messages in a queue."""
+    """Return the number of messages in a queue."""
     answer = call(node.http, "GET", f"/v1/queues/{name}")
     return 0 if answer.status == 404 else int(answer.json["size"])
 
@@ -70,7 +70,7 @@ FOREIGN_HOSTS = [
 
 @pytest.mark.parametrize("host", FOREIGN_HOSTS, ids=range(len(FOREIGN_HOSTS)))
 def test_requests_for_other_hosts_are_refused(node: NodeProcess, queue_name: str, host: str) -> None:
-    """A name of somebody else's may resolve to this machine: the browser takes what it finds there for that site's own."""
+    """A foreign name may resolve to this machine: the browser then takes the node for that site's server."""
     line = host.format(port=node.http.rpartition(":")[2]).encode().decode("latin-1")
     requests = {
         "POST": f"/messages/{queue_name}",
@@ -100,7 +100,7 @@ def test_requests_for_this_machine_are_served(node: NodeProcess, queue_name: str
     """The port does not matter: a tunnel may have changed it."""
     line = host.format(port=node.http.rpartition(":")[2])
     assert ask(node.http, f"POST /messages/{queue_name} HTTP/1.1\r\nHost: {line}\r\n", b"x")[0] == 200
-    # The console's own requests that change something name it as their origin.
+    # The console's own changing requests name it as their origin.
     own = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: {line}\r\nOrigin: http://{line}\r\nSec-Fetch-Site: same-origin\r\n"
     assert ask(node.http, own, b"x")[0] == 200
 
@@ -122,8 +122,8 @@ FOREIGN_ORIGINS = [
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_requests_of_pages_from_elsewhere_are_refused(node: NodeProcess, queue_name: str, origin: str) -> None:
-    """Whatever Sec-Fetch-Site says, and whatever the body is declared as."""
+def test_requests_of_foreign_pages_are_refused(node: NodeProcess, queue_name: str, origin: str) -> None:
+    """This holds for every Sec-Fetch-Site and every declared body type."""
     line = origin.format(port=node.http.rpartition(":")[2])
     for site in ("", "Sec-Fetch-Site: same-origin\r\n", "Sec-Fetch-Site: none\r\n"):
         for content_type in PAGE_TYPES:
@@ -132,7 +132,7 @@ def test_requests_of_pages_from_elsewhere_are_refused(node: NodeProcess, queue_n
     assert count(node, queue_name) == 0
 
 
-def test_what_a_browser_says_of_a_page_is_believed(node: NodeProcess, queue_name: str) -> None:
+def test_sec_fetch_site_is_respected(node: NodeProcess, queue_name: str) -> None:
     def push(site: str) -> int:
         return call(node.http, "POST", f"/messages/{queue_name}", b"x", {"Sec-Fetch-Site": site}).status
 
@@ -142,7 +142,7 @@ def test_what_a_browser_says_of_a_page_is_believed(node: NodeProcess, queue_name
     assert (refused.status, refused.json["code"]) == (403, "foreign_origin")
 
 
-def test_nothing_can_be_read_either(node: NodeProcess) -> None:
+def test_reads_of_foreign_pages_are_refused(node: NodeProcess) -> None:
     paths = [
         "/stats",
         "/properties",
@@ -168,8 +168,8 @@ def test_nothing_can_be_read_either(node: NodeProcess) -> None:
     assert not any(name.startswith("access-control") for name in answer.headers)
 
 
-def test_what_holds_no_data_is_open_to_all(node: NodeProcess) -> None:
-    """Probes of orchestrators use the node's address, whatever that is."""
+def test_routes_without_data_are_open(node: NodeProcess) -> None:
+    """Probes of orchestrators use the node's address, whatever it is."""
     for path in ("/livez", "/readyz", "/console/"):
         assert (
             ask(node.http, f"GET {path} HTTP/1.1\r\nHost: 10.1.2.3:9980\r\nOrigin: http://evil.example\r\n")[0] == 200
@@ -186,8 +186,8 @@ def test_the_absolute_form_of_a_target_names_a_host_too(node: NodeProcess, queue
     assert count(node, queue_name) == 1
 
 
-def test_one_host_has_to_be_named(node: NodeProcess, queue_name: str) -> None:
-    """Two are malformed. Version 1.0 knows requests without one, which browsers do not send."""
+def test_exactly_one_host_is_required(node: NodeProcess, queue_name: str) -> None:
+    """Two are malformed. Version 1.0 allows requests without one, which browsers do not send."""
     target = f"/messages/{queue_name}"
     for first, second in (("localhost", "evil.example"), ("evil.example", "localhost"), ("localhost", "localhost")):
         assert ask(node.http, f"POST {target} HTTP/1.1\r\nHost: {first}\r\nHost: {second}\r\n", b"x")[0] == 400
@@ -198,7 +198,7 @@ def test_one_host_has_to_be_named(node: NodeProcess, queue_name: str) -> None:
     assert count(node, queue_name) == 1
 
 
-def test_the_refusal_says_what_to_do(node: NodeProcess) -> None:
+def test_the_refusal_names_the_remedy(node: NodeProcess) -> None:
     with Connection(node.http) as connection:
         connection.send(b"GET /v1/cluster HTTP/1.1\r\nHost: evil.example\r\n\r\n")
         problem = connection.read().json
@@ -208,7 +208,9 @@ def test_the_refusal_says_what_to_do(node: NodeProcess) -> None:
 
 
 def test_further_names_can_be_allowed(tmp_path: Path) -> None:
-    """Browsers do not trust such names, and say of a GET nothing: there the console's header is wanted."""
+    """Browsers do not trust such names, and send no fetch metadata with a GET: there the console's header is
+    required.
+    """
 
     async def main() -> None:
         async with guarded_node(tmp_path, admin=None, http_hosts=("queue.internal", "[fd00::1]")) as guarded:
@@ -233,8 +235,8 @@ def test_further_names_can_be_allowed(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_token_is_good_under_every_name(tmp_path: Path) -> None:
-    """What carries a token was sent by somebody who has it: browsers add none by themselves."""
+def test_a_token_is_valid_under_every_name(tmp_path: Path) -> None:
+    """A request with a token was sent by its owner: browsers add none by themselves."""
 
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:

@@ -16,7 +16,7 @@ from .test_http_v1 import Api
 STATIC = files("lmqcluster.console").joinpath("static")
 
 
-def test_overview_adds_up_all_queues_and_knows_all_nodes(shared_cluster: Cluster, queue_name: str) -> None:
+def test_overview_sums_all_queues_and_lists_all_nodes(shared_cluster: Cluster, queue_name: str) -> None:
     api = Api(shared_cluster[0].http)
     before = api.ok("GET", "/v1/overview")["totals"]
     messages = [{"content": "x" * 10}] * 30
@@ -27,7 +27,7 @@ def test_overview_adds_up_all_queues_and_knows_all_nodes(shared_cluster: Cluster
     def grown(field: str) -> int:
         return int(api.ok("GET", "/v1/overview")["totals"][field] - before[field])
 
-    # The sums are as much as half a second old.
+    # The sums may be half a second old.
     wait_for(lambda: grown("acked_total") == 1, "the sums")
     figures = {"queues": 1, "ready": 26, "leased": 3, "bytes": 290, "pushed_total": 30, "pulled_total": 4}
     assert {field: grown(field) for field in figures} == figures
@@ -45,7 +45,7 @@ def test_overview_adds_up_all_queues_and_knows_all_nodes(shared_cluster: Cluster
         assert 0 <= member["vitals"]["kept_bytes"] < member["vitals"]["kept_bytes_max"]
 
 
-def test_overview_has_a_history_if_asked(node: NodeProcess) -> None:
+def test_overview_has_a_history_on_request(node: NodeProcess) -> None:
     api = Api(node.http)
     assert "history" not in api.ok("GET", "/v1/overview")
     history = api.ok("GET", "/v1/overview?history")["history"]
@@ -72,7 +72,7 @@ def test_console_needs_its_last_slash(node: NodeProcess) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(file.name for file in STATIC.iterdir()))
-def test_console_files_load_nothing_from_elsewhere(node: NodeProcess, name: str) -> None:
+def test_console_files_load_nothing_external(node: NodeProcess, name: str) -> None:
     answer = call(node.http, "GET", f"/console/{name}")
     assert (answer.status, answer.body) == (200, STATIC.joinpath(name).read_bytes())
     policy = answer["content-security-policy"].decode()
@@ -85,7 +85,7 @@ def test_console_files_load_nothing_from_elsewhere(node: NodeProcess, name: str)
         assert STATIC.joinpath(imported).is_file(), f"{name} imports {imported}"
 
 
-def test_page_names_all_modules_so_that_none_is_found_late(node: NodeProcess) -> None:
+def test_page_preloads_all_modules(node: NodeProcess) -> None:
     page = call(node.http, "GET", "/console/").body.decode()
     named = re.findall(r'(?:modulepreload" href|module" src)="([^"]+)"', page)
     assert sorted(named) == sorted(file.name for file in STATIC.iterdir() if file.name.endswith(".js"))
@@ -125,7 +125,7 @@ def test_waiting_pulls_and_connections_are_listed(node: NodeProcess, queue_name:
     assert pulls() == 0
 
 
-def test_who_holds_messages_is_listed(node: NodeProcess, queue_name: str) -> None:
+def test_holders_of_messages_are_listed(node: NodeProcess, queue_name: str) -> None:
     node.wait_upgraded()
     api = Api(node.http)
     path = f"/v1/leases?queue={queue_name}"
@@ -147,7 +147,7 @@ def test_who_holds_messages_is_listed(node: NodeProcess, queue_name: str) -> Non
         rpc.call("done", queue_name, first[b"id"])
         assert held() == [("msgpack_rpc", 3, True)]
     wait_for(lambda: held() == [("msgpack_rpc", 3, False)], "the node to notice that the client is gone")
-    # Each of these has a connection of its own.
+    # Each of these uses a separate connection.
     assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 200
     assert call(node.http, "GET", f"/messages?qre=^{queue_name}$&t=0").status == 200
     assert len(api.ok("POST", f"/v1/queues/{queue_name}/pull", {"auto_ack": True})["messages"]) == 1

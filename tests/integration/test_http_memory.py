@@ -1,4 +1,4 @@
-"""What one client can make a node hold over HTTP: unread answers, unfinished bodies and heads."""
+"""The memory that one client can make a node hold over HTTP: unread answers, unfinished bodies and heads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MESSAGES = 16
 
 @contextlib.asynccontextmanager
 async def small_node(folder: Path, client_bytes_max: int) -> AsyncIterator[Guarded]:
-    """A node whose clients get little."""
+    """A node whose clients have a small share of memory."""
     async with guarded_node(folder, admin=None) as guarded:
         guarded.node.gates.memory.client_bytes_max = client_bytes_max
         yield guarded
@@ -31,12 +31,12 @@ async def small_node(folder: Path, client_bytes_max: int) -> AsyncIterator[Guard
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110 - nobody is told of what is held
+        while not condition():  # noqa: ASYNC110 - there is no event for held memory
             await asyncio.sleep(0.01)
 
 
 async def until_held(guarded: Guarded, size_bytes: int) -> None:
-    """Wait until exactly so much is held for clients."""
+    """Wait until exactly `size_bytes` are held for clients."""
     await until(lambda: guarded.node.gates.memory.clients_bytes == size_bytes)
 
 
@@ -46,15 +46,17 @@ def request(method: str, target: str, *headers: str) -> bytes:
 
 
 async def status(reader: asyncio.StreamReader) -> int:
-    """Read one answer whole."""
+    """Read one whole answer."""
     head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
     length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
     await asyncio.wait_for(reader.readexactly(int(length.partition(b": ")[2])), 60)
     return int(head[9:12])
 
 
-def test_unread_peeks_are_refused_when_the_clients_share_is_full(tmp_path: Path) -> None:
-    """No more is counted than the share; whoever is over it is told; when the others are read there is room again."""
+def test_unread_peeks_are_refused_when_the_share_of_the_client_is_full(tmp_path: Path) -> None:
+    """No more than the share is counted; a client beyond it gets an error; when the answers are read there is
+    room again.
+    """
 
     async def main() -> None:
         async with small_node(tmp_path, 40 * MIB) as guarded:
@@ -82,7 +84,7 @@ def test_unread_peeks_are_refused_when_the_clients_share_is_full(tmp_path: Path)
 
 
 def test_a_pull_without_room_for_its_message_leaves_it_in_the_queue(tmp_path: Path) -> None:
-    """It is put back, and costs no delivery."""
+    """The message is returned without a charged delivery."""
 
     async def main() -> None:
         async with small_node(tmp_path, 40 * MIB) as guarded:
@@ -109,8 +111,10 @@ def test_a_pull_without_room_for_its_message_leaves_it_in_the_queue(tmp_path: Pa
     asyncio.run(main())
 
 
-def test_announced_bodies_count_from_their_announcement(tmp_path: Path) -> None:
-    """A body counts twice, as it comes in pieces; small requests pass, and the room comes back when the connections end."""
+def test_announced_bodies_count_at_once(tmp_path: Path) -> None:
+    """A body counts twice, because it arrives in pieces; small requests pass, and closed connections free
+    their room.
+    """
 
     async def main() -> None:
         async with small_node(tmp_path, 40 * MIB) as guarded:
@@ -132,7 +136,7 @@ def test_announced_bodies_count_from_their_announcement(tmp_path: Path) -> None:
 
 
 def test_80_unread_peeks_take_no_more_than_a_clients_share(node: NodeProcess, queue_name: str) -> None:
-    """The share is 128 to 512 MiB, by the machine's memory; the node says it in its log."""
+    """The share is 128 to 512 MiB, depending on the machine's memory; the node logs it."""
     lines = map(json.loads, node.log().splitlines())
     share = next(int(line["one_client_bytes"]) for line in lines if line["event"] == "memory for clients")
     for _ in range(MESSAGES):
@@ -148,7 +152,7 @@ def test_80_unread_peeks_take_no_more_than_a_clients_share(node: NodeProcess, qu
 
 @pytest.mark.parametrize("in_pieces", [False, True])
 def test_a_head_without_end_is_431(node: NodeProcess, in_pieces: bool) -> None:
-    """Each line is within its limit; all together are not."""
+    """Each line is within its limit; together they are not."""
     with Connection(node.http) as connection:
         connection.send(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n")
         for number in range(9):
@@ -159,7 +163,7 @@ def test_a_head_without_end_is_431(node: NodeProcess, in_pieces: bool) -> None:
 
 
 def test_half_sent_heads_take_little(node: NodeProcess) -> None:
-    """400 of 28 KB each."""
+    """There are 400 of them with 28 KB each."""
     head = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n" + b"".join(
         b"X-%d: %b\r\n" % (i, b"v" * 4000) for i in range(7)
     )

@@ -42,7 +42,7 @@ def test_readyz(node: NodeProcess) -> None:
     assert "leader ok" not in excluded
 
 
-def test_strangers_learn_from_readyz_only_which_check_failed(tmp_path: Path) -> None:
+def test_readyz_shows_clients_without_a_token_only_the_failed_check(tmp_path: Path) -> None:
     async def main() -> None:
         async with guarded_node(tmp_path) as guarded:
             token = await guarded.token("reader", "read")
@@ -56,7 +56,7 @@ def test_strangers_learn_from_readyz_only_which_check_failed(tmp_path: Path) -> 
     asyncio.run(main())
 
 
-def test_browsers_are_led_to_the_console(node: NodeProcess) -> None:
+def test_browsers_are_redirected_to_the_console(node: NodeProcess) -> None:
     answer = call(node.http, "GET", "/", headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert (answer.status, answer["location"]) == (302, b"console/")
     assert call(node.http, "GET", "/").status == 404
@@ -108,7 +108,7 @@ def test_bad_joins(node: NodeProcess, body: str) -> None:
     api.problem(api("POST", "/v1/cluster/join", raw=body.encode()), 400, "bad_request")
 
 
-def test_joining_an_unreachable_peer_leaves_the_node_as_it_was(node: NodeProcess, queue_name: str) -> None:
+def test_joining_an_unreachable_peer_changes_nothing(node: NodeProcess, queue_name: str) -> None:
     call(node.http, "POST", f"/messages/{queue_name}", b"kept")
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
@@ -120,9 +120,9 @@ def test_joining_an_unreachable_peer_leaves_the_node_as_it_was(node: NodeProcess
 
 
 def test_join_and_leave(tmp_path: Path) -> None:
-    """LMQ specification 12.4: a joining node throws its own data away and shows the cluster's; leaving ends that.
+    """LMQ specification 12.4: a joining node discards its own data and shows the cluster's; leaving ends that.
 
-    Unlike LMQ's, it does so only if it is told that it may, and a node that has left serves nobody until it joins again.
+    Unlike LMQ's, it does so only if it is allowed to, and a node that has left serves no client until it joins again.
     """
     with NodeProcess(tmp_path, "a") as a, NodeProcess(tmp_path, "b") as b:
         call(a.http, "POST", "/messages/of-a", b"kept")
@@ -154,7 +154,7 @@ def resident_bytes(node: NodeProcess) -> int:
 
 
 def test_a_message_over_the_limit_is_413_before_its_body_is_read(node: NodeProcess, queue_name: str) -> None:
-    """With Expect the body is not even asked for."""
+    """With Expect the body is not even requested."""
     head = f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {MESSAGE_BYTES_MAX + 1}\r\n"
     for expect in ("", "Expect: 100-continue\r\n"):
         with Connection(node.http) as connection:
@@ -221,7 +221,7 @@ def test_a_client_that_vanishes_within_its_body_stores_nothing(node: NodeProcess
 
 
 def test_a_slow_reader_does_not_stop_the_others(node: NodeProcess, queue_name: str) -> None:
-    """A client that asks for much and reads nothing holds its own answers only."""
+    """A client that requests much and reads nothing holds only its own answers."""
     body = b"x" * (8 * MiB)
     for _ in range(4):
         call(node.http, "POST", f"/messages/{queue_name}", body)
@@ -246,7 +246,8 @@ def test_several_hundred_connections(node: NodeProcess, queue_name: str) -> None
             connection.close()
 
 
-# --- stopping, and life without a quorum --------------------------------------------------------------------------------
+# --- stopping, and running without a quorum
+# -----------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -256,7 +257,7 @@ def own_node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 
 def test_a_stopping_node_answers_what_is_in_flight(own_node: NodeProcess) -> None:
-    """SIGTERM: answer what is in flight, exit 0; a wait ends as if its time were up."""
+    """SIGTERM: answer the requests in flight, exit 0; a waiting request ends as if its time were up."""
     with Connection(own_node.http) as pull, Connection(own_node.http) as batch, Connection(own_node.http) as idle:
         assert idle.call("GET", "/livez").status == 200
         pull.ask("GET", "/messages/q")
@@ -268,7 +269,7 @@ def test_a_stopping_node_answers_what_is_in_flight(own_node: NodeProcess) -> Non
         assert idle.rest() == b""
 
 
-def test_without_a_quorum_a_node_lives_but_is_not_ready(cluster: Cluster) -> None:
+def test_without_a_quorum_a_node_is_live_but_not_ready(cluster: Cluster) -> None:
     """No leader: 503 with Retry-After and a clear error; overviews still work; LMQ's routes: 503, empty."""
     survivor = cluster.leader()
     for process in cluster:

@@ -1,4 +1,4 @@
-"""Text that has no UTF-8 form, in every place of every body: a clear answer, never a failure of the node."""
+"""Text without a UTF-8 form in every position of every body: a clear answer, never a failure of the node."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ BODIES: list[tuple[str, str, Any]] = [
     ("POST", "/v1/queues/{q}/ack", {"ids": ["id"]}),
     ("POST", "/v1/queues/{q}/move", {"to": "other"}),
     ("POST", "/v1/cluster/join", {"peer": "nowhere", "discard_data": False}),
-    ("POST", "/v1/cluster/remove", {"node": "nobody", "force": False}),
-    ("POST", "/v1/cluster/transfer", {"to": "nobody"}),
+    ("POST", "/v1/cluster/remove", {"node": "n9", "force": False}),
+    ("POST", "/v1/cluster/transfer", {"to": "n9"}),
     ("POST", "/v1/tokens", {"name": "t", "role": "admin", "queues": "q", "lifetime": 1}),
     ("PUT", "/v1/log-level", {"level": "info"}),
 ]
@@ -33,7 +33,7 @@ HALVES = ["\ud800", "a\udfffb", "\udc80"]
 
 
 def spoilt(value: Any, bad: str) -> Iterator[Any]:
-    """The value with one of its texts, names of members included, replaced."""
+    """Yield the value with each of its texts, names of members included, replaced."""
     if isinstance(value, str):
         yield bad
     elif isinstance(value, dict):

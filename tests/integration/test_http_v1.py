@@ -22,7 +22,7 @@ MSGPACK = "application/x-msgpack"
 
 
 class Api:
-    """Calls ``/v1`` routes and holds every answer against the served document."""
+    """Calls ``/v1`` routes and checks every answer against the served document."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -95,7 +95,7 @@ class Api:
 
 
 def _as_json(value: Any) -> Any:
-    """What MessagePack says, as the schema describes it for JSON."""
+    """Convert a MessagePack answer to the form that the schema describes for JSON."""
     if isinstance(value, bytes):
         return {"base64": base64.b64encode(value).decode()}
     if isinstance(value, list):
@@ -117,7 +117,8 @@ def test_the_document_is_served_twice_and_is_a_valid_3_1_document(api: Api) -> N
         jsonschema.Draft202012Validator.check_schema(schema)
 
 
-# --- push, pull, settle -------------------------------------------------------------------------------------------------
+# --- push, pull, settle
+# -------------------------------------------------------------------------------------------------
 
 
 def test_push_pull_ack(api: Api, queue_name: str) -> None:
@@ -240,7 +241,8 @@ def test_compound_messages_have_parts(api: Api, queue_name: str) -> None:
     assert [part["content"] for part in msgpack.unpackb(again.body)["messages"][0]["content"]] == [b"a", b"\xff", b"b"]
 
 
-# --- idempotency --------------------------------------------------------------------------------------------------------
+# --- idempotency
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_idempotency_key_header_makes_a_retry_safe(api: Api, queue_name: str) -> None:
@@ -278,7 +280,8 @@ def test_bad_idempotency_keys_are_refused(api: Api, queue_name: str, key: str) -
     assert call(api.address, "POST", f"/messages/{queue_name}", b"m", headers).status == 400
 
 
-# --- queues and properties ------------------------------------------------------------------------------------------------
+# --- queues and properties
+# ------------------------------------------------------------------------------------------------
 
 
 def test_queues_are_listed_in_pages(api: Api, queue_name: str) -> None:
@@ -332,7 +335,7 @@ def test_subscriptions(api: Api, node: NodeProcess, queue_name: str) -> None:
     assert queue_name in [one["name"] for one in api.ok("GET", "/v1/subscriptions")["subscriptions"]]
     assert api("POST", f"{path}/abandon", {}).status == 204
     assert api.ok("GET", f"/v1/queues/{queue_name}")["ready"] == 3
-    # Nothing of it is left to remember.
+    # The subscription has no state left.
     api.problem(api("GET", path), 404, "subscription_not_found")
     with Client(node.rpc) as client:
         client.settle_batches(queue_name, 7)
@@ -427,7 +430,7 @@ def test_settlements_on_an_unknown_queue(api: Api, queue_name: str, verb: str) -
     assert api("GET", f"/v1/queues/{queue_name}").status == 404
 
 
-def test_an_empty_batch_is_nothing(api: Api, queue_name: str) -> None:
+def test_an_empty_batch_is_a_no_op(api: Api, queue_name: str) -> None:
     assert api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": []}) == {"results": []}
 
 

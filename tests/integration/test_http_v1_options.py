@@ -1,4 +1,6 @@
-"""What the ``/v1`` routes offer beyond LMQ. Every answer is validated against the OpenAPI document that the node serves."""
+"""Features of the ``/v1`` routes beyond LMQ. Every answer is validated against the OpenAPI document that the
+node serves.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ def set_properties(api: Api, queue: str, **properties: Any) -> None:
 # --- push -------------------------------------------------------------------------------------------------------------
 
 
-def test_messages_come_by_priority(api: Api, queue_name: str) -> None:
+def test_messages_are_delivered_by_priority(api: Api, queue_name: str) -> None:
     push(api, queue_name, "later", priority=5)
     push(api, queue_name, "plain")
     push(api, queue_name, "urgent", priority=-1)
@@ -61,7 +63,7 @@ def test_a_delayed_message_is_delivered_when_it_is_due(api: Api, queue_name: str
     assert sorted(contents(found)) == ["delayed", "due"]
 
 
-def test_a_message_is_not_delivered_after_its_time(api: Api, queue_name: str) -> None:
+def test_a_message_is_not_delivered_after_its_expiry(api: Api, queue_name: str) -> None:
     set_properties(api, queue_name, expire_to_queue=f"{queue_name}-expired")
     push(api, queue_name, "stale", ttl=0.2, label="x")
     expired = pull(api, f"{queue_name}-expired", timeout=60)
@@ -85,7 +87,7 @@ def test_a_group_is_delivered_one_at_a_time(api: Api, queue_name: str) -> None:
     assert contents(pull(api, queue_name, timeout=60)) == ["2"]
 
 
-def test_a_delivery_tells_its_number_and_when_it_was_pushed(api: Api, queue_name: str) -> None:
+def test_a_delivery_shows_its_number_and_push_time(api: Api, queue_name: str) -> None:
     before_s = time.time()
     push(api, queue_name, "x")
     (first,) = pull(api, queue_name)
@@ -96,7 +98,7 @@ def test_a_delivery_tells_its_number_and_when_it_was_pushed(api: Api, queue_name
     assert abs(first["pushed_at"] - before_s) < 600
 
 
-def test_a_push_tells_the_sequence(api: Api, queue_name: str) -> None:
+def test_a_push_returns_the_sequence(api: Api, queue_name: str) -> None:
     (plain,) = push(api, queue_name, "plain")
     (labelled,) = push(api, queue_name, "labelled", label="x", key="k")
     (again,) = push(api, queue_name, "labelled", label="x", key="k")
@@ -157,14 +159,14 @@ def test_a_body_may_be_too_large_for_a_queue(api: Api, queue_name: str) -> None:
     api.problem(api("POST", f"/v1/queues/{queue_name}/messages", body), 413, "too_large")
 
 
-def test_a_copy_that_a_full_queue_refuses_is_told(api: Api, queue_name: str) -> None:
+def test_a_copy_that_a_full_queue_refuses_is_reported(api: Api, queue_name: str) -> None:
     set_properties(api, f"{queue_name}-full", max_items=0)
     set_properties(api, f"{queue_name}-open", retry=1)
     answer = call(api.address, "POST", f"/messages?qre=%5E{queue_name}-", b"x", {"Content-Type": "text/plain"})
     assert answer.json == {f"{queue_name}-full": {"error": "full"}, f"{queue_name}-open": {"accum": "no"}}
 
 
-def test_properties_are_shown_and_taken_away(api: Api, queue_name: str) -> None:
+def test_properties_are_shown_and_removed(api: Api, queue_name: str) -> None:
     set_properties(
         api, queue_name, max_items=5, dead_letter_queue="dead", destination_queues=["a", "b"], retry_delay=0.5
     )
@@ -202,7 +204,7 @@ def test_wrong_properties_are_refused(api: Api, queue_name: str, properties: dic
 # --- pull and settle --------------------------------------------------------------------------------------------------
 
 
-def test_a_pull_may_have_a_lease_of_its_own(api: Api, queue_name: str) -> None:
+def test_a_pull_may_set_its_lease(api: Api, queue_name: str) -> None:
     push(api, queue_name, "x")
     assert contents(pull(api, queue_name, lease=0.2)) == ["x"]
     (again,) = pull(api, queue_name, timeout=60, lease=600)
@@ -214,13 +216,13 @@ def test_a_pull_may_have_a_lease_of_its_own(api: Api, queue_name: str) -> None:
     assert 5000 < peeked["due_in_s"] <= 6000
 
 
-def test_auto_ack_leaves_nothing_behind(api: Api, queue_name: str) -> None:
+def test_auto_ack_leaves_no_lease(api: Api, queue_name: str) -> None:
     push(api, queue_name, "1", "2")
     assert contents(pull(api, queue_name, max=1, auto_ack=True)) == ["1"]
     assert api.ok("GET", f"/v1/queues/{queue_name}")["size"] == 1
 
 
-def test_a_message_goes_back_to_the_head_or_later(api: Api, queue_name: str) -> None:
+def test_a_message_returns_to_the_head_or_after_a_delay(api: Api, queue_name: str) -> None:
     push(api, queue_name, "1", "2", "3")
     first, second = pull(api, queue_name, max=2)
     nack = f"/v1/queues/{queue_name}/nack"
@@ -252,7 +254,7 @@ def test_labels_are_counted_found_and_withdrawn(api: Api, queue_name: str) -> No
     api.problem(api("POST", f"{path}-none/withdraw", {"label": "x"}), 404, "queue_not_found")
 
 
-def test_dead_letters_are_sent_back(api: Api, queue_name: str) -> None:
+def test_dead_letters_are_redriven(api: Api, queue_name: str) -> None:
     dead = f"{queue_name}-dead"
     set_properties(api, queue_name, retry=0, dead_letter_queue=dead)
     push(api, queue_name, "x", label="l")
@@ -300,7 +302,7 @@ def test_consume_and_produce_in_one_step(api: Api, queue_name: str) -> None:
     assert contents(pull(api, target)) == ["y"]
 
 
-def test_a_transaction_is_done_as_a_whole_or_not_at_all(api: Api, queue_name: str) -> None:
+def test_a_transaction_is_applied_entirely_or_not_at_all(api: Api, queue_name: str) -> None:
     source, full = f"{queue_name}-in", f"{queue_name}-full"
     set_properties(api, full, max_items=0)
     push(api, source, "x")

@@ -1,4 +1,6 @@
-"""Sessions, exclusive queues, locks and pushes that wait, over HTTP. Every answer is validated against the OpenAPI document."""
+"""Sessions, exclusive queues, locks and waiting pushes over HTTP. Every answer is validated against the
+OpenAPI document.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ def pull(api: Api, queue: str, **more: Any) -> list[str]:
     return [one["content"] for one in found]
 
 
-def test_a_session_moves_between_nodes_and_gives_back_what_it_held(nodes: list[Api], queue_name: str) -> None:
+def test_a_session_moves_between_nodes_and_returns_its_messages(nodes: list[Api], queue_name: str) -> None:
     push(nodes[0], queue_name, "1", "2", "3")
     session = opened(nodes[0])
     assert pull(nodes[0], queue_name, max=2, session=session) == ["1", "2"]
@@ -44,7 +46,7 @@ def test_a_session_moves_between_nodes_and_gives_back_what_it_held(nodes: list[A
     nodes[0].problem(nodes[0]("POST", path, {"session": session}), 409, "session_lost")
 
 
-def test_what_did_not_arrive_comes_again(nodes: list[Api], queue_name: str) -> None:
+def test_lost_deliveries_are_repeated(nodes: list[Api], queue_name: str) -> None:
     push(nodes[0], queue_name, "1", "2")
     session = opened(nodes[0])
     assert pull(nodes[0], queue_name, session=session, after="") == ["1"]
@@ -54,7 +56,7 @@ def test_what_did_not_arrive_comes_again(nodes: list[Api], queue_name: str) -> N
     nodes[0].problem(nodes[0]("POST", path, {"after": ""}), 400, "bad_request")
 
 
-def test_an_exclusive_queue_shows_who_has_it_and_goes_to_the_next(nodes: list[Api], queue_name: str) -> None:
+def test_an_exclusive_queue_shows_its_holder_and_passes_to_the_next(nodes: list[Api], queue_name: str) -> None:
     path = f"/v1/queues/{queue_name}"
     nodes[0].ok("PATCH", f"{path}/properties", {"exclusive": True})
     push(nodes[0], queue_name, "1")
@@ -70,7 +72,7 @@ def test_an_exclusive_queue_shows_who_has_it_and_goes_to_the_next(nodes: list[Ap
     assert nodes[0].ok("GET", path)["exclusive_holder"] == second
 
 
-def test_a_lock_passes_on_with_a_larger_token(nodes: list[Api], queue_name: str) -> None:
+def test_a_lock_passes_to_the_next_session_with_a_larger_token(nodes: list[Api], queue_name: str) -> None:
     path = f"/v1/locks/{queue_name}"
     first, second = opened(nodes[0]), opened(nodes[1])
     token = nodes[0].ok("POST", path, {"session": first})["token"]
@@ -116,11 +118,11 @@ def test_a_push_waits_for_room(nodes: list[Api], queue_name: str) -> None:
         ("/v1/locks/l", {"session": "s", "wait": 86_401}),
     ],
 )
-def test_what_is_out_of_range_is_refused(nodes: list[Api], path: str, body: dict[str, Any]) -> None:
+def test_values_out_of_range_are_refused(nodes: list[Api], path: str, body: dict[str, Any]) -> None:
     nodes[0].problem(nodes[0]("POST", path, body), 400, "bad_request")
 
 
-def test_a_session_that_is_none_has_ended(nodes: list[Api]) -> None:
+def test_an_unknown_session_has_ended(nodes: list[Api]) -> None:
     api = nodes[0]
     for method, path in (("POST", "/v1/locks/l"), ("DELETE", "/v1/locks/l"), ("POST", "/v1/queues/q/leave")):
         api.problem(api(method, path, {"session": "no session"}), 409, "session_lost")

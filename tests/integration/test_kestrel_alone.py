@@ -1,4 +1,4 @@
-"""Memcache requests that come alone, in pieces, or while another one is under way: answered alike and in order."""
+"""Memcache requests that arrive alone, in pieces, or while another one is in flight: answered alike and in order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def queue(queue_name: str) -> bytes:
 
 
 def send_in_pieces(client: Lines, other: Lines, *pieces: bytes) -> None:
-    """The node has read each of them before the next one leaves: it has answered somebody else meanwhile."""
+    """Send the pieces so that the node reads each of them before the next one: it answers `other` in between."""
     for piece in pieces:
         client.send(piece)
         other.send(b"version\r\n")
@@ -35,7 +35,7 @@ def send_in_pieces(client: Lines, other: Lines, *pieces: bytes) -> None:
 def test_a_short_request_follows_a_long_one_that_came_in_pieces(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[1]) as client, Lines(shared_cluster[1]) as other:
         put(client, queue, b"1", b"2", b"3")
-        # The first read has the node open its session.
+        # The first read makes the node open its session.
         client.ask(b"get %b/open\r\n" % queue, value(queue, b"1"))
         send_in_pieces(client, other, b"get %b/t=100" % queue, b"000/op", b"en\r\n")
         client.expect(value(queue, b"2"))
@@ -43,8 +43,8 @@ def test_a_short_request_follows_a_long_one_that_came_in_pieces(shared_cluster: 
         client.expect_end()
 
 
-def test_what_comes_while_a_request_is_under_way_is_answered_behind_it(shared_cluster: Cluster, queue: bytes) -> None:
-    """Cut anywhere, so that any part of the stream may be a request that comes alone."""
+def test_input_during_a_request_is_answered_after_it(shared_cluster: Cluster, queue: bytes) -> None:
+    """The stream is cut anywhere, so that any part of it may be a request that arrives alone."""
     rng = random.Random(5)
     for node in shared_cluster:
         with Lines(node) as client:
@@ -65,9 +65,7 @@ def test_what_comes_while_a_request_is_under_way_is_answered_behind_it(shared_cl
             client.ask(b"get %b/close\r\n" % queue, END)
 
 
-def test_of_many_who_want_the_same_item_one_gets_it_and_the_others_wait_on(
-    shared_cluster: Cluster, queue: bytes
-) -> None:
+def test_one_of_many_waiting_clients_gets_an_item(shared_cluster: Cluster, queue: bytes) -> None:
     consumers = [Lines(shared_cluster[number % 3]) for number in range(12)]
     got: Counter[bytes] = Counter()
     with Lines(shared_cluster[0]) as producer:
@@ -78,7 +76,7 @@ def test_of_many_who_want_the_same_item_one_gets_it_and_the_others_wait_on(
             for consumer in consumers:
                 said = consumer.until(END)
                 got[said.split(b"\r\n")[1] if said != END else b""] += 1
-            # One closes what it has with the next round, so that none is left open for it.
+            # Each closes its item in the next round, so that none stays open.
     assert got == {b"": 20 * 11, **{b"%d" % number: 1 for number in range(20)}}
     for consumer in consumers:
         consumer.ask(b"get %b/close\r\n" % queue, END)
@@ -119,7 +117,7 @@ def test_a_full_queue_refuses_and_a_child_is_read(shared_cluster: Cluster, queue
         client.ask(b"get %b/close\r\n" % queue, END)
         client.ask(b"set %b 0 0 1 noreply\r\ny\r\n" % queue, b"")
         client.ask(b"get %b/t=100000/open\r\n" % queue, value(queue, b"y"))
-        # A plain get beside an open read breaks the rules, as ever.
+        # A plain get during an open read still breaks the rules.
         client.ask(b"get %b\r\n" % queue, b"ERROR\r\n")
         client.expect_end()
 
@@ -156,8 +154,8 @@ REQUESTS = {
 
 
 @pytest.mark.parametrize("protocol", REQUESTS)
-def test_what_came_before_the_client_stopped_sending_is_answered(shared_cluster: Cluster, protocol: str) -> None:
-    """A script sends its requests and closes its side, as ``printf ... | nc`` does."""
+def test_requests_before_a_shutdown_are_answered(shared_cluster: Cluster, protocol: str) -> None:
+    """A script sends its requests and shuts down its side, as ``printf ... | nc`` does."""
     with Lines(shared_cluster[0]) as client:
         client.send(b"version\r\n")
         version = client.until(b"\r\n").split()[1]
@@ -180,11 +178,11 @@ def test_what_came_before_the_client_stopped_sending_is_answered(shared_cluster:
         ("text", b"get %b 2147483647\n"),
     ],
 )
-def test_who_is_gone_takes_nothing(shared_cluster: Cluster, queue: bytes, protocol: str, request_: bytes) -> None:
+def test_a_closed_client_takes_no_item(shared_cluster: Cluster, queue: bytes, protocol: str, request_: bytes) -> None:
     with Lines(shared_cluster[0], protocol) as waiting, Lines(shared_cluster[1], protocol) as late:
         waiting.send(request_ % queue)
         with Lines(shared_cluster[0]) as other:
-            # It waits by now.
+            # It is waiting now.
             stat = b"STAT queue_%b_waiters 1\r\n" % queue
             is_peek = b"peek" in request_
 
@@ -203,13 +201,15 @@ def test_who_is_gone_takes_nothing(shared_cluster: Cluster, queue: bytes, protoc
         client.ask(b"get %b/t=100\r\n" % queue, value(queue, b"x"))
 
 
-def test_each_item_goes_to_one_of_those_who_wait_at_different_nodes(shared_cluster: Cluster, queue: bytes) -> None:
+def test_each_item_goes_to_one_client_of_those_waiting_at_different_nodes(
+    shared_cluster: Cluster, queue: bytes
+) -> None:
     waiting = [Lines(shared_cluster[number % 3]) for number in range(12)]
     for number, client in enumerate(waiting):
         client.send(b"get %b/t=2147483647%b\r\n" % (queue, b"/open" if number % 2 else b""))
     with Lines(shared_cluster[0]) as producer:
         put(producer, queue, *(b"%d" % number for number in range(11)))
-        # All but one are served, whoever that is, though nobody asks again.
+        # All but one are served, in any order, without a further request.
         got: list[bytes] = []
         with selectors.DefaultSelector() as selector:
             for client in waiting:

@@ -1,4 +1,4 @@
-"""Memcache clients as they are published, against any node."""
+"""Published memcache clients against any node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_pymemcache(shared_cluster: Cluster, queue_name: str) -> None:
     consumer = Client(address_of(shared_cluster[0], "memcache"), timeout=TIMEOUT_S)
     try:
         assert producer.set(queue_name, b"one", noreply=False)
-        # By default it wants no answer.
+        # By default it requests no answer.
         producer.set(queue_name, b"two")
         assert producer.get(queue_name) == b"one"
         said = consumer.raw_command(f"get {queue_name}/t=60000/open", "END\r\n")

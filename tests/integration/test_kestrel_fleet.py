@@ -1,4 +1,4 @@
-"""The judges of the fleet and of the fanout find what was planted; with LMQ_CAMPAIGN=1 short runs of both."""
+"""The judges of the fleet and of the fanout find planted faults; with LMQ_CAMPAIGN=1 short runs of both."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ is_campaign = pytest.mark.skipif(not os.environ.get("LMQ_CAMPAIGN"), reason="lon
 
 
 class Clock:
-    """Time that a test moves."""
+    """A clock that the test advances."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now_s = 1000.0
@@ -36,7 +36,7 @@ def book_of(*items: bytes) -> Book:
     return Book(put=set(items), stored=set(items))
 
 
-def test_items_that_are_closed_once_are_in_order(clock: Clock) -> None:
+def test_items_that_are_closed_once_are_accepted(clock: Clock) -> None:
     book = book_of(b"1", b"2")
     first = book.opened(b"1", clock.tick())
     book.aborted(first)
@@ -55,7 +55,7 @@ def test_an_item_that_is_closed_twice_is_found(clock: Clock) -> None:
     assert len(book.violations) == 2
 
 
-def test_a_consumer_that_is_not_told_of_its_loss_is_found(clock: Clock) -> None:
+def test_a_consumer_that_keeps_a_lost_item_is_found(clock: Clock) -> None:
     book = book_of(b"1")
     first = book.opened(b"1", clock.tick())
     book.ended(book.opened(b"1", clock.tick()))
@@ -64,7 +64,7 @@ def test_a_consumer_that_is_not_told_of_its_loss_is_found(clock: Clock) -> None:
     assert len(book.violations) == 1
 
 
-def test_an_item_that_comes_after_its_end_or_from_nowhere_is_found(clock: Clock) -> None:
+def test_an_item_after_its_close_or_without_a_put_is_found(clock: Clock) -> None:
     book = book_of(b"1")
     book.ended(book.opened(b"1", clock.tick()))
     book.opened(b"1", clock.tick())
@@ -72,7 +72,7 @@ def test_an_item_that_comes_after_its_end_or_from_nowhere_is_found(clock: Clock)
     assert len(book.violations) == 2
 
 
-def test_what_comes_before_something_given_back_is_found(clock: Clock) -> None:
+def test_a_delivery_before_an_aborted_item_is_found(clock: Clock) -> None:
     book = book_of(b"1", b"2", b"3")
     book.aborted(book.opened(b"1", clock.tick()))
     book.ended(book.opened(b"2", clock.tick()))
@@ -82,7 +82,7 @@ def test_what_comes_before_something_given_back_is_found(clock: Clock) -> None:
     assert len(book.violations) == 2
 
 
-def test_only_what_was_asked_for_when_a_connection_ended_is_unsure(clock: Clock) -> None:
+def test_only_items_being_closed_when_a_connection_broke_are_unsure(clock: Clock) -> None:
     book = book_of(b"1", b"2", b"3")
     book.broke(book.opened(b"1", clock.tick()), closing=True)
     book.broke(book.opened(b"2", clock.tick()), closing=False)

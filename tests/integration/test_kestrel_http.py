@@ -17,7 +17,7 @@ from .kestrel_ports import Lines
 from .raw_http import call
 
 
-def test_statistics_are_valid_whatever_a_queue_is_called(node: NodeProcess, new_queue_name: Callable[[], str]) -> None:
+def test_statistics_are_valid_for_every_queue_name(node: NodeProcess, new_queue_name: Callable[[], str]) -> None:
     name = f"{new_queue_name()}\udcff"
     with Client(node.rpc) as client:
         client.push(name, "x")
@@ -41,7 +41,7 @@ def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: 
         assert tree["labels"]["status"] == "UP"
         assert tree["gauges"]["connections"] >= 1
 
-        # Counters since the same name was given before.
+        # Counters since the previous request with the same name.
         namespace = f"/stats.json?namespace={queue_name}"
         call(node.http, "GET", namespace)
         client.ask(b"set %b 0 0 1\r\nf\r\n" % queue, b"STORED\r\n")
@@ -49,7 +49,7 @@ def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: 
         assert (counters[f"{prefix}/total_items"], counters["cmd_set"]) == (1, 1)
         assert call(node.http, "GET", namespace).json["counters"]["cmd_set"] == 0
 
-        # No period is over yet.
+        # No period has ended yet.
         tree = call(node.http, "GET", "/stats.json?period=60").json
         assert (tree["counters"][f"{prefix}/total_items"], tree["gauges"][f"{prefix}/items"]) == (0, 2)
         for wrong in ("59", "x", "3601", "-60"):
@@ -64,7 +64,7 @@ def test_statistics_as_operators_read_them(shared_cluster: Cluster, queue_name: 
         assert "  status/readable: 1\n  status/writeable: 0\n" in text
 
 
-def test_what_is_counted_at_a_node(shared_cluster: Cluster, queue_name: str) -> None:
+def test_counters_of_a_node(shared_cluster: Cluster, queue_name: str) -> None:
     node, queue = shared_cluster[0], queue_name.encode()
     header = {"content-type": "application/json"}
 
@@ -82,7 +82,7 @@ def test_what_is_counted_at_a_node(shared_cluster: Cluster, queue_name: str) -> 
         gauges = call(node.http, "GET", "/stats.json").json["gauges"]
         assert began_s - 1 <= gauges[f"q/{queue_name}/create_time"] <= time.time()
 
-        # An alias counts what it passes on, and nothing else.
+        # An alias counts only the items that it forwards.
         alias = b'{"destination_queues": ["%b"]}' % queue
         assert call(node.http, "PATCH", f"/properties/{queue_name}-alias", alias, header).status == 204
         client.ask(b"set %b-alias 0 0 4\r\nabcd\r\n" % queue, b"STORED\r\n")
@@ -97,7 +97,7 @@ def test_what_is_counted_at_a_node(shared_cluster: Cluster, queue_name: str) -> 
             lambda: call(node.http, "GET", "/stats.json").json["gauges"].get(f"q/{queue_name}-other/waiters") == 1,
             "the get to wait",
         )
-        # Gone for good: a client that closes its side alone still gets its answer.
+        # A reset: a client that shuts down only its sending side still gets its answer.
         waiting.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     wait_for(lambda: counters()["waiters_aborted"] == before["waiters_aborted"] + 1, "the waiting get to be counted")
 
@@ -130,7 +130,7 @@ def test_settings_by_the_names_of_kestrel(shared_cluster: Cluster, queue_name: s
         unset = b'{"max_items": null, "discard_old_when_full": null, "max_item_size": null}'
         assert call(node.http, "PATCH", path, unset, header).status == 204
         client.ask(b"set %b 0 0 11\r\nxxxxxxxxxxx\r\n" % queue, b"STORED\r\n")
-        # An alias, and its end.
+        # An alias, and its removal.
         alias = b'{"destination_queues": ["%b+child"]}' % queue
         other = f"/properties/{queue_name}-alias"
         assert call(node.http, "PATCH", other, alias, header).status == 204
@@ -147,7 +147,7 @@ def test_settings_by_the_names_of_kestrel(shared_cluster: Cluster, queue_name: s
     assert call(node.http, "PATCH", path, b'{"max_expire_sweep": 3}', header).status == 400
 
 
-def test_an_open_read_ends_with_its_time_and_children_inherit_that(shared_cluster: Cluster, queue_name: str) -> None:
+def test_an_open_read_expires_and_children_inherit_that(shared_cluster: Cluster, queue_name: str) -> None:
     node, queue = shared_cluster[0], queue_name.encode()
     settings, header = b'{"open_transaction_timeout": 0.2}', {"content-type": "application/json"}
     assert call(node.http, "PATCH", f"/properties/{queue_name}", settings, header).status == 204
@@ -158,15 +158,13 @@ def test_an_open_read_ends_with_its_time_and_children_inherit_that(shared_cluste
             item = b"VALUE %b 0 1\r\nx\r\nEND\r\n" % name
             slow.ask(b"get %b/open\r\n" % name, item)
             other.ask(b"get %b/t=10000/open\r\n" % name, item)
-            # It is somebody else's by now.
+            # Another client has it now.
             slow.ask(b"get %b/close\r\n" % name, b"END\r\n")
             other.ask(b"get %b/abort\r\nget %b/peek\r\n" % (name, name), b"END\r\n" + item)
 
 
-def test_an_item_that_nobody_can_handle_goes_to_the_dead_letter_queue_if_there_is_one(
-    shared_cluster: Cluster, queue_name: str
-) -> None:
-    """Kestrel specification 14, 6: unlimited unless somebody wants it otherwise."""
+def test_a_poison_item_goes_to_the_dead_letter_queue_if_there_is_one(shared_cluster: Cluster, queue_name: str) -> None:
+    """Kestrel specification 14, 6: deliveries are unlimited unless configured otherwise."""
     queue, dead = queue_name.encode(), queue_name.encode() + b"-dead"
     item = b"VALUE %b 0 1\r\nx\r\nEND\r\n"
     with (
@@ -181,7 +179,7 @@ def test_an_item_that_nobody_can_handle_goes_to_the_dead_letter_queue_if_there_i
         header = {"content-type": "application/json"}
         assert call(shared_cluster[0].http, "PATCH", f"/properties/{queue_name}", settings, header).status == 204
         client.ask(b"set %b 0 0 1\r\nx\r\n" % queue, b"STORED\r\n")
-        # What was there before has been charged nothing; now each has three deliveries, however it comes back.
+        # Earlier deliveries are not charged; from now on each item has three deliveries, whatever ends them.
         for _ in range(2):
             client.ask(b"get %b/open\r\nget %b/abort\r\n" % (queue, queue), item % queue + b"END\r\n")
         text.ask(b"get %b\n" % queue, b":x\n")
@@ -200,7 +198,7 @@ def test_the_age_is_that_of_the_item_fetched_last_and_grows(shared_cluster: Clus
 
     with Lines(shared_cluster[0]) as client:
         client.ask(b"set %b 0 0 3\r\nold\r\n" % queue, b"STORED\r\n")
-        # Nothing has been fetched yet, so it is that of the next one.
+        # Nothing has been fetched yet, so it is the age of the next item.
         wait_for(lambda: age_ms() >= 100, "the item to be 0.1 s old")
         client.ask(b"get %b/open\r\n" % queue, b"VALUE %b 0 3\r\nold\r\nEND\r\n" % queue)
         wait_for(lambda: age_ms() == 0, "the queue to be empty")
@@ -209,9 +207,9 @@ def test_the_age_is_that_of_the_item_fetched_last_and_grows(shared_cluster: Clus
         wait_for(age_ms, "the queue to have an item")
         asked_s = time.monotonic()
         old_ms = age_ms()
-        # The other one is a tenth of a second younger.
+        # The other item is a tenth of a second younger.
         assert (asked_s - new_s) * 1000 < old_ms < 3_600_000
-        # Also when nothing comes any more.
+        # It also grows when no item arrives any more.
         wait_for(lambda: age_ms() > old_ms, "the age to grow")
 
 

@@ -1,4 +1,4 @@
-"""Clients of all of Kestrel's protocols, as they are published, while the leader is killed."""
+"""Published clients of all of Kestrel's protocols while the leader is killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WAIT_MS = 300
 AUTO_ABORT_MS = 4_000
 PAUSE_S = 0.05
 BEFORE, AFTER = 5, 20
-"""So many items are closed before the leader is killed, and so many put after it is back."""
+"""Number of items closed before the leader is killed, and number of items put after it is back."""
 
 
 class Worker(ABC):
@@ -36,15 +36,15 @@ class Worker(ABC):
 
     @abstractmethod
     def put(self, item: bytes) -> bool:
-        """Whether it is stored for sure."""
+        """Put an item; return whether it is certainly stored."""
 
     @abstractmethod
     def turn(self) -> tuple[bool, bytes | None]:
-        """Close what is open, and open the next; whether that is closed for sure, and what came."""
+        """Close the open item and open the next; return whether the close is certain, and the next item."""
 
 
 class Text(Worker):
-    """The text protocol, by hand."""
+    """The text protocol over a plain socket."""
 
     def connect(self, node: NodeProcess) -> None:
         self.lines = self.stack.enter_context(Lines(node, "text"))
@@ -65,7 +65,7 @@ class Text(Worker):
 
 
 class Thrift(Worker):
-    """Ids are global, so an item is open until its time is over, whatever becomes of the connection."""
+    """Ids are global, so an item stays open until its timeout, even if the connection breaks."""
 
     make = staticmethod(generated)
     held = 0
@@ -87,13 +87,13 @@ class Thrift(Worker):
 
 
 class ThriftPy(Thrift):
-    """The same with another library."""
+    """The same protocol with another library."""
 
     make = staticmethod(loaded)
 
 
 class PymemcacheWorker(Worker):
-    """Options of a get need its raw command."""
+    """Options of a get need the library's raw command."""
 
     def connect(self, node: NodeProcess) -> None:
         self.client = Pymemcache(address_of(node, "memcache"), connect_timeout=TIMEOUT_S, timeout=TIMEOUT_S)
@@ -112,7 +112,7 @@ class PymemcacheWorker(Worker):
 
 
 class PythonMemcached(Worker):
-    """It takes a connection that ended for an answer without an item, so one has to look."""
+    """The library returns a broken connection as an answer without an item, so the test has to check."""
 
     def connect(self, node: NodeProcess) -> None:
         self.client = memcache.Client(["{}:{}".format(*address_of(node, "memcache"))], socket_timeout=TIMEOUT_S)
@@ -135,7 +135,7 @@ class PythonMemcached(Worker):
 
 @dataclass
 class Run:
-    """What the two clients of a kind were told."""
+    """The answers that the two clients of a kind got."""
 
     kind: Callable[[NodeProcess, str], Worker]
     nodes: list[NodeProcess]
@@ -170,7 +170,7 @@ class Run:
             client.stack.close()
 
     def consume(self) -> None:
-        """Close each item, beginning at the first node, until all are."""
+        """Close each item, beginning at the first node, until all are closed."""
         client: Worker | None = None
         at, held = 0, None
         while not self.produced.is_set() or not {*self.stored} <= {*self.closed} | self.unsure:
@@ -217,6 +217,6 @@ def test_clients_of_every_protocol_lose_nothing_and_close_nothing_twice(kestrel_
         assert {*run.stored} <= {*run.closed} | run.unsure, run.queue
         assert len(run.closed) == len({*run.closed}), run.queue
         assert len(run.unsure) <= run.breaks, run.queue
-        # Its consumer was at the leader.
+        # Its consumer was connected to the leader.
         assert run.breaks, run.queue
         assert len(run.closed) >= BEFORE + AFTER // 2, run.queue

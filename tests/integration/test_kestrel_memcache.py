@@ -26,7 +26,7 @@ def put(client: Lines, queue: bytes, *bodies: bytes) -> None:
 
 
 def wait_for_head(client: Lines, queue: bytes, body: bytes) -> None:
-    """A connection that ends is an event like others: what it held is back soon, not at once."""
+    """Wait for the node to notice a closed connection: its items are returned soon, not at once."""
 
     def is_first() -> bool:
         client.send(b"get %b/peek\r\n" % queue)
@@ -49,9 +49,9 @@ def test_items_go_in_through_one_node_and_come_out_of_another_in_order(shared_cl
         first.ask(b"gets %b/t=10\r\n" % queue, END)
 
 
-def test_what_other_protocols_push_arrives_as_it_was_pushed(shared_cluster: Cluster, queue: bytes) -> None:
+def test_messages_of_other_protocols_arrive_unchanged(shared_cluster: Cluster, queue: bytes) -> None:
     with Client(shared_cluster[0].rpc) as producer, Lines(shared_cluster[1]) as consumer:
-        # Old and new strings, short and long; then a value that is no string, and bytes with a type of their own.
+        # Old and new strings, short and long; then a value that is not a string, and bytes with a content type.
         pushed: list[str | bytes] = [b"short", "text", b"x" * 40, b"y" * 70_000]
         for content in pushed:
             producer.push(queue, content)
@@ -68,7 +68,7 @@ def test_the_usual_cycle_of_a_consumer(shared_cluster: Cluster, queue: bytes) ->
         put(producer, queue, b"one", b"two", b"three")
         consumer.ask(b"get %b/t=500/close/open\r\n" % queue, value(queue, b"one"))
         consumer.ask(b"get %b/t=500/close/open\r\n" % queue, value(queue, b"two"))
-        # Its own open read does not come back to anybody, and is first again when it is aborted.
+        # Its own open read is not delivered again, and is first again when it is aborted.
         other.ask(b"get %b/peek\r\n" % queue, value(queue, b"three"))
         consumer.ask(b"get %b/abort\r\n" % queue, END)
         other.ask(b"get %b/open\r\n" % queue, value(queue, b"two"))
@@ -78,7 +78,7 @@ def test_the_usual_cycle_of_a_consumer(shared_cluster: Cluster, queue: bytes) ->
         consumer.ask(b"get %b/close\r\nget %b/abort\r\n" % (queue, queue), END + END)
 
 
-def test_a_connection_that_ends_gives_everything_back_in_order(shared_cluster: Cluster, queue: bytes) -> None:
+def test_a_closed_connection_returns_everything_in_order(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[2]) as other:
         put(producer, queue, *(b"%d" % number for number in range(6)))
         consumer = Lines(shared_cluster[1])
@@ -105,7 +105,7 @@ def test_rules_for_open_reads(shared_cluster: Cluster, queue: bytes) -> None:
         other.ask(b"confirm %b 98\r\n" % queue, END)
         other.ask(b"get %b/abort\r\n" % queue, END)
         other.ask(b"get %b/open\r\n" % queue, value(queue, b"98"))
-        # It is the younger one of the two now, but they go back in the order in which they were put.
+        # This item is the younger of the two now, but they return in the order in which they were put.
     with Lines(shared_cluster[1]) as client:
         wait_for_head(client, queue, b"98")
         monitored = b"".join(value(queue, b"%d" % number) for number in (98, 99, 100))
@@ -113,14 +113,14 @@ def test_rules_for_open_reads(shared_cluster: Cluster, queue: bytes) -> None:
         client.ask(b"confirm %b 3\r\nget %b\r\n" % (queue, queue), END + END)
         for number in range(101):
             put(client, queue, b"%d" % number)
-        # The limit ends the stream, and one read more breaks the rules.
+        # The limit ends the stream, and one more read breaks the rules.
         client.ask(b"monitor %b 100 1000\r\n" % queue, b"".join(value(queue, b"%d" % n) for n in range(100)) + END)
         client.ask(b"monitor %b 100\r\n" % queue, END)
         client.ask(b"get %b/open\r\n" % queue, b"ERROR\r\n")
         client.expect_end()
 
 
-def test_a_waiting_get_holds_back_its_own_connection_only(shared_cluster: Cluster, queue: bytes) -> None:
+def test_a_waiting_get_blocks_only_its_own_connection(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as waiting, Lines(shared_cluster[0]) as other:
         waiting.send(b"get %b/t=2147483647/open\r\nversion\r\n" % queue)
         other.ask(b"get %b/t=20\r\nget %b/t=0\r\nget %b/t=-5\r\n" % (queue, queue, queue), END * 3)
@@ -139,7 +139,7 @@ def test_a_peek_that_waited_leaves_the_item_to_the_get_behind_it(shared_cluster:
         peeking.ask(b"get %b/peek/t=10\r\n" % queue, END)
 
 
-def test_a_client_that_hangs_up_takes_its_place_in_line_with_it(shared_cluster: Cluster, queue: bytes) -> None:
+def test_a_closed_client_leaves_the_wait_list(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[1]) as second:
         first = Lines(shared_cluster[1])
         first.send(b"get %b/t=2147483647\r\n" % queue)
@@ -159,7 +159,7 @@ def test_deleting_a_queue_ends_waits_and_open_reads(shared_cluster: Cluster, que
         other.ask(b"delete %b\r\n" % queue, b"DELETED\r\n")
         waiting.expect(END)
         put(other, queue, b"new")
-        # What was open is gone, and its end does nothing to the queue of the same name.
+        # The open items are gone, and closing them does not affect the queue of the same name.
         holder.ask(b"get %b/close\r\n" % queue, END)
         other.ask(
             b"get %b\r\ndelete %b\r\ndelete no.such\r\nflush ~\r\n" % (queue, queue),
@@ -287,7 +287,7 @@ def test_statistics_have_every_name(shared_cluster: Cluster, queue: bytes) -> No
         put(client, queue, b"abc", b"de")
         client.ask(b"get %b/open\r\n" % queue, value(queue, b"abc"))
         client.send(b"stats\n")
-        # Queues of other tests have names of any bytes.
+        # Queues of other tests may have arbitrary bytes in their names.
         said = client.until(b"END\r\n").decode("latin-1")
         of_all = dict(re.findall(r"^STAT (\w+) (\S*)\r$", said, re.MULTILINE))
         names = [
@@ -340,7 +340,7 @@ def test_statistics_have_every_name(shared_cluster: Cluster, queue: bytes) -> No
 
 
 def counted(client: Lines, name: bytes) -> int:
-    """A number of ``stats``."""
+    """Return a number of ``stats``."""
     client.send(b"stats\r\n")
     found = re.search(rb"^STAT %b (\d+)\r$" % re.escape(name), client.until(b"\r\nEND\r\n"), re.MULTILINE)
     assert found is not None
@@ -355,7 +355,7 @@ def test_flushes_and_deletes_are_counted(shared_cluster: Cluster, queue: bytes) 
         assert counted(client, b"queue_%b_total_flushes" % queue) == 2
         client.ask(b"flush no-%b\r\ndelete no-%b\r\ndelete %b\r\n" % (queue, queue, queue), END + b"DELETED\r\n" * 2)
         assert counted(client, b"queue_deletes") == deletes + 1
-        # A new queue of this name begins anew.
+        # A new queue of this name starts at zero.
         put(client, queue, b"1")
         assert counted(client, b"queue_%b_total_flushes" % queue) == 0
 
@@ -377,7 +377,7 @@ def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_clus
                         break
                 except OSError:
                     pass
-                # Unknown: perhaps it is stored. The same body again would hide a loss, so another one is made.
+                # Unknown: it may be stored. The same body again would hide a loss, so another one is used.
                 body += b"x"
                 client.close()
                 at += 1
@@ -402,7 +402,7 @@ def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_clus
                 if client is not None:
                     client.close()
                 if opened:
-                    # Its end was asked for; whether it has ended nobody told.
+                    # It was being closed; the outcome is unknown.
                     with lock:
                         unsure.add(opened)
                 client, opened, at = None, b"", at + 1
@@ -428,14 +428,15 @@ def test_no_item_is_lost_or_closed_twice_while_the_leader_is_killed(kestrel_clus
         assert not thread.is_alive()
     assert len(closed) == len(set(closed))
     assert set(stored) <= set(closed) | unsure
-    # One for each consumer and each end of its connection, at most; the others have all been told of.
+    # At most one for each consumer and each broken connection; all others were confirmed.
     assert len(unsure) <= 60
 
 
-# --- requests that come together --------------------------------------------------------------------------------------
+# --- requests that arrive together
+# --------------------------------------------------------------------------------------
 
 
-def test_equal_gets_that_come_together_are_answered_as_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
+def test_equal_gets_that_arrive_together_are_answered_as_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as other:
         put(client, queue, b"1", b"2", b"3")
         client.ask(b"get %b\r\n" % queue * 5, value(queue, b"1") + value(queue, b"2") + value(queue, b"3") + END * 2)
@@ -445,12 +446,14 @@ def test_equal_gets_that_come_together_are_answered_as_one_by_one(shared_cluster
         client.ask(b"get %b/close\r\n" % queue * 3, END * 3)
         other.ask(b"get %b/peek\r\n" % queue * 2, END * 2)
         put(client, queue, b"1", b"2")
-        # The second one waits, and finds the end of its wait; the third one too.
+        # The second one waits until its timeout; the third one too.
         client.ask(b"get %b/t=50/close/open\r\n" % queue * 4, value(queue, b"1") + value(queue, b"2") + END * 2)
         other.ask(b"get %b/peek\r\n" % queue, END)
 
 
-def test_of_closes_and_opens_that_come_together_the_last_item_stays_open(shared_cluster: Cluster, queue: bytes) -> None:
+def test_of_closes_and_opens_that_arrive_together_the_last_item_stays_open(
+    shared_cluster: Cluster, queue: bytes
+) -> None:
     with Lines(shared_cluster[0]) as producer, Lines(shared_cluster[2]) as other:
         put(producer, queue, *(b"%d" % number for number in range(9)))
         with Lines(shared_cluster[1]) as consumer:
@@ -463,7 +466,7 @@ def test_of_closes_and_opens_that_come_together_the_last_item_stays_open(shared_
         other.ask(b"get %b\r\n" % queue * 5, b"".join(opened[5:]) + END)
 
 
-def test_opens_that_come_together_end_at_the_limit(shared_cluster: Cluster, queue: bytes) -> None:
+def test_opens_that_arrive_together_end_at_the_limit(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as client, Lines(shared_cluster[1]) as other:
         put(client, queue, *(b"%d" % number for number in range(102)))
         opened = b"".join(value(queue, b"%d" % number) for number in range(100))
@@ -473,7 +476,7 @@ def test_opens_that_come_together_end_at_the_limit(shared_cluster: Cluster, queu
         other.ask(b"get %b/t=100000\r\n" % queue * 102, opened + value(queue, b"100") + value(queue, b"101"))
 
 
-def test_sets_that_come_together_are_refused_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
+def test_sets_that_arrive_together_are_refused_one_by_one(shared_cluster: Cluster, queue: bytes) -> None:
     limit(shared_cluster[0], queue.decode(), 3)
     with Lines(shared_cluster[0]) as client:
         client.send(b"".join(b"set %b 0 0 1\r\n%d\r\n" % (queue, number) for number in range(5)))
@@ -482,7 +485,7 @@ def test_sets_that_come_together_are_refused_one_by_one(shared_cluster: Cluster,
         client.ask(b"get %b\r\n" % queue * 3, value(queue, b"1") + value(queue, b"2") + END)
 
 
-def test_of_gets_that_wait_together_those_that_are_left_wait_on(shared_cluster: Cluster, queue: bytes) -> None:
+def test_of_gets_that_wait_together_the_unserved_keep_waiting(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as waiting, Lines(shared_cluster[1]) as producer:
         waiting.send(b"get %b/t=2147483647\r\n" % queue * 3)
         assert waiting.is_silent(0.2)

@@ -1,4 +1,4 @@
-"""Kestrel's clients at a node that has lost the others: nothing is said of which the node cannot be sure."""
+"""Kestrel's clients at a node that has lost the others: it makes no uncertain claim."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ REQUESTS = (
     b"flush q\r\n",
 )
 OPEN_REQUESTS = (b"get held/close/open\r\n", b"get held/close\r\n", b"get held/abort\r\n", b"confirm held 1\r\n")
-"""Each of a connection that has an open read."""
+"""Requests of a connection that has an open read."""
 
 
 def calls_of(node: NodeProcess, ids: list[int]) -> list[str]:
-    """How calls of Thrift end, made at the same time; two items are open."""
+    """Return the results of Thrift calls made at the same time; two items are open."""
 
     def called(call: Callable[[Any], object]) -> str:
         with generated(node) as client:
@@ -83,6 +83,6 @@ def test_neither_an_empty_queue_nor_a_refusal_is_claimed_without_a_leader(kestre
         for node in others:
             node.start()
     with Lines(others[0]) as client:
-        # Whether the first two are closed nobody could tell; the others are there.
+        # Whether the first two are closed is unknown; the others are there.
         client.send(b"get held/t=100000\r\n")
         assert client.until(b"\r\nEND\r\n").startswith(b"VALUE held 0 1\r\n")

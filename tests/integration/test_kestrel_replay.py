@@ -1,4 +1,4 @@
-"""What clients of Kestrel send, byte for byte, and what they need to hear: kestrel-client, Finagle, pykestrel, Storm."""
+"""Recorded requests of Kestrel's clients and the answers they need: kestrel-client, Finagle, pykestrel, Storm."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def value(queue: bytes, body: bytes) -> bytes:
 
 
 def ruby_stats(client: Lines, queue: bytes) -> dict[str, int]:
-    """What kestrel-client makes of its statistics: it asks with a bare LF, and searches lines."""
+    """Return the statistics as kestrel-client parses them: it sends a bare LF, and searches lines."""
     client.send(b"STATS\n")
     said = client.until(END).decode("latin-1")
     found = re.findall(rf"^STAT queue_{re.escape(queue.decode())}_(\w+) (\d+)\r$", said, re.MULTILINE)
@@ -43,7 +43,7 @@ def test_kestrel_client_of_ruby(shared_cluster: Cluster, client: Lines, queue: b
     with Lines(shared_cluster[1]) as consumer:
         for body in (b"one", b"two", b"\x04\x08i\x06", b""):
             client.ask(b"set %b 0 0 %d\r\n%b\r\n" % (queue, len(body), body), STORED)
-        # Its transactional reader: the options come in this order, or with the time first.
+        # Its transactional reader: the options are in this order, or with the time first.
         consumer.ask(b"get %b/open/t=250\r\n" % queue, value(queue, b"one"))
         consumer.ask(b"get %b/abort\r\n" % queue, END)
         consumer.ask(b"get %b/t=250/open\r\n" % queue, value(queue, b"one"))
@@ -54,7 +54,7 @@ def test_kestrel_client_of_ruby(shared_cluster: Cluster, client: Lines, queue: b
         assert (found["items"], found["bytes"], found["total_items"]) == (2, 4, 4)
         consumer.ask(b"get %b/close\r\n" % queue, END)
         consumer.ask(b"get %b/peek\r\n" % queue, value(queue, b"\x04\x08i\x06"))
-        # Its own flush gets until there are no items.
+        # Its flush gets until there are no items.
         gets = 0
         while ruby_stats(client, queue)["items"]:
             client.send(b"get %b\r\n" % queue)
@@ -67,7 +67,7 @@ def test_kestrel_client_of_ruby(shared_cluster: Cluster, client: Lines, queue: b
 
 def test_finagle(shared_cluster: Cluster, client: Lines, queue: bytes) -> None:
     with Lines(shared_cluster[2]) as reader:
-        # A read handle opens, and closes with the next open; without a time it waits as long as it can say.
+        # A read handle opens, and closes with the next open; without a time it waits for the maximum.
         reader.send(b"get %b/t=%d/open\r\n" % (queue, FOR_EVER_MS))
         for body in (b"one", b"two", b"three"):
             client.ask(b"set %b 0 0 %d\r\n%b\r\n" % (queue, len(body), body), STORED)
@@ -97,7 +97,7 @@ def test_pykestrel(client: Lines, queue: bytes) -> None:
     client.ask(b"FLUSH %b\r\n" % queue, END)
     client.send(b"RELOAD\r\n")
     assert client.until(b"\r\n").endswith(b"\r\n")
-    # Nobody may stop a cluster with it; the client goes on.
+    # No client may stop a cluster with it; the connection stays open.
     client.send(b"SHUTDOWN\r\n")
     assert client.until(b"\r\n").endswith(b"\r\n")
     client.ask(b"get %b/close\r\n" % queue, END)
@@ -108,7 +108,7 @@ def test_a_spout_of_storm(shared_cluster: Cluster, queue_name: str) -> None:
     with generated(shared_cluster[0]) as producer, generated(shared_cluster[1]) as spout:
         assert producer.put(queue_name, [b"%d" % number for number in range(130)], 0) == 130
         first = spout.get(queue_name, 4000, 0, LONG_MS)
-        # As many as a connection may hold; one more batch is empty, and no error.
+        # The maximum per connection; one more batch is empty, and not an error.
         assert [one.data for one in first] == [b"%d" % number for number in range(100)]
         assert spout.get(queue_name, 4000, 0, LONG_MS) == []
         for one in first[:50]:

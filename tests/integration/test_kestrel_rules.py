@@ -39,25 +39,25 @@ def test_a_parent_that_only_fans_out_keeps_nothing(shared_cluster: Cluster, queu
     child = queue + b"+child"
     patch(shared_cluster, queue, b'{"fanout_only": true, "max_item_size": 3}')
     with Lines(shared_cluster[2]) as client:
-        # Without children an item vanishes; the size is checked all the same.
+        # Without children an item vanishes; its size is still checked.
         client.ask(b"set %b 0 0 1\r\na\r\nset %b 0 0 4\r\nlong\r\n" % (queue, queue), STORED + b"NOT_STORED\r\n")
         client.ask(b"get %b\r\n" % child, END)
         put(client, queue, b"b")
         client.ask(b"get %b\r\nget %b\r\nget %b\r\n" % (queue, child, child), END + value(child, b"b") + END)
 
 
-def test_an_alias_passes_on_and_has_nothing_itself(shared_cluster: Cluster, queue: bytes) -> None:
+def test_an_alias_forwards_and_holds_nothing(shared_cluster: Cluster, queue: bytes) -> None:
     first, second = queue + b"-first", queue + b"-second"
     patch(shared_cluster, queue, b'{"destination_queues": ["%b", "%b"]}' % (first, second))
     with Lines(shared_cluster[1]) as client:
         put(client, queue, b"x")
-        # Nothing at once, though it is asked to wait, and neither of these reaches the destinations.
+        # Both return at once although they may wait, and neither reaches the destinations.
         client.ask(b"get %b/t=2147483647\r\nget %b/t=2147483647/open\r\n" % (queue, queue), END * 2)
         client.ask(b"get %b/peek\r\nmonitor %b 1000\r\n" % (queue, queue), END * 2)
         client.ask(b"flush %b\r\ndelete %b\r\n" % (queue, queue), END + b"DELETED\r\n")
         put(client, queue, b"y")
         limit(shared_cluster[0], second.decode(), 2)
-        # Only if all of them accept an item is it stored, and then in all of them.
+        # An item is stored only if all destinations accept it, and then in all of them.
         client.ask(b"set %b 0 0 1\r\nz\r\n" % queue, b"NOT_STORED\r\n")
         for name in (first, second):
             client.ask(b"get %b\r\n" % name * 3, value(name, b"x") + value(name, b"y") + END)
@@ -85,7 +85,7 @@ def test_which_requests_create_a_queue(
     child = parent + b"+child"
     with Lines(shared_cluster[0]) as client:
         client.ask(request_ % child, answer % child if b"%b" in answer else answer)
-        # A child that was created gets what is put into its parent from now on.
+        # A created child gets what is put into its parent from now on.
         put(client, parent, b"x")
         client.ask(b"get %b\r\n" % child, value(child, b"x") if creates else END)
 
@@ -99,13 +99,13 @@ def test_a_deleted_child_ends_its_subscription_and_begins_empty(shared_cluster: 
         put(client, queue, b"2")
         client.ask(b"get %b\r\n" % child, END)
         put(client, queue, b"3")
-        # The parent's end does not touch it, and later puts to the parent's name still reach it.
+        # The parent's deletion does not affect it, and later puts to the parent's name still reach it.
         client.ask(b"delete %b\r\n" % queue, b"DELETED\r\n")
         put(client, queue, b"4")
         other.ask(b"get %b\r\n" % child * 3, value(child, b"3") + value(child, b"4") + END)
 
 
-def test_a_stranger_s_item_is_not_confirmed_by_an_old_read(shared_cluster: Cluster, queue: bytes) -> None:
+def test_an_old_read_does_not_confirm_the_item_of_another_client(shared_cluster: Cluster, queue: bytes) -> None:
     with Lines(shared_cluster[0]) as old, Lines(shared_cluster[1]) as new:
         put(old, queue, b"old")
         old.ask(b"get %b/open\r\n" % queue, value(queue, b"old"))

@@ -1,4 +1,4 @@
-"""Kestrel's three ports, which know no tokens: whom they serve, and what hostile clients can do to them."""
+"""Kestrel's three ports, which have no tokens: which clients they serve, and protection against hostile clients."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ PROTOCOLS = pytest.mark.parametrize("protocol", KESTREL_PORTS)
 
 
 def call(method: bytes, arguments: bytes = b"\0") -> bytes:
-    """A call of Thrift, framed."""
+    """Return a framed Thrift call."""
     message = b"\x80\1\0\1" + struct.pack("!i", len(method)) + method + struct.pack("!i", 1) + arguments
     return struct.pack("!i", len(message)) + message
 
 
 def get_of(queue: bytes, wait_ms: int = 0) -> bytes:
-    """A Thrift get of one item."""
+    """Return a Thrift get of one item."""
     name = b"\x0b\0\1" + struct.pack("!i", len(queue)) + queue
     return call(b"get", name + b"\x08\0\2\0\0\0\1" + b"\x08\0\3" + struct.pack("!i", wait_ms) + b"\0")
 
@@ -49,11 +49,11 @@ def put_of(queue: bytes, item: bytes) -> bytes:
     return call(b"put", name + b"\x0f\0\2\x0b" + struct.pack("!ii", 1, len(item)) + item + b"\0")
 
 
-# --- whom they serve ------------------------------------------------------------------------------------------------
+# --- served clients -------------------------------------------------------------------------------------------------
 
 
 @PROTOCOLS
-def test_a_port_beyond_loopback_needs_tls_or_a_word(protocol: str, tmp_path: Path) -> None:
+def test_a_port_beyond_loopback_needs_tls_or_an_explicit_option(protocol: str, tmp_path: Path) -> None:
     flags = {"data_dir": str(tmp_path), protocol: "0.0.0.0:22133"}
     with pytest.raises(ConfigError, match=f"^{protocol} 0.0.0.0:22133 is beyond loopback"):
         load_config(flags, environ={})
@@ -63,7 +63,7 @@ def test_a_port_beyond_loopback_needs_tls_or_a_word(protocol: str, tmp_path: Pat
 
 
 @PROTOCOLS
-def test_a_role_for_everybody_beyond_loopback_needs_certificates_of_clients_or_a_word(
+def test_a_role_for_all_beyond_loopback_needs_client_certificates_or_an_explicit_option(
     protocol: str, tmp_path: Path
 ) -> None:
     init("n1", "--dir", str(tmp_path))
@@ -82,7 +82,7 @@ def test_a_role_for_everybody_beyond_loopback_needs_certificates_of_clients_or_a
 
 
 @pytest.mark.parametrize("insecure", ["off", "on"])
-def test_clients_from_elsewhere_are_served_only_where_the_operator_says_so(tmp_path: Path, insecure: str) -> None:
+def test_remote_clients_are_served_only_with_an_explicit_option(tmp_path: Path, insecure: str) -> None:
     async def main() -> None:
         address = Address("127.0.0.1", ports.take())
         async with guarded_node(tmp_path, admin=None, memcache=address, kestrel_insecure=insecure) as guarded:
@@ -94,7 +94,7 @@ def test_clients_from_elsewhere_are_served_only_where_the_operator_says_so(tmp_p
             else:
                 with pytest.raises(LmqError, match="no tokens have been made yet"):
                     port.principal(ELSEWHERE)
-            # As soon as there are tokens, nobody is anonymous.
+            # Once there are tokens, no client is anonymous.
             await guarded.token("root", "admin")
             for client in (HERE, ELSEWHERE):
                 with pytest.raises(LmqError):
@@ -112,18 +112,18 @@ class Secure(Lines):
 
 
 def answer(client: Lines) -> bytes:
-    """A message of Thrift."""
+    """Read a Thrift message."""
     return client.read(struct.unpack("!i", client.read(4))[0])
 
 
-def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
+def test_clients_have_the_principal_of_their_port_and_speak_tls(tmp_path: Path) -> None:
     flags = [f"--{name}=0.0.0.0:{ports.take()}" for name in KESTREL_PORTS]
     flags += ["--memcache-as=shop", "--text-as=auditor"]
     arguments = [word for flag in flags for word in flag.split("=")]
     with TlsNode(tmp_path, *arguments, asks_clients=True) as node:
-        # Everybody has the role of the port's token, so only those are served who show a certificate.
+        # All clients have the role of the port's token, so only clients with a certificate are served.
         stranger = ssl.create_default_context(cafile=node.ca)
-        # It gets an alert, a reset or the end, as it happens.
+        # The client gets an alert, a reset or the end, depending on timing.
         with contextlib.suppress(OSError), Secure(node, "memcache", stranger) as client:
             client.send(b"version\r\n")
             client.expect_end()
@@ -138,7 +138,7 @@ def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
             client.send(b"stats\r\n")
             shown = client.until(b"END\r\n")
             assert b"STAT queue_shop_items 1\r\n" in shown
-            # Sums over all queues tell of those that the token does not cover.
+            # Sums over all queues would include queues that the token does not cover.
             for name in (b"curr_items", b"total_items", b"bytes", b"queue_creates"):
                 assert b"STAT %b " % name not in shown
         for request in (
@@ -154,14 +154,14 @@ def test_clients_are_who_their_port_says_and_speak_tls(tmp_path: Path) -> None:
                 client.send(request)
                 assert client.until(b"\r\n").startswith(b"CLIENT_ERROR forbidden: "), request
                 client.expect_end()
-        with Secure(node, "text") as client, Secure(node, "thrift") as nobody:
+        with Secure(node, "text") as client, Secure(node, "thrift") as refused:
             client.send(b"get shop\n")
             assert client.until(b"\n").startswith(b"-")
             client.ask(b"peek shop\n", b":x\n")
-            nobody.send(get_of(b"shop"))
-            assert b"unauthorized: " in answer(nobody)
-            nobody.expect_end()
-            # Without TLS nothing is said.
+            refused.send(get_of(b"shop"))
+            assert b"unauthorized: " in answer(refused)
+            refused.expect_end()
+            # Without TLS there is no answer.
             with Lines(node.process, "memcache") as plain:
                 plain.send(b"get shop\r\n" * 10)
                 plain.expect_end()
@@ -221,12 +221,12 @@ SAMPLES = {
 
 
 @PROTOCOLS
-def test_rubbish_harms_nobody(shared_cluster: Cluster, protocol: str) -> None:
+def test_garbage_harms_no_client(shared_cluster: Cluster, protocol: str) -> None:
     with unharmed(shared_cluster), bounded_memory(shared_cluster.nodes, 64 * MIB):
         for block in fuzz_blocks(20_261_123, 150, SAMPLES[protocol]):
             with (
                 Lines(shared_cluster[0], protocol) as client,
-                # A get may be among it that waits: it is not waited for.
+                # The garbage may contain a get that waits: its answer is not awaited.
                 contextlib.suppress(ConnectionError, TimeoutError),
             ):
                 client.sock.settimeout(1.0)
@@ -257,7 +257,7 @@ def test_answers_that_are_not_read_are_bounded(shared_cluster: Cluster, protocol
 
 @pytest.fixture(scope="module")
 def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node that gives requests a second to come, with small items."""
+    """A node that allows one second for a request, with small items."""
     flags = ["--request-seconds-max=1", "--message-bytes-max=1MiB", "--durability=memory"]
     listening = [word for name in KESTREL_PORTS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path_factory.mktemp("impatient"), arguments=[*flags, *listening]) as process:
@@ -302,7 +302,7 @@ def test_items_beyond_the_bound_are_not_stored(impatient: NodeProcess) -> None:
         assert answer(thrift).endswith(b"\x0f\0\0\x0c\0\0\0\0\0")
 
 
-def test_an_orderly_stop_answers_those_who_wait_and_returns_what_is_open(tmp_path: Path) -> None:
+def test_an_orderly_stop_answers_waiting_requests_and_returns_open_items(tmp_path: Path) -> None:
     arguments = [word for name in KESTREL_PORTS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path, arguments=arguments) as node:
         node.wait_upgraded()
@@ -321,7 +321,7 @@ def test_an_orderly_stop_answers_those_who_wait_and_returns_what_is_open(tmp_pat
 
             wait_for(all_wait, "three clients that wait")
             node.signal(signal.SIGTERM)
-            # Nobody is told that the queue is empty.
+            # No answer claims that the queue is empty.
             assert memcache.until(b"\r\n").startswith(b"SERVER_ERROR shutting_down: ")
             assert text.until(b"\n").startswith(b"-shutting_down: ")
             assert b"shutting_down: " in answer(thrift)

@@ -1,4 +1,4 @@
-"""Kestrel's statistics follow what clients do, over whichever port, and all ports show the same."""
+"""Kestrel's statistics reflect the actions of clients over every port, and all ports show the same."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Stats:
         return {**{name: counters[name] for name in (*COMMANDS, *OF_QUEUES)}, **{name: figures[name] for name in BYTES}}
 
     def grown(self) -> dict[str, int]:
-        """Return by how much counters but those of bytes have grown since the last call."""
+        """Return the growth of the counters, except those of bytes, since the last call."""
         now = self.read()
         before, self.before = self.before, now
         return {name: now[name] - before[name] for name in (*COMMANDS, *OF_QUEUES) if now[name] != before[name]}
@@ -102,11 +102,11 @@ def test_counters_follow_every_port_at_once(shared_cluster: Cluster, queue_name:
             assert stats.tree()["gauges"]["connections"] == open_before + 1
         wait_for(lambda: stats.tree()["gauges"]["connections"] == open_before, "the connection to end")
 
-        # What others do through another node counts for queues.
+        # Actions through another node count for queues.
         with Client(shared_cluster[0].rpc) as client:
             check(lambda: client.push(queue_name, "x"), curr_items=1, total_items=1)
 
-        # A request that waits counts when it begins.
+        # A waiting request counts when it begins.
         memcache.send(b"get %b-other/t=60000\r\n" % queue)
         wait_for(lambda: thrift.peek(f"{queue_name}-other").waiters == 1, "the get to wait")
         grown = stats.grown()
@@ -119,7 +119,7 @@ def test_counters_follow_every_port_at_once(shared_cluster: Cluster, queue_name:
         assert now["bytes_written"] >= before["bytes_written"] + len(answer)
 
 
-def test_queues_are_counted_whoever_makes_and_deletes_them(shared_cluster: Cluster, queue_name: str) -> None:
+def test_queues_are_counted_however_they_are_created_and_deleted(shared_cluster: Cluster, queue_name: str) -> None:
     node, other = shared_cluster[0], shared_cluster[2]
     with Lines(node) as watcher, Lines(node) as memcache, Client(other.rpc) as client:
         stats = Stats(node, watcher)
@@ -191,7 +191,7 @@ def test_waiters_are_those_of_every_port(shared_cluster: Cluster, queue_name: st
         assert b"  waiters=%d\r\n" % len(waits) in watcher.until(b"}\r\nEND\r\n")
         assert call(node.http, "GET", "/stats.json").json["gauges"][f"q/{queue_name}/waiters"] == len(waits)
 
-        # Those of Kestrel end with the queue, others wait on for its name.
+        # Waits of Kestrel's clients end with the queue, other clients keep waiting for its name.
         assert call(node.http, "DELETE", f"/v1/queues/{queue_name}").status == 204
         wait_for(lambda: thrift.peek(queue_name).waiters <= 4, "waits to end with the queue")
         assert thrift.peek(queue_name).waiters == 4

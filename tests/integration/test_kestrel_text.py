@@ -47,9 +47,7 @@ def test_every_get_is_an_open_read_that_the_next_one_confirms(
         consumer.ask(b"get %b\nget %b 10\npeek %b 10\n" % (queue, queue, queue), b"*\n*\n*\n")
 
 
-def test_what_a_connection_held_is_first_again_when_it_ends(
-    shared_cluster: Cluster, client: Text, queue: bytes
-) -> None:
+def test_items_of_a_closed_connection_return_to_the_head(shared_cluster: Cluster, client: Text, queue: bytes) -> None:
     client.ask(b"put %b:\n1\n2\n3\n\n" % queue, b"+3\n")
     with Text(shared_cluster[1]) as consumer:
         consumer.ask(b"get %b\n" % queue, b":1\n")
@@ -113,7 +111,7 @@ def test_wrong_requests_after_which_the_connection_stays(client: Text, request_:
         b"8=FIX.4.4",
     ],
 )
-def test_what_is_another_protocol_ends_the_connection(client: Text, queue: bytes, line: bytes) -> None:
+def test_another_protocol_ends_the_connection(client: Text, queue: bytes, line: bytes) -> None:
     client.send(line + b"\nput %b:\nx\n\n" % queue)
     told = client.until(b"\n")
     assert told.startswith(b"-bad_request: this ")
@@ -122,14 +120,14 @@ def test_what_is_another_protocol_ends_the_connection(client: Text, queue: bytes
     client.expect_end()
 
 
-def test_names_that_no_queue_may_have_are_refused(client: Text) -> None:
+def test_invalid_queue_names_are_refused(client: Text) -> None:
     for request in (b"get a.b\n", b"put a/b:\nx\n\n", b"peek ~\n", b"shutdown\n"):
         client.send(request)
         assert client.until(b"\n").startswith(b"-")
     client.ask(b"status\n", b":UP\n")
 
 
-def test_what_cannot_be_bounded_ends_the_connection(shared_cluster: Cluster) -> None:
+def test_unbounded_input_ends_the_connection(shared_cluster: Cluster) -> None:
     for request in (b"x" * 70_000, b"put x:\n" + b"i\n" * 10_001):
         with Text(shared_cluster[0]) as client:
             client.send(request)
@@ -142,7 +140,7 @@ def test_the_status_of_a_server_blocks_what_it_says(shared_cluster: Cluster, cli
     try:
         client.ask(b"status readonly\nput %b:\nx\n\n" % queue, b"+0\n-Server not available for operation set\n")
         client.ask(b"status quiescent\n", b"+0\n")
-        # The get confirms what was open, although it fetches nothing.
+        # The get confirms the open item, although it fetches none.
         client.ask(b"get %b\n" % queue, b"-Server not available for operation get\n")
     finally:
         client.ask(b"status up\n", b"+0\n")

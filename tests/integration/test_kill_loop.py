@@ -6,7 +6,7 @@ from .cluster import Cluster
 from .kill_loop import kill_loop
 
 
-def test_kills_in_a_loop_lose_and_double_nothing(cluster: Cluster) -> None:
+def test_repeated_kills_lose_and_duplicate_nothing(cluster: Cluster) -> None:
     book = asyncio.run(kill_loop(cluster, 20.0, seed=1))
     print(book)
     assert not book.violations

@@ -1,4 +1,4 @@
-"""Clients that are given one address: they learn the others, so that they outlive that node, and all first nodes."""
+"""Clients with one given address: they learn the other nodes, so that they outlive that node, and all initial nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 def learn(client: Client, cluster: Cluster) -> None:
-    """Wait until a client knows the nodes that run."""
+    """Wait until a client knows the running nodes."""
     wanted = {node.rpc for node in cluster.alive}
     wait_for(lambda: wanted <= set(map(str, client.nodes)), "the client knows the nodes")
 
@@ -48,14 +48,14 @@ async def test_a_client_outlives_the_only_node_it_was_given(cluster: Cluster) ->
         assert message.text == "late"
 
 
-def test_a_push_in_doubt_goes_on_at_a_node_that_was_not_given_unless_the_client_keeps_to_these(
+def test_a_push_in_doubt_continues_at_a_learned_node_unless_the_client_keeps_to_the_given_ones(
     cluster: Cluster,
 ) -> None:
     named = cluster[0]
     with Client(named.rpc) as client, Client(named.rpc, timeout_s=1, discover=False) as bound:
         learn(client, cluster)
         for number in range(300):
-            # From the fifth on, over a connection of the calling thread.
+            # From the fifth push on over a connection of the calling thread.
             if number == 150:
                 named.kill()
             assert client.push("numbers", number) == "ok"
@@ -90,12 +90,12 @@ def test_a_client_follows_a_cluster_whose_nodes_are_replaced_one_by_one(
         )
 
 
-def test_a_node_has_to_have_a_certificate_for_the_name_that_the_cluster_gives_it(tmp_path: Path) -> None:
+def test_a_learned_node_needs_a_certificate_for_its_name(tmp_path: Path) -> None:
     node = TlsNode(tmp_path)
     port = node.process.rpc.rpartition(":")[2]
     node.process.rpc = f"0.0.0.0:{port}"
     with node:
-        # The certificate is good for 127.0.0.1 only, and nothing listens at the address that the client is given.
+        # The certificate is valid for 127.0.0.1 only, and nothing listens at the address that the client is given.
         for host, is_reached in (("127.0.0.1", True), ("127.0.0.2", False)):
             nodes = KnownNodes("127.0.0.3:1")
             nodes.learn([f"{host}:{port}".encode()], nodes.given[0])

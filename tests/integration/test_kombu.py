@@ -20,7 +20,7 @@ PATIENCE_S = 120.0
 
 @pytest.fixture
 def connect(shared_cluster: Cluster, queue_name: str) -> Iterator[Callable[..., Connection]]:
-    """Makes connections whose queues nobody else has."""
+    """Creates connections with unique queues."""
     made: list[Connection] = []
 
     def connect(**options: Any) -> Connection:
@@ -71,7 +71,7 @@ def test_acks_rejects_and_prefetch(connect: Callable[..., Connection]) -> None:
     assert taker.has_no_more()
     assert not taker.messages[1].delivery_info["redelivered"]
     taker.messages[1].requeue()
-    # What is given back is in its old place, before those that were never taken.
+    # The returned message is in its old position, before those that were never taken.
     assert taker.wait(4)[3:] == [{"number": 1}]
     taker.messages[0].ack()
     taker.messages[2].reject()
@@ -127,7 +127,7 @@ def test_fanout_reaches_all_processes_and_topics_their_queues(connect: Callable[
     assert (found["all"].wait(2), found["some"].wait(1)) == (["a.b", "c.d"], ["a.b"])
 
 
-def test_what_is_no_message_of_kombu_is_put_aside(connect: Callable[..., Connection]) -> None:
+def test_a_foreign_message_is_dead_lettered(connect: Callable[..., Connection]) -> None:
     connection = connect()
     channel = connection.channel()
     tasks()(channel).declare()
@@ -141,7 +141,7 @@ def test_what_is_no_message_of_kombu_is_put_aside(connect: Callable[..., Connect
     assert transport.lmq.backlog(queue=f"{stored}.unreadable").messages == 4
 
 
-def test_a_message_is_in_hand_as_long_as_the_session_is_renewed(connect: Callable[..., Connection]) -> None:
+def test_a_message_stays_leased_while_the_session_is_renewed(connect: Callable[..., Connection]) -> None:
     connection = connect(lease=2)
     Producer(connection.channel()).publish("long", routing_key="tasks", declare=[tasks()])
     taker = Taker(connection, tasks(), prefetch=1)
@@ -150,7 +150,7 @@ def test_a_message_is_in_hand_as_long_as_the_session_is_renewed(connect: Callabl
     other.connect()
     stored = other.transport.stored_name("tasks")
     assert other.transport.lmq.pull(stored, 5) is None
-    # A process that is gone renews nothing.
+    # An ended process renews nothing.
     connection.transport.lmq._run(connection.transport.session._session.abandon)
     message = other.transport.lmq.pull(stored, PATIENCE_S)
     assert message is not None
@@ -158,13 +158,13 @@ def test_a_message_is_in_hand_as_long_as_the_session_is_renewed(connect: Callabl
         connection.drain_events(timeout=0)
     taker.messages[0].ack()
     assert message.ack()
-    # It goes on in another session.
+    # It continues in another session.
     Producer(connection.channel()).publish("again", routing_key="tasks")
     assert taker.wait(2)[1:] == ["again"]
     taker.messages[1].ack()
 
 
-def test_what_a_process_had_that_is_gone_is_in_its_old_place(connect: Callable[..., Connection]) -> None:
+def test_messages_of_an_ended_process_return_to_their_old_positions(connect: Callable[..., Connection]) -> None:
     connection = connect(lease=2)
     producer = Producer(connection.channel(), routing_key="tasks")
     for number in range(4):
@@ -182,7 +182,7 @@ def test_what_a_process_had_that_is_gone_is_in_its_old_place(connect: Callable[.
         message.ack()
 
 
-def test_what_an_operator_has_set_holds_and_poison_reaches_the_dead_letters(
+def test_settings_of_an_operator_are_kept_and_poison_messages_are_dead_lettered(
     shared_cluster: Cluster, connect: Callable[..., Connection]
 ) -> None:
     connection = connect(lease=1)
@@ -199,7 +199,7 @@ def test_what_an_operator_has_set_holds_and_poison_reaches_the_dead_letters(
     first.messages[0].requeue()  # as for a child of a worker that has died with its task
     assert first.wait(2)[1:] == ["poison"]
     assert first.messages[1].delivery_info["redelivered"]
-    # The process is gone, and another one dies with it too.
+    # The process has ended, and another one dies with the message too.
     connection.transport.lmq._run(connection.transport.session._session.abandon)
     second = connect(lease=1)
     assert Taker(second, queue, prefetch=1).wait(1) == ["poison"]
@@ -238,7 +238,7 @@ def test_tasks_are_due_up_to_the_year_9999(connect: Callable[..., Connection]) -
     assert connection.transport.lmq.purge(connection.transport.stored_name("tasks")) == 2
 
 
-def test_queues_are_taken_from_without_consumers(connect: Callable[..., Connection]) -> None:
+def test_messages_can_be_got_without_consumers(connect: Callable[..., Connection]) -> None:
     connection = connect()
     queue = tasks()(connection.channel())
     queue.declare()

@@ -1,4 +1,4 @@
-"""The largest bodies that a client may send, of what is slowest to decode: the others are served meanwhile."""
+"""The largest bodies of the kinds that are slowest to decode: other clients are served in the meantime."""
 
 from __future__ import annotations
 
@@ -46,20 +46,20 @@ BODIES = {
 
 
 @pytest.mark.parametrize("kind", BODIES)
-def test_json_of_the_largest_size_does_not_hold_up_the_others(victims: Cluster, kind: str) -> None:
+def test_json_of_the_largest_size_does_not_block_other_clients(victims: Cluster, kind: str) -> None:
     body = BODIES[kind]
     assert len(body) <= REQUEST_BYTES_MAX
     with unharmed(victims) as canary, ThreadPoolExecutor(SENDERS) as pool:
         canary.check()
         rounds = canary.rounds
         answers = list(pool.map(lambda _: push(victims[0].http, body, "application/json"), range(SENDERS)))
-        assert canary.rounds > rounds, "nobody else was served"
+        assert canary.rounds > rounds, "no other client was served"
     codes = {answer.status for answer in answers}
     assert codes <= {400, 413, 503}
     assert codes & {400, 413}, "none of them was decoded"
 
 
-def test_messagepack_of_the_most_values_does_not_hold_up_the_others(victims: Cluster) -> None:
+def test_messagepack_of_the_most_values_does_not_block_other_clients(victims: Cluster) -> None:
     body = msgpack.packb({"messages": [{"content": b"x" * 100, "more": [0] * 19}] * 10_000})
     with unharmed(victims) as canary, ThreadPoolExecutor(SENDERS) as pool:
         answers = list(pool.map(lambda _: push(victims[0].http, body, "application/x-msgpack"), range(SENDERS)))

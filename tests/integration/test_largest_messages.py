@@ -1,4 +1,6 @@
-"""Messages of the largest size on every port: unchanged through any node, refused above the limit, bounded when half sent."""
+"""Messages of the largest size on every port: unchanged through any node, refused above the limit, bounded
+when half sent.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,9 @@ TIMEOUT_S = 120.0
 HALF_SENT = 24
 HALF_BYTES = 60
 CLIENTS_BYTES_MAX = 512 * MIB
-"""What clients may take on the largest machines."""
+"""The maximum for clients on the largest machines."""
 NODE_BYTES = 150 * MIB
-"""What a node may need besides, to serve others."""
+"""Memory that a node may need besides, to serve others."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +42,7 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def terms(cluster: Cluster) -> list[bytes]:
-    """The term of each node."""
+    """Return the term of each node."""
     return [re.findall(rb"^lmq_raft_term (\S+)$", fetch(node.http, "/metrics")[1], re.MULTILINE)[0] for node in cluster]
 
 
@@ -76,7 +78,7 @@ def push_rpc(node: NodeProcess, queue: str, body: bytes) -> int:
             assert rpc.call("push", queue, body) == b"ok"
             return 200
         assert rpc.error("push", queue, body).startswith(b"too_large: ")
-        # The connection goes on.
+        # The connection stays open.
         assert rpc.call("ping") == b"pong"
         return 413
 
@@ -85,10 +87,10 @@ PUSHES = pytest.mark.parametrize("push", [push_http, push_json, push_packed, pus
 
 
 @PUSHES
-def test_the_largest_message_goes_through_any_node_and_comes_back_unchanged(
+def test_the_largest_message_passes_through_any_node_unchanged(
     nodes: Cluster, queue_name: str, push: Callable[[NodeProcess, str, bytes], int]
 ) -> None:
-    """Given back by one node's client, it is delivered again by another's; no election is held for it."""
+    """Nacked through one node, it is redelivered through another; there is no election."""
     before = terms(nodes)
     follower, other = nodes.followers()
     assert push(follower, queue_name, BODY) == 200
@@ -138,7 +140,7 @@ def test_kestrels_clients_send_and_get_the_largest_item(nodes: Cluster, queue_na
 
 
 def test_the_text_protocol_takes_the_largest_items(nodes: Cluster, queue_name: str) -> None:
-    """Two in one request, behind and before small ones, unchanged and in order. An item ends with its line."""
+    """Two in one request, after and before small ones, unchanged and in order. An item ends with its line."""
     name, large = queue_name.encode(), BODY.replace(b"\n", b"x")
     items = [b"small", large[: 40 * MIB], large[40 * MIB :], b"last", large]
     with Lines(nodes.followers()[0], "text") as client:
@@ -153,7 +155,7 @@ def test_the_text_protocol_takes_the_largest_items(nodes: Cluster, queue_name: s
 
 
 def answer_of(sock: socket.socket) -> bytes:
-    """What has come on a connection, without waiting."""
+    """Return the received data of a connection, without waiting."""
     sock.setblocking(False)
     try:
         return sock.recv(1000)
@@ -201,7 +203,9 @@ def start_thrift(_node: NodeProcess) -> bytes:
 def test_many_half_sent_messages_are_bounded_together(
     nodes: Cluster, port: str, start: Callable[[NodeProcess], bytes]
 ) -> None:
-    """24 connections with 60 MiB each, 1.4 GiB together: most are told that there is no room, and others are served."""
+    """24 connections with 60 MiB each, 1.4 GiB together: most get an error for lack of room, and other
+    clients are served.
+    """
     victim = nodes.followers()[0]
     # In the text protocol an item ends with its line.
     block = BODY[:MIB].replace(b"\n", b"x")
@@ -217,5 +221,5 @@ def test_many_half_sent_messages_are_bounded_together(
                 sent += pour(sock, block, MIB)
         canary.check()
         told = [sock for sock in sockets if b"overload" in answer_of(sock).lower()]
-        # Where a protocol has no answer for that, the connection has ended.
+        # A protocol without a suitable answer closes the connection.
         assert told or sent < HALF_SENT * HALF_BYTES * MIB

@@ -1,4 +1,4 @@
-"""Pulls of a session that a paused node carries out late, after the client has repeated them through another node."""
+"""Pulls of a session that a paused node executes late, after the client has repeated them through another node."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .raw_rpc import Rpc
 
 COUNT = 5
 LARGE = 7 * 1024 * 1024
-"""Three of these are more than one answer holds."""
+"""Three of these exceed one answer."""
 
 
 @pytest.mark.parametrize("hangs_up", [False, True], ids=["waits", "hangs up"])
-def test_a_late_pull_takes_nothing_back(cluster: Cluster, hangs_up: bool) -> None:
+def test_a_late_pull_returns_nothing_to_the_queue(cluster: Cluster, hangs_up: bool) -> None:
     follower, leader = cluster.followers()[0], cluster.leader()
     with Client(leader.rpc) as client, Rpc(follower.rpc) as late:
         client.push_many("q", [b"%d" % number for number in range(COUNT)])
@@ -38,7 +38,7 @@ def test_a_late_pull_takes_nothing_back(cluster: Cluster, hangs_up: bool) -> Non
             assert other.pull("q", 0) is None
 
 
-def test_what_one_answer_does_not_hold_stays_with_the_session(shared_cluster: Cluster, queue_name: str) -> None:
+def test_messages_beyond_one_answer_stay_with_the_session(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as client:
         session = client.open_session(600)
         for _ in range(COUNT):
@@ -54,8 +54,8 @@ def test_what_one_answer_does_not_hold_stays_with_the_session(shared_cluster: Cl
         client.end_session(session)
 
 
-def test_an_answer_for_a_caller_that_has_gone_takes_nothing_back(cluster: Cluster) -> None:
-    """The client gives back what arrives too late, except what its session's next pull has returned as well."""
+def test_an_answer_to_a_cancelled_call_returns_nothing_that_is_in_use(cluster: Cluster) -> None:
+    """The client returns messages that arrive too late, except those that its session's next pull has returned too."""
 
     async def main() -> None:
         follower = cluster.followers()[0]
@@ -78,8 +78,8 @@ def test_an_answer_for_a_caller_that_has_gone_takes_nothing_back(cluster: Cluste
     asyncio.run(main())
 
 
-def test_what_a_cancelled_pull_has_taken_returns_to_its_queue(cluster: Cluster) -> None:
-    """Also if the session pulls from the queue no more, and lives on."""
+def test_messages_of_a_cancelled_pull_return_to_their_queue(cluster: Cluster) -> None:
+    """This holds even if the session stays open and pulls no more from the queue."""
 
     async def main() -> None:
         follower = cluster.followers()[0]

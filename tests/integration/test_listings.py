@@ -1,6 +1,6 @@
-"""Lists of very many queues: made in slices, written as they are read, and sound while queues come and go.
+"""Lists of very many queues: made in slices, written as they are read, and consistent while queues come and go.
 
-`python -m tests.integration.listing_blocks` measures how long each of them keeps a node from its other work.
+`python -m tests.integration.listing_blocks` measures for how long each of them blocks a node.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SLICED = [listing for listing in LISTINGS if listing.slices_min(QUEUES)]
 
 @pytest.mark.parametrize("listing", SLICED, ids=lambda one: one.name)
 def test_a_listing_takes_as_many_slices_as_it_has_rows(filled: NodeProcess, listing: Listing) -> None:
-    # A scrape goes through the queues, too. What a node does every five seconds by itself is not in each of three.
+    # A scrape visits the queues, too. The node's periodic work, every five seconds, is not in each of three.
     scrape = min(_slices(filled, Listing("nothing", lambda _node: 0)) for _ in range(3))
     assert min(_slices(filled, listing) for _ in range(3)) - scrape >= listing.slices_min(QUEUES)
 
@@ -53,7 +53,7 @@ def test_a_listing_takes_as_many_slices_as_it_has_rows(filled: NodeProcess, list
 
 
 def _ask(node: NodeProcess, request: bytes) -> socket.socket:
-    """A connection over which this was sent, whose client takes little at a time."""
+    """Return a connection that has sent the request and whose client reads little at a time."""
     host, port = node.http.rsplit(":", 1)
     sock = socket.socket()
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 8192)
@@ -100,7 +100,7 @@ def test_a_long_answer_is_chunked_and_the_connection_stays(filled: NodeProcess) 
     connection.close()
 
 
-def test_a_client_of_http_1_0_knows_the_end_by_that_of_the_connection(filled: NodeProcess) -> None:
+def test_a_client_of_http_1_0_gets_the_end_by_a_closed_connection(filled: NodeProcess) -> None:
     with _ask(filled, b"GET /stats.json HTTP/1.0\r\nHost: %b\r\nConnection: keep-alive\r\n\r\n") as sock:
         answer = _answer(sock)
         assert (answer.getheader("transfer-encoding"), answer.getheader("connection")) == (None, "close")
@@ -109,7 +109,7 @@ def test_a_client_of_http_1_0_knows_the_end_by_that_of_the_connection(filled: No
 
 def test_queues_may_come_and_go_while_an_answer_is_read(filled: NodeProcess) -> None:
     with _ask(filled, STATS) as sock, Client(filled.rpc) as client:
-        # The node cannot have made all of it yet: nobody takes it.
+        # The node cannot have made all of it yet, because the client does not read it.
         begun = sock.recv(1000)
         for number in range(0, QUEUES, 5):
             client.delete(f"a{number}")
@@ -126,7 +126,7 @@ def test_queues_may_come_and_go_while_an_answer_is_read(filled: NodeProcess) -> 
 
 
 def _body_of(begun: bytes, sock: socket.socket) -> bytes:
-    """The body of a chunked answer of which this was read already."""
+    """Return the body of a chunked answer whose beginning was read already."""
     data = bytearray(begun)
     while not data.endswith(b"0\r\n\r\n"):
         more = sock.recv(1 << 16)
@@ -140,7 +140,7 @@ def _body_of(begun: bytes, sock: socket.socket) -> bytes:
     return body
 
 
-def test_clients_that_do_not_read_cost_no_more_than_they_may(filled: NodeProcess) -> None:
+def test_clients_that_do_not_read_stay_within_their_share(filled: NodeProcess) -> None:
     def held() -> float:
         return metric(filled, 'lmq_client_memory_bytes{of="clients"}')
 

@@ -25,7 +25,7 @@ def push(node: NodeProcess, name: str, body: bytes, content_type: str | None = N
 
 
 def push_together(node: NodeProcess, name: str, *pushes: tuple[bytes, str | None]) -> list[str]:
-    """Several pushes in one segment, so that they fall into one window even on a busy machine."""
+    """Push several messages in one segment, so that they fall into one window even on a busy machine."""
     with Connection(node.http) as connection:
         requests = b""
         for body, content_type in pushes:
@@ -41,7 +41,7 @@ def pull(node: NodeProcess, name: str, query: str = "t=10") -> Answer:
 
 
 def multipart(identifier: bytes, *parts: tuple[bytes, bytes]) -> bytes:
-    """The body of 5.1, written down once more, independently."""
+    """Return the body of 5.1, written independently."""
     body = b""
     for content_type, content in parts:
         body += b"\r\n--" + identifier + b"\r\ncontent-type: " + content_type
@@ -50,7 +50,7 @@ def multipart(identifier: bytes, *parts: tuple[bytes, bytes]) -> bytes:
 
 
 def test_5_a_window_opens_is_joined_and_ends(node: NodeProcess, queue_name: str) -> None:
-    """5, 5.1: `new`, then `yes`; nothing before the end; a blocked puller gets it right at the end, parts in push order."""
+    """5, 5.1: `new`, then `yes`; nothing before the end; a blocked puller gets it at the end, parts in push order."""
     set_properties(node, queue_name, '{"accum":1}')
     started = time.monotonic()
     flags = push_together(node, queue_name, (b"one", "text/plain"), (b"two", None), (b"\r\n", None))
@@ -187,7 +187,7 @@ def test_5_two_racing_pushes_make_one_window(node: NodeProcess, queue_name: str)
 
 
 def test_5_a_blocked_puller_is_woken_by_the_end_of_a_window(node: NodeProcess, queue_name: str) -> None:
-    """5, 2.2: a blocked puller gets it right at the end, pull-any too."""
+    """5, 2.2: a blocked puller gets it at the end, pull-any too."""
     set_properties(node, queue_name, '{"accum":0.2}')
     with Connection(node.http) as one, Connection(node.http) as other:
         one.ask("GET", f"/messages/{queue_name}?t=10")

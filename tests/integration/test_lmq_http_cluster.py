@@ -48,7 +48,7 @@ def test_12_4_pushed_on_one_pulled_on_another_acked_on_a_third(nodes: list[str],
 
 
 def test_12_4_order_is_kept_across_nodes(nodes: list[str], queue_name: str) -> None:
-    """2.2: pushes that were acknowledged one after the other on different nodes come in that order."""
+    """2.2: pushes that were acknowledged one after the other on different nodes are delivered in that order."""
     for i in range(12):
         push(nodes[i % 3], queue_name, b"%d" % i)
     assert [pull(nodes[i % 2], queue_name).body for i in range(12)] == [b"%d" % i for i in range(12)]
@@ -104,7 +104,7 @@ def test_12_4_windows_are_cluster_wide(nodes: list[str], queue_name: str) -> Non
 
 
 def test_15_4_property_changes_are_in_effect_on_every_node_at_once(nodes: list[str], queue_name: str) -> None:
-    """3.2, 15.4: a change acknowledged on one node is shown and used by all."""
+    """3.2, 15.4: a change acknowledged on one node is shown and used by all nodes."""
     for i in range(9):
         changed = call(nodes[i % 3], "PATCH", f"/properties/{queue_name}", b'{"retry":%d}' % i, JSON)
         assert changed.status == 204
@@ -128,7 +128,7 @@ def test_15_4_default_rules_are_in_effect_on_every_node_at_once(nodes: list[str]
 
 
 def test_12_4_deletion_is_announced_to_all(nodes: list[str], queue_name: str) -> None:
-    """12.4: queue creation and deletion are announced to all nodes; 15.10: /stats never fails meanwhile."""
+    """12.4: queue creation and deletion are announced to all nodes; 15.10: /stats never fails in between."""
     for i in range(6):
         push(nodes[i % 3], queue_name, b"m")
         assert queue_name in call(nodes[(i + 1) % 3], "GET", "/stats").json["queues"]

@@ -15,7 +15,7 @@ HOST = b"Host: localhost\r\n"
 
 
 def exchange(node: NodeProcess, request: bytes) -> bytes:
-    """Everything a node says to these bytes on a fresh connection whose end is announced."""
+    """Return everything a node sends in answer to these bytes on a new connection whose end is announced."""
     with Connection(node.http) as connection:
         connection.send(request)
         return connection.rest()
@@ -61,7 +61,7 @@ def test_7_requests_in_pieces(node: NodeProcess, queue_name: str) -> None:
 
 
 def test_7_http_1_0(node: NodeProcess, queue_name: str) -> None:
-    """7: HTTP/1.0 without Host; the connection ends unless keep-alive is asked for."""
+    """7: HTTP/1.0 without Host; the connection ends unless keep-alive is requested."""
     answer = exchange(node, f"GET /properties/{queue_name} HTTP/1.0\r\n\r\n".encode())
     assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
     assert answer.endswith(b'{"accum":0,"retry":2,"timeout":30}')
@@ -73,7 +73,7 @@ def test_7_http_1_0(node: NodeProcess, queue_name: str) -> None:
 
 
 def test_7_connection_close_is_honoured(node: NodeProcess) -> None:
-    """7: a client may ask for the end of the connection."""
+    """7: a client may request the end of the connection."""
     answer = exchange(node, b"GET /stats HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n")
     assert status_of(answer) == 200
     assert b"\r\nconnection: close\r\n" in answer
@@ -90,7 +90,7 @@ def test_7_chunked_body(node: NodeProcess, queue_name: str) -> None:
 
 
 def test_7_expect_100_continue(node: NodeProcess, queue_name: str) -> None:
-    """7: Expect: 100-continue is answered before the body comes."""
+    """7: Expect: 100-continue is answered before the body arrives."""
     head = (
         f"POST /messages/{queue_name} HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 4\r\n\r\n"
     )
@@ -132,7 +132,7 @@ def test_7_expect_100_continue(node: NodeProcess, queue_name: str) -> None:
     ],
 )  # fmt: skip
 def test_7_malformed_requests(node: NodeProcess, request_bytes: bytes, status: int) -> None:
-    """7: statuses for what is not a proper request; the body is empty and the connection ends."""
+    """7: statuses for malformed requests; the body is empty and the connection ends."""
     answer = exchange(node, request_bytes)
     assert status_of(answer) == status
     assert b"\r\ncontent-length: 0\r\n" in answer
@@ -140,14 +140,16 @@ def test_7_malformed_requests(node: NodeProcess, request_bytes: bytes, status: i
 
 
 def test_7_limits_are_exact(node: NodeProcess) -> None:
-    """7: a request line of 4096 bytes and a header value of 4096 bytes are still fine."""
+    """7: a request line of 4096 bytes and a header value of 4096 bytes are accepted."""
     with Connection(node.http) as connection:
         assert connection.call("GET", "/" + "a" * (4096 - len("GET / HTTP/1.1"))).status == 404
         assert connection.call("GET", "/stats", headers={"X-Long": "a" * 4096}).status == 200
 
 
 def test_7_idle_connections_end_after_5_s_but_blocked_pulls_do_not(node: NodeProcess, queue_name: str) -> None:
-    """7: idle connections are closed after 5 s between requests; a blocked pull is not idle. The same for half a request."""
+    """7: idle connections are closed after 5 s between requests; a blocked pull is not idle. The same for
+    half a request.
+    """
     with open_many([node.http] * 4) as (idle, silent, half, blocked):
         started = time.monotonic()
         assert idle.call("GET", f"/properties/{queue_name}").status == 200
@@ -276,7 +278,9 @@ def test_7_an_odd_accept_header_is_ignored(node: NodeProcess, queue_name: str) -
 
 
 def test_7_checks_in_order(node: NodeProcess) -> None:
-    """7, 8.3, 8.4: method before parameters, parameters before existence; on /messages the pattern before the method."""
+    """7, 8.3, 8.4: method before parameters, parameters before existence; on /messages the pattern before the
+    method.
+    """
     assert call(node.http, "PUT", "/messages/q?t=abc").status == 405
     assert call(node.http, "GET", "/messages/q/id?reply=wrong").status == 405
     assert call(node.http, "POST", "/messages/absent/id?reply=wrong").status == 400
@@ -331,12 +335,12 @@ def test_7_large_messages(node: NodeProcess, queue_name: str) -> None:
     ],
 )
 def test_7_1_names(node: NodeProcess, new_queue_name: Callable[[], str], path: str, name: bytes) -> None:
-    """7.1: names are decoded; the header gives back the raw bytes."""
+    """7.1: names are decoded; the header returns the raw bytes."""
     suffix = "" if path in {".", "..", "schema", "__lmq_info__"} else new_queue_name()[-40:]
     path, name = path + suffix, name + suffix.encode()
     with Connection(node.http) as connection:
         assert connection.call("POST", f"/messages/{path}", b"x").status == 200
-        # However it is escaped, it is the same queue.
+        # Every escaping names the same queue.
         answer = connection.call("GET", f"/messages/{quote_from_bytes(name, safe='')}?t=0")
         assert (answer.status, answer["x-lmq-queue-name"]) == (200, name)
         assert connection.call("GET", "/stats").status == 200
@@ -344,7 +348,7 @@ def test_7_1_names(node: NodeProcess, new_queue_name: Callable[[], str], path: s
 
 
 def test_7_1_raw_bytes_in_the_request_line(node: NodeProcess, queue_name: str) -> None:
-    """7.1: a client may leave UTF-8 unescaped, as curl does; bodies that are not ASCII are not touched by that."""
+    """7.1: a client may leave UTF-8 unescaped, as curl does; bodies that are not ASCII are unaffected."""
     name = f"{queue_name}-キュー".encode()
     body = b"\xff\xfe\n\x80"
     with Connection(node.http) as connection:
@@ -366,7 +370,7 @@ def test_7_1_raw_bytes_in_the_request_line(node: NodeProcess, queue_name: str) -
 
 
 def test_7_1_raw_bytes_on_a_busy_connection(node: NodeProcess, queue_name: str) -> None:
-    """However soon the next request comes after an answer, and pipelined."""
+    """This holds however soon the next request follows an answer, and for pipelined ones."""
     target = f"/messages/{queue_name}-ü".encode()
     push = b"POST " + target + b" HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n\r\n\xc3\xbc"
     pull = b"GET " + target + b"?t=0 HTTP/1.1\r\nHost: localhost\r\n\r\n"

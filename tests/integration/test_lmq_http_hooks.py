@@ -47,7 +47,7 @@ def test_6_absent_headers_add_nothing(node: NodeProcess, hooked: str) -> None:
 
 
 def test_6_header_values_are_raw_bytes(node: NodeProcess, hooked: str) -> None:
-    """6: a value is copied as it came."""
+    """6: a value is copied unchanged."""
     with Connection(node.http) as connection:
         connection.send(
             f"POST /messages/{hooked} HTTP/1.1\r\nHost: localhost\r\n".encode()
@@ -102,7 +102,7 @@ def test_6_push_to_all_is_hooked_per_queue(node: NodeProcess, hooked: str) -> No
 
 
 def test_6_modules_run_in_list_order(node: NodeProcess, queue_name: str) -> None:
-    """6: several modules; a name asked for twice is kept once."""
+    """6: several modules; a name requested twice is kept once."""
     modules = '[["lmq_hook_preserve_header",["x-b"]],["lmq_hook_preserve_header",["x-a","x-b"]]]'
     set_properties(node, queue_name, f'{{"hooks":{{"pre_http_push":{modules}}}}}')
     call(node.http, "POST", f"/messages/{queue_name}", b"m", {"X-A": "1", "X-B": "2"})
@@ -153,8 +153,10 @@ RESERVED = [
 
 
 @pytest.mark.parametrize("name", RESERVED)
-def test_headers_that_are_not_a_messages_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
-    """An answer must not lie about what it carries, nor change what a browser does; secrets of producers stay secret."""
+def test_protocol_headers_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
+    """An answer must describe its contents correctly, and must not change what a browser does; producers'
+    secrets stay secret.
+    """
     hooks = f'{{"hooks":{{"pre_http_push":[["lmq_hook_preserve_header",["x-foo","{name}"]]]}}}}'.encode()
     refused = call(node.http, "PATCH", f"/properties/{queue_name}", hooks, JSON)
     assert refused.status == 400
@@ -164,7 +166,7 @@ def test_headers_that_are_not_a_messages_cannot_be_preserved(node: NodeProcess, 
 
 
 @pytest.mark.parametrize("name", ["x-foo\r\nx-evil: 1", "x\n", "x y", "x:", "", "\x1b[2j", "b\u00fccher"])
-def test_what_is_no_name_of_a_header_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
+def test_invalid_header_names_cannot_be_preserved(node: NodeProcess, queue_name: str, name: str) -> None:
     hooks = json.dumps({"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-foo", name]]]}}).encode()
     refused = call(node.http, "PATCH", f"/properties/{queue_name}", hooks, JSON)
     assert (refused.status, b"is not the name of a header" in refused["x-lmq-error"]) == (400, True)

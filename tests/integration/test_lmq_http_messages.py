@@ -31,8 +31,8 @@ def test_8_1_push_answers_byte_for_byte(queue: Queue) -> None:
     assert answer["content-type"] == b"application/json"
 
 
-def test_a_push_tells_the_sequence_that_the_message_keeps(queue: Queue) -> None:
-    """No part of LMQ: an id that is stable over deliveries, beside answers that stay LMQ's."""
+def test_a_push_returns_the_sequence_of_the_message(queue: Queue) -> None:
+    """This is not part of LMQ: an id that is stable over deliveries, beside answers that stay LMQ's."""
     queue.node.wait_upgraded()
     pushed = queue.push(b"body", query="?sequence=true")
     assert int(pushed["x-lmq-message-sequence"]) > 0
@@ -43,7 +43,7 @@ def test_a_push_tells_the_sequence_that_the_message_keeps(queue: Queue) -> None:
     assert first["x-lmq-message-id"] != again["x-lmq-message-id"]
 
 
-def test_only_who_asks_is_told_the_sequence(queue: Queue) -> None:
+def test_the_sequence_is_returned_only_on_request(queue: Queue) -> None:
     for query in ("", "?", "?sequence=false", "?other=%"):
         assert "x-lmq-message-sequence" not in queue.push(b"body", query=query).headers
     answer = call(queue.node.http, "POST", f"/messages/{queue.name}?sequence=1", b"body")
@@ -106,7 +106,7 @@ def test_8_1_without_content_type_octet_stream_is_shown(queue: Queue) -> None:
     assert queue.pull()["content-type"] == b"application/octet-stream"
 
 
-def test_8_1_a_compressed_body_is_delivered_as_it_came(queue: Queue) -> None:
+def test_8_1_a_compressed_body_is_delivered_unchanged(queue: Queue) -> None:
     """8.1: bodies are opaque."""
     queue.push(b"\x1f\x8bnot really gzip", Content_Encoding="gzip")
     assert queue.pull().body == b"\x1f\x8bnot really gzip"
@@ -205,7 +205,8 @@ def test_8_2_tiny_waits_lose_nothing(queue: Queue) -> None:
     assert delivered + len(queue.drain()) == 50
 
 
-# --- 2.2, 2.3: deliveries and retries -----------------------------------------------------------------------------------
+# --- 2.2, 2.3: deliveries and retries
+# -----------------------------------------------------------------------------------
 
 
 def test_2_2_fresh_messages_come_in_order(queue: Queue) -> None:
@@ -215,7 +216,7 @@ def test_2_2_fresh_messages_come_in_order(queue: Queue) -> None:
     assert queue.drain() == [b"%d" % i for i in range(20)]
 
 
-def test_2_2_a_nacked_message_goes_behind_what_waits(queue: Queue) -> None:
+def test_2_2_a_nacked_message_goes_behind_waiting_messages(queue: Queue) -> None:
     """2.2, 14: a nacked message is available at once, but behind everything already waiting."""
     queue.push(b"a")
     queue.push(b"b")
@@ -225,7 +226,7 @@ def test_2_2_a_nacked_message_goes_behind_what_waits(queue: Queue) -> None:
 
 
 def test_2_2_a_timed_out_message_is_ordered_by_its_deadline(queue: Queue) -> None:
-    """2.2: it comes before messages pushed after that deadline, and after those pushed before."""
+    """2.2: it is delivered before messages pushed after that deadline, and after those pushed before."""
     queue.set('{"timeout":0.3}')
     queue.push(b"a")
     queue.push(b"b")
@@ -237,7 +238,9 @@ def test_2_2_a_timed_out_message_is_ordered_by_its_deadline(queue: Queue) -> Non
 
 
 def test_2_3_the_retry_counter_counts_down_and_the_message_is_dropped(queue: Queue) -> None:
-    """2.3: retry 2: 2, then 1, then 0, then gone; a nack costs one, on the last delivery too. Each delivery has a new id."""
+    """2.3: retry 2: 2, then 1, then 0, then gone; a nack costs one, also on the last delivery. Each delivery
+    has a new id.
+    """
     queue.push(b"m")
     seen = []
     for _ in range(3):
@@ -277,7 +280,7 @@ def test_2_3_retry_0_is_one_delivery(queue: Queue) -> None:
 
 
 def test_2_3_the_count_is_fixed_at_push_time(queue: Queue) -> None:
-    """2.3: changing retry later does not touch messages already in the queue."""
+    """2.3: changing retry later does not affect messages already in the queue."""
     queue.push(b"m")
     queue.set('{"retry":7}')
     queue.push(b"n")
@@ -285,7 +288,9 @@ def test_2_3_the_count_is_fixed_at_push_time(queue: Queue) -> None:
 
 
 def test_2_2_an_exhausted_message_is_not_counted(queue: Queue) -> None:
-    """2.2: LMQ counts it until a pull passes over it; here it is gone with its last delivery, and the queue goes on."""
+    """2.2: LMQ counts it until a pull passes over it; here it is removed with its last delivery, and the
+    queue works on.
+    """
     queue.set('{"retry":0}')
     for i in range(3):
         queue.push(b"%d" % i)
@@ -322,7 +327,8 @@ def test_2_5_timeout_0(queue: Queue) -> None:
         assert [queue.reply(answer, kind) for kind in ("ack", "nack", "ext")] == [404, 404, 404]
 
 
-# --- 2.4, 8.3: replies -------------------------------------------------------------------------------------------------
+# --- 2.4, 8.3: replies
+# -------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["ack", "nack", "ext"])
@@ -342,7 +348,7 @@ def test_8_3_ack_removes_the_message(queue: Queue) -> None:
     assert queue.size() == 0
 
 
-def test_8_3_ext_starts_the_lease_anew(queue: Queue) -> None:
+def test_8_3_ext_restarts_the_lease(queue: Queue) -> None:
     """2.1, 3.2: ext: now + the queue's current timeout, later or earlier than before."""
     queue.set('{"timeout":2}')
     queue.push()

@@ -34,7 +34,7 @@ def get_rules(node: NodeProcess) -> bytes:
 
 @pytest.fixture
 def rules(node: NodeProcess) -> Iterator[None]:
-    """Default rules are cluster-wide: leave none behind."""
+    """Removes all default rules afterwards: they are cluster-wide."""
     yield
     assert call(node.http, "DELETE", "/properties").status == 204
 
@@ -43,7 +43,8 @@ def exists(node: NodeProcess, name: str) -> bool:
     return name in call(node.http, "GET", "/stats").json["queues"]
 
 
-# --- 9.1 ---------------------------------------------------------------------------------------------------------------
+# --- 9.1
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_9_1_defaults_byte_for_byte(node: NodeProcess, queue_name: str) -> None:
@@ -80,7 +81,7 @@ def test_9_1_patch_and_get(node: NodeProcess, queue_name: str, sent: str, shown:
     assert get(node, queue_name) == shown.encode()
 
 
-def test_9_1_patch_keeps_what_was_set_before(node: NodeProcess, queue_name: str) -> None:
+def test_9_1_patch_keeps_earlier_properties(node: NodeProcess, queue_name: str) -> None:
     """9.1: sets those on the queue, keeps the others, creates the queue if needed."""
     assert patch(node, queue_name, '{"retry":5}').status == 204
     assert exists(node, queue_name)
@@ -140,7 +141,8 @@ def test_9_1_delete_clears_own_properties(node: NodeProcess, queue_name: str) ->
     assert get(node, queue_name) == DEFAULTS
 
 
-# --- 9.2, 3.1 -----------------------------------------------------------------------------------------------------------
+# --- 9.2, 3.1
+# -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,7 +154,7 @@ def test_9_1_delete_clears_own_properties(node: NodeProcess, queue_name: str) ->
         '[["x",{"timeout":1.5,"accum":2,"retry":1}]]',
         '[["",{"retry":1}],["",{"retry":2}]]',
         '[["キ\\\\/\\"",{"retry":1}]]',
-        '[["nobody",{"hooks":{"pre_http_push":[["lmq_hook_preserve_header",["a"]]]},"retry":1}]]',
+        '[["unused",{"hooks":{"pre_http_push":[["lmq_hook_preserve_header",["a"]]]},"retry":1}]]',
     ],
 )
 @pytest.mark.usefixtures("rules")
@@ -185,8 +187,10 @@ def test_9_2_delete_empties_the_list(node: NodeProcess, queue_name: str) -> None
 )  # fmt: skip
 @pytest.mark.usefixtures("rules")
 def test_9_2_bad_rules_are_400_and_change_nothing(node: NodeProcess, body: str | bytes) -> None:
-    """9.2: anything that is not a list of [string, valid properties], and invalid regular expressions: 400, unchanged."""
-    before = '[["nobody",{"retry":1}]]'
+    """9.2: anything that is not a list of [string, valid properties], and invalid regular expressions: 400,
+    unchanged.
+    """
+    before = '[["unused",{"retry":1}]]'
     assert put_rules(node, before).status == 204
     answer = put_rules(node, body)
     assert (answer.status, answer.body) == (400, b"")
@@ -195,7 +199,9 @@ def test_9_2_bad_rules_are_400_and_change_nothing(node: NodeProcess, body: str |
 
 @pytest.mark.usefixtures("rules")
 def test_3_1_own_properties_then_the_first_matching_rule_then_the_default(node: NodeProcess, queue_name: str) -> None:
-    """3.1: for each property separately; rules after the first match are ignored even for properties it does not mention."""
+    """3.1: for each property separately; rules after the first match are ignored even for properties it does
+    not mention.
+    """
     put_rules(node, f'[["^{queue_name}-a",{{"retry":1}}],["{queue_name}",{{"retry":5,"timeout":6}}]]')
     assert get(node, f"{queue_name}-a") == b'{"accum":0,"retry":1,"timeout":30}'
     assert get(node, f"{queue_name}-b") == b'{"accum":0,"retry":5,"timeout":6}'
@@ -207,7 +213,9 @@ def test_3_1_own_properties_then_the_first_matching_rule_then_the_default(node: 
 
 @pytest.mark.usefixtures("rules")
 def test_3_1_rules_are_dynamic_and_used(node: NodeProcess, queue_name: str) -> None:
-    """3.1, 12.4: default rules affect existing queues as well as later ones, in pushes and deliveries, not only as shown."""
+    """3.1, 12.4: default rules affect existing queues as well as later ones, in pushes and deliveries, not
+    only in listings.
+    """
     call(node.http, "POST", f"/messages/{queue_name}", b"before")
     put_rules(node, f'[["{queue_name}",{{"retry":4}}]]')
     call(node.http, "POST", f"/messages/{queue_name}", b"after")
@@ -227,7 +235,7 @@ def test_3_1_patterns_search_the_decoded_name(node: NodeProcess, queue_name: str
 
 @pytest.mark.usefixtures("rules")
 def test_3_1_a_catastrophic_rule_does_no_harm(node: NodeProcess) -> None:
-    """3.1: regular expressions match in linear time, whatever they are."""
+    """3.1: any regular expression matches in linear time."""
     assert put_rules(node, '[["^(a+)+$",{"retry":1}]]').status == 204
     assert get(node, "a" * 200 + "!") == DEFAULTS
 

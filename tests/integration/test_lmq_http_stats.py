@@ -84,13 +84,13 @@ def test_9_3_counts_rates_and_retention(node: NodeProcess, queue_name: str) -> N
         assert time.monotonic() < deadline, "no rate after two updates"
         time.sleep(0.1)
         stats = call(node.http, "GET", "/stats").json["queues"][queue_name]["stats"]
-    # All ten fell into one interval of five seconds, or into two of them.
+    # All ten fell into one or two intervals of five seconds.
     assert 0 < stats["push"]["one"] <= 2
     assert stats["push"]["mean"] > 0
 
 
 def test_9_3_a_deleted_queue_leaves_no_trace(node: NodeProcess, queue_name: str) -> None:
-    """9.3: counts are those since the queue was made."""
+    """9.3: counts are those since the queue was created."""
     for _ in range(5):
         call(node.http, "POST", f"/messages/{queue_name}", b"x")
         call(node.http, "GET", f"/messages/{queue_name}?t=0")

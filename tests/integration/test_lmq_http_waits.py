@@ -1,4 +1,6 @@
-"""LMQ over HTTP, specification sections 4, 8.4 to 8.6 and 13: waits, push to all, pull from any, delete, concurrency."""
+"""LMQ over HTTP, specification sections 4, 8.4 to 8.6 and 13: waits, push to all, pull from any, delete,
+concurrency.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ def queue(node: NodeProcess, queue_name: str) -> Queue:
     return Queue(node, queue_name)
 
 
-# --- 4: waiting --------------------------------------------------------------------------------------------------------
+# --- 4: waiting
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_4_a_blocked_pull_gets_the_next_message(queue: Queue) -> None:
@@ -69,7 +72,7 @@ def test_4_a_vanished_client_is_forgotten(queue: Queue) -> None:
 
 
 def test_4_clients_that_vanish_while_messages_come_lose_nothing(queue: Queue) -> None:
-    """4, 2.1, 2.3: a message already taken for a client that vanished is put back at no retry cost."""
+    """4, 2.1, 2.3: a message already taken for a client that disconnected is returned at no retry cost."""
     total = 60
     with Connection(queue.node.http) as pusher:
         for i in range(total):
@@ -83,7 +86,7 @@ def test_4_clients_that_vanish_while_messages_come_lose_nothing(queue: Queue) ->
     with Connection(queue.node.http) as connection:
         while (answer := connection.call("GET", f"/messages/{queue.name}?t=0")).status == 200:
             delivered.append(answer)
-    # An answer that was on its way already is under lease and comes back after its timeout; everything else is here.
+    # A message whose answer was already in flight is redelivered after its timeout; all others are here.
     assert delivered[-1].body == b"last"
     assert {answer["x-lmq-retry-remaining"] for answer in delivered} == {b"2"}
     assert len({answer.body for answer in delivered}) == len(delivered)
@@ -132,7 +135,8 @@ def test_3_2_timeout_applies_at_delivery(queue: Queue) -> None:
     assert queue.reply(answer, "ack") == 404
 
 
-# --- 8.4: push to all --------------------------------------------------------------------------------------------------
+# --- 8.4: push to all
+# --------------------------------------------------------------------------------------------------
 
 
 def test_8_4_push_to_all_byte_for_byte(node: NodeProcess, queue_name: str) -> None:
@@ -173,7 +177,7 @@ def test_8_4_a_missing_or_invalid_pattern_is_400(node: NodeProcess, query: str, 
 
 
 def test_8_5_catastrophic_patterns_take_no_time(node: NodeProcess, new_queue_name: Callable[[], str]) -> None:
-    """3.1: regular expressions match in linear time, whatever they are."""
+    """3.1: any regular expression matches in linear time."""
     Queue(node, "a" * 200 + new_queue_name()[-40:]).set("{}")
     assert call(node.http, "POST", f"/messages?qre={quote('^(a+)+$', safe='')}", b"x").status == 200
     assert call(node.http, "GET", f"/messages?qre={quote('(a|aa)+$', safe='')}&t=0").status in {200, 204}
@@ -183,7 +187,7 @@ def test_8_5_catastrophic_patterns_take_no_time(node: NodeProcess, new_queue_nam
 
 
 def test_8_5_pull_any_answers_like_a_pull(node: NodeProcess, queue_name: str) -> None:
-    """8.5: answer as in 8.2; x-lmq-queue-name tells the queue."""
+    """8.5: answer as in 8.2; x-lmq-queue-name names the queue."""
     queue = Queue(node, f"{queue_name}%2Fa")
     queue.push(b"m", Content_Type="text/x")
     answer = call(node.http, "GET", f"/messages?qre=%5E{queue_name}%2F&t=0")
@@ -211,7 +215,7 @@ def test_8_5_without_a_match_it_waits_for_one(node: NodeProcess, queue_name: str
 
 
 def test_4_pull_any_consumes_exactly_one_and_loses_no_order(node: NodeProcess, queue_name: str) -> None:
-    """4, 15.11: exactly one message is consumed; what other queues offered keeps its place and its retries."""
+    """4, 15.11: exactly one message is consumed; messages of other queues keep their position and their retries."""
     queues = [Queue(node, f"{queue_name}-{i}") for i in range(3)]
     for queue in queues:
         for i in range(2):
@@ -223,7 +227,7 @@ def test_4_pull_any_consumes_exactly_one_and_loses_no_order(node: NodeProcess, q
 
 
 def test_15_11_pull_any_does_not_starve(node: NodeProcess, queue_name: str) -> None:
-    """15.11: with backlog in several queues the message that is due first comes first."""
+    """15.11: with backlog in several queues the message that is due first is delivered first."""
     queues = [Queue(node, f"{queue_name}-{i}") for i in range(2)]
     for i in range(4):
         queues[i % 2].push(b"%d" % i)
@@ -282,7 +286,7 @@ def test_8_6_delete(queue: Queue) -> None:
 # --- 13: concurrency --------------------------------------------------------------------------------------------------
 
 
-def test_13_concurrent_producers_and_consumers_lose_and_double_nothing(queue: Queue) -> None:
+def test_13_concurrent_producers_and_consumers_lose_and_duplicate_nothing(queue: Queue) -> None:
     """13: no message is delivered to two clients at a time; none is lost by concurrent pushes and pulls."""
     per_producer, producers, consumers = 100, 4, 4
     expected = sorted(b"%d-%d" % (p, i) for p in range(producers) for i in range(per_producer))

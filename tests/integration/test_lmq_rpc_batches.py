@@ -1,4 +1,4 @@
-"""What MessagePack-RPC has beyond LMQ's methods: batches, order on a connection, idempotency keys, producers."""
+"""Features of MessagePack-RPC beyond LMQ's methods: batches, order on a connection, idempotency keys, producers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 
 def drain(address: str, queue_name: str) -> list[object]:
-    """Pull and settle everything that is there."""
+    """Pull and settle all messages."""
     found: list[object] = []
     with Rpc(address) as rpc:
         while messages := rpc.call("pull_many", queue_name, 1000):
@@ -35,7 +35,7 @@ def drain(address: str, queue_name: str) -> list[object]:
 
 
 def drain_here(rpc: Rpc, queue_name: str) -> list[Any]:
-    """Pull everything that is there, over this connection."""
+    """Pull all messages over this connection."""
     return [m[b"content"] for m in rpc.call("pull_many", queue_name, 10_000)]
 
 
@@ -58,15 +58,17 @@ def test_push_many_into_a_window(rpc: Rpc, queue_name: str) -> None:
 
 
 def test_push_many_has_a_limit(rpc: Rpc, queue_name: str) -> None:
-    """Over 10 000 contents in one batch are refused with the reason, and nothing of them is stored."""
+    """More than 10 000 contents in one batch are refused with the reason, and none is stored."""
     assert rpc.call("push_many", queue_name, [0] * 10_000) == [b"ok"] * 10_000
     assert rpc.error("push_many", queue_name, [0] * 10_001).startswith(b"too_large: a batch may have at most 10000")
     assert len(rpc.call("pull_many", queue_name, 10_000)) == 10_000
     assert rpc.call("pull", queue_name, 0) == b"empty"
 
 
-def test_pull_many_returns_what_is_there(rpc: Rpc, queue_name: str) -> None:
-    """pull_many(name, max[, timeout]) -> [message, ...], up to max, each as of pull; without a timeout it does not wait."""
+def test_pull_many_returns_ready_messages(rpc: Rpc, queue_name: str) -> None:
+    """pull_many(name, max[, timeout]) -> [message, ...], up to max, each as of pull; without a timeout it
+    does not wait.
+    """
     assert rpc.call("pull_many", queue_name, 5) == []
     rpc.call("push_many", queue_name, [0, 1, 2])
     first = rpc.call("pull_many", queue_name, 2)
@@ -77,7 +79,7 @@ def test_pull_many_returns_what_is_there(rpc: Rpc, queue_name: str) -> None:
 
 
 def test_large_batch_pulls_of_one_segment_get_all_there_is(rpc: Rpc, queue_name: str) -> None:
-    """Pulls that share a batch of the log each get what they would have got alone."""
+    """Pulls that share a batch of the log each get what they would get alone."""
     for _ in range(3):
         rpc.call("push_many", queue_name, [0] * 5_000)
     replies = rpc.many([("pull_many", queue_name, 10_000), ("pull_many", queue_name, 10_000), ("pull", queue_name, 0)])
@@ -86,7 +88,7 @@ def test_large_batch_pulls_of_one_segment_get_all_there_is(rpc: Rpc, queue_name:
 
 
 def test_pull_many_waits_for_the_first_message(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
-    """With a timeout it returns as soon as at least one message is there."""
+    """With a timeout it returns as soon as at least one message is ready."""
     waiting = rpc.ask("pull_many", queue_name, 10, 3600)
     with Rpc(node.rpc) as other:
         other.settle()
@@ -109,10 +111,10 @@ def test_many_replies_answer_for_each_id(rpc: Rpc, queue_name: str, method: str,
     assert sorted(drain_here(rpc, queue_name)) == after
 
 
-def test_a_repeated_settlement_is_told_what_the_first_one_did(cluster: Cluster, queue_name: str) -> None:
+def test_a_repeated_settlement_returns_the_result_of_the_first(cluster: Cluster, queue_name: str) -> None:
     """done_many(name, [id], {again: true})
 
-    Through another node too: true for what such a call has settled before, and only for that.
+    Through another node too: true for deliveries that such a call has settled before, and only for those.
     """
     nodes = list(cluster)
     with Rpc(nodes[0].rpc) as first, Rpc(nodes[1].rpc) as second:
@@ -137,7 +139,7 @@ def test_many_replies_to_an_unknown_queue_are_all_false(rpc: Rpc, queue_name: st
     assert rpc.error("done", queue_name, "a") == b"throw:queue_not_found"
 
 
-def test_put_back_many_returns_messages_to_their_place_uncharged(rpc: Rpc, queue_name: str) -> None:
+def test_put_back_many_returns_messages_to_their_positions_uncharged(rpc: Rpc, queue_name: str) -> None:
     """2.1 put back: due as before, deliveries plus 1: unlike release_many it costs no retry and keeps the order."""
     rpc.call("push_many", queue_name, [1, 2, 3])
     first, second = rpc.call("pull_many", queue_name, 2)
@@ -147,8 +149,8 @@ def test_put_back_many_returns_messages_to_their_place_uncharged(rpc: Rpc, queue
 
 
 @pytest.mark.parametrize("call", [("pull",), ("pull", 3600), ("pull_any",), ("pull_many", 5, 3600)], ids=str)
-def test_cancel_ends_a_wait_as_if_its_time_were_over(rpc: Rpc, queue_name: str, call: tuple) -> None:
-    """cancel(msgid) of a waiting pull, sent at once behind it or later, as request or notification."""
+def test_cancel_ends_a_wait_like_its_timeout(rpc: Rpc, queue_name: str, call: tuple) -> None:
+    """cancel(msgid) of a waiting pull, sent at once after it or later, as request or notification."""
     for pause in (False, True):
         for notified in (False, True):
             waiting = rpc.ask(call[0], queue_name, *call[1:])
@@ -165,7 +167,7 @@ def test_cancel_ends_a_wait_as_if_its_time_were_over(rpc: Rpc, queue_name: str, 
     assert rpc.call("pull", queue_name, 0)[b"retry"] == 2, "a cancelled wait took a message"
 
 
-def test_cancel_of_nothing_is_nothing(rpc: Rpc) -> None:
+def test_cancel_of_an_unknown_request_is_a_no_op(rpc: Rpc) -> None:
     """An unknown msgid is ignored."""
     assert rpc.call("cancel", 12345) == b"ok"
     assert rpc.call("cancel", ["odd"]) == b"ok"
@@ -216,7 +218,7 @@ def test_blocked_pull_never_delays_other_requests_of_its_connection(shared_clust
 
 
 def test_default_props_and_a_pull_of_the_same_segment(rpc: Rpc, queue_name: str) -> None:
-    """Requests of different kinds share a batch, whatever stands in front of them."""
+    """Requests of different kinds share a batch, in any order."""
     before = [("get_default_props",), ("set_default_props", []), ("push_all", queue_name, 1), ("delete", queue_name)]
     after = [("pull", queue_name, 0), ("push", queue_name, 1), ("pull_any", "^$", 0), ("done", queue_name, "x")]
     for pair in itertools.product(before, after):
@@ -224,12 +226,12 @@ def test_default_props_and_a_pull_of_the_same_segment(rpc: Rpc, queue_name: str)
     rpc.settle()
 
 
-def test_client_that_does_not_read_is_held_back_and_not_cut_off(node: NodeProcess) -> None:
-    """Pipelined requests are all answered, though the client reads late and is held back in the middle of a request.
+def test_a_client_that_does_not_read_is_slowed_and_not_disconnected(node: NodeProcess) -> None:
+    """Pipelined requests are all answered, although the client reads late and is blocked in the middle of a request.
 
     The 5 s of silence that end a partial request are the client's silence, not the server's.
     """
-    # More than the buffers of the network hold, of requests and of answers.
+    # More requests and answers than the network buffers hold.
     count = 800_000
     stream = b"".join(b"\x94\x00\xce%b\xa4ping\x90" % number.to_bytes(4, "big") for number in range(count))
     with Rpc(node.rpc) as rpc:
@@ -310,7 +312,7 @@ def test_wrong_options_are_refused(rpc: Rpc, queue_name: str, method: str, argum
 
 
 def test_messages_show_the_content_type_to_producers(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
-    """A connection that has called producer gets a sixth key, content_type, where it is not that of RPC pushes.
+    """A connection that has called producer gets a sixth key, content_type, if it is not that of RPC pushes.
 
     LMQ's clients, which never call producer, get LMQ's five keys.
     """
@@ -327,7 +329,7 @@ def test_messages_show_the_content_type_to_producers(node: NodeProcess, rpc: Rpc
 
 
 class Producer:
-    """A client that numbers its pushes as the protocol wants it; each method uses a connection of its own."""
+    """A client that numbers its pushes as the protocol requires; each method uses a new connection."""
 
     def __init__(self) -> None:
         self.id = secrets.token_bytes(16)
@@ -338,10 +340,10 @@ class Producer:
         return rpc
 
 
-def test_unresolved_pushes_sent_again_through_another_node_are_stored_once(
+def test_unresolved_pushes_resent_through_another_node_are_stored_once(
     shared_cluster: Cluster, queue_name: str
 ) -> None:
-    """producer(id, first): each (producer, sequence) is stored at most once, whichever node takes it."""
+    """producer(id, first): each (producer, sequence) is stored at most once, through any node."""
     producer = Producer()
     with producer.connect(shared_cluster[0], 1) as rpc:
         rpc.many([("push", queue_name, number) for number in range(1, 11)])
@@ -352,7 +354,7 @@ def test_unresolved_pushes_sent_again_through_another_node_are_stored_once(
     assert drain(shared_cluster[0].rpc, queue_name) == list(range(1, 13))
 
 
-def test_sequences_go_on_over_queues_and_batches(shared_cluster: Cluster, queue_name: str) -> None:
+def test_sequences_continue_over_queues_and_batches(shared_cluster: Cluster, queue_name: str) -> None:
     """Every content of push and push_many without a key takes the next number, on every queue; keyed ones take none."""
     producer, other = Producer(), queue_name + "-other"
     calls = [
@@ -385,9 +387,9 @@ REFUSED: list[tuple] = [
 
 @pytest.mark.parametrize("refused", REFUSED, ids=lambda call: f"{call[0]} {str(call[1])[:10]!r}")
 def test_refused_push_takes_its_number(shared_cluster: Cluster, queue_name: str, refused: tuple) -> None:
-    """A refused push has used up its numbers, so that client and server go on counting alike.
+    """A refused push has used up its numbers, so that client and server continue to count alike.
 
-    If they did not, the push sent again after a lost connection would be stored twice, or taken for a duplicate and lost.
+    Otherwise a push resent after a lost connection would be stored twice, or taken for a duplicate and lost.
     """
     producer = Producer()
     refused = tuple(queue_name if part == "QUEUE" else part for part in refused)
@@ -402,7 +404,9 @@ def test_refused_push_takes_its_number(shared_cluster: Cluster, queue_name: str,
 
 
 def test_producers_do_not_mix(shared_cluster: Cluster, queue_name: str) -> None:
-    """A connection may change its producer; pushes of other connections in the same batch have their own."""
+    """A connection may change its producer; pushes of other connections in the same batch belong to their own
+    producers.
+    """
     one, two = Producer(), Producer()
     with Rpc(shared_cluster[0].rpc) as rpc:
         calls = [
@@ -436,7 +440,7 @@ def test_ping(rpc: Rpc) -> None:
     assert rpc.exchange(request(3, "ping")) == b"\x94\x01\x03\xc0" + old("pong")
 
 
-def test_cluster_tells_the_rpc_addresses(shared_cluster: Cluster) -> None:
+def test_cluster_returns_the_rpc_addresses(shared_cluster: Cluster) -> None:
     """cluster() -> self, leader and the rpc addresses of the nodes."""
     leader = shared_cluster.leader()
     answers = []

@@ -21,7 +21,7 @@ def rpcs(shared_cluster: Cluster) -> Iterator[list[Rpc]]:
 
 
 def wait_in_line(connection: Rpc, method: str, *arguments: object) -> int:
-    """Send a request that waits; returns its msgid once a later request of the connection was answered."""
+    """Send a request that waits; return its msgid once a later request of the connection was answered."""
     waiting = connection.ask(method, *arguments)
     barrier = connection.ask("get_default_props")
     assert connection.read().msgid == barrier
@@ -144,7 +144,7 @@ def test_two_nodes_never_deliver_the_same_message(shared_cluster: Cluster, queue
     for thread in pushers:
         thread.join()
     with Rpc(shared_cluster[0].rpc) as rpc:
-        # Behind all messages, one for each puller.
+        # One after all messages for each puller.
         rpc.call("push_many", queue_name, ["stop"] * len(pullers))
     for thread in pullers:
         thread.join()
@@ -161,10 +161,11 @@ def test_nodes_show_the_same_queues_and_sizes(rpcs: list[Rpc], shared_cluster: C
         assert (queue["size"], queue["ready"], queue["leased"]) == (3, 2, 1)
 
 
-def test_pull_of_a_client_that_died_meanwhile_is_put_back_uncharged(cluster: Cluster, queue_name: str) -> None:
-    """2.1 put back: client vanished before it got the message: due now, deliveries plus 1; 2.3: costs nothing.
+def test_pull_of_a_client_that_died_is_put_back_uncharged(cluster: Cluster, queue_name: str) -> None:
+    """2.1 put back: the client disconnected before it got the message: due now, deliveries plus 1; 2.3: costs nothing.
 
-    With its followers paused the leader cannot commit the pull, so that the client is surely gone when the message arrives.
+    With its followers paused the leader cannot commit the pull, so that the client has certainly disconnected by the
+    time the message arrives.
     """
     leader, followers = cluster.leader(), cluster.followers()
     with Rpc(leader.rpc) as watcher, Rpc(leader.rpc) as victim:

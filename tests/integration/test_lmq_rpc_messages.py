@@ -17,7 +17,7 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 
 def contents(rpc: Rpc, queue_name: str) -> list[object]:
-    """Everything that can be pulled now, in order."""
+    """Return all contents that can be pulled now, in order."""
     found = []
     while (message := rpc.call("pull", queue_name, 0)) != b"empty":
         found.append(message[b"content"])
@@ -41,8 +41,10 @@ def test_delivered_message_is_not_delivered_again_while_leased(rpc: Rpc, queue_n
     assert rpc.call("pull", queue_name, 0) == b"empty"
 
 
-def test_released_message_goes_behind_all_that_wait(rpc: Rpc, queue_name: str) -> None:
-    """2.1 nack: due now, available, deliveries unchanged; 2.2: behind everything already waiting; 14: not before them."""
+def test_released_message_goes_behind_waiting_messages(rpc: Rpc, queue_name: str) -> None:
+    """2.1 nack: due now, available, deliveries unchanged; 2.2: behind everything already waiting; 14: not
+    before them.
+    """
     for number in range(3):
         rpc.call("push", queue_name, number)
     first = rpc.call("pull", queue_name, 0)
@@ -53,7 +55,7 @@ def test_released_message_goes_behind_all_that_wait(rpc: Rpc, queue_name: str) -
     assert again[2][b"id"] != first[b"id"]
 
 
-def test_timed_out_message_comes_before_what_was_pushed_after_its_deadline(rpc: Rpc, queue_name: str) -> None:
+def test_timed_out_message_precedes_messages_pushed_after_its_deadline(rpc: Rpc, queue_name: str) -> None:
     """2.2: a timed-out message is ordered by its deadline."""
     rpc.call("update_props", queue_name, {"timeout": 0})
     rpc.call("push", queue_name, "early")
@@ -62,14 +64,14 @@ def test_timed_out_message_comes_before_what_was_pushed_after_its_deadline(rpc: 
     assert rpc.call("pull", queue_name, 0)[b"content"] == b"early"
 
 
-def test_timed_out_message_comes_behind_what_was_pushed_before_its_deadline(rpc: Rpc, queue_name: str) -> None:
+def test_timed_out_message_follows_messages_pushed_before_its_deadline(rpc: Rpc, queue_name: str) -> None:
     """2.2: a timed-out message is ordered by its deadline."""
     rpc.call("update_props", queue_name, {"timeout": 0.2})
     rpc.call("push", queue_name, "leased")
     leased, pushed = rpc.many([("pull", queue_name, 0), ("push", queue_name, "waiting")])
     assert (leased.result[b"content"], pushed.result) == (b"leased", b"ok")
     rpc.call("update_props", queue_name, {"timeout": 60})
-    # The lease has not ended when "waiting" is taken, or it has: in both cases "waiting" is due first.
+    # Whether or not the lease has expired when "waiting" is taken, "waiting" is due first.
     assert [rpc.call("pull", queue_name, 20)[b"content"] for _ in range(2)] == [b"waiting", b"leased"]
 
 
@@ -137,7 +139,7 @@ def test_retain_costs_no_retry(rpc: Rpc, queue_name: str) -> None:
 
 
 def test_retain_lets_the_lease_end_a_full_timeout_from_now(rpc: Rpc, queue_name: str) -> None:
-    """2.1 ext: due now + timeout; 3.2: by the timeout of the moment."""
+    """2.1 ext: due now + timeout; 3.2: by the current timeout."""
     rpc.call("update_props", queue_name, {"timeout": 60})
     rpc.call("push", queue_name, "x")
     message = rpc.call("pull", queue_name, 0)
@@ -148,7 +150,7 @@ def test_retain_lets_the_lease_end_a_full_timeout_from_now(rpc: Rpc, queue_name:
 
 
 def test_retry_is_fixed_at_push(rpc: Rpc, queue_name: str) -> None:
-    """2.3: changing retry later does not touch messages already in the queue."""
+    """2.3: changing retry later does not affect messages already in the queue."""
     rpc.call("push", queue_name, "x")
     rpc.call("update_props", queue_name, {"retry": 0})
     rpc.call("push", queue_name, "y")
@@ -156,7 +158,9 @@ def test_retry_is_fixed_at_push(rpc: Rpc, queue_name: str) -> None:
 
 
 def test_very_many_exhausted_messages_do_not_hide_the_next_one(rpc: Rpc, queue_name: str) -> None:
-    """2.2: an exhausted entry is dropped and the next one looked at; passing over very many must not block the queue."""
+    """2.2: an exhausted entry is dropped and the next one looked at; passing over very many must not block
+    the queue.
+    """
     rpc.call("update_props", queue_name, {"retry": 0, "timeout": 0})
     for _ in range(3):
         rpc.call("push_many", queue_name, [0] * 10_000)
@@ -239,7 +243,7 @@ def test_ids_in_upper_case_and_without_dashes_are_accepted(
 
 
 def test_id_of_a_deleted_queue_is_dead(rpc: Rpc, queue_name: str) -> None:
-    """2.4 and 8.6: the queue and its messages are gone, for a queue of the same name made later too."""
+    """2.4 and 8.6: the queue and its messages are gone, also for a queue of the same name created later."""
     rpc.call("push", queue_name, 1)
     message = rpc.call("pull", queue_name, 0)
     rpc.call("delete", queue_name)

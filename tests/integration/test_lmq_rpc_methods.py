@@ -23,7 +23,7 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 @pytest.fixture
 def rules(rpc: Rpc) -> Iterator[Callable[[list], None]]:
-    """Sets default rules, which are empty again afterwards."""
+    """Sets default rules and removes them afterwards."""
     yield lambda value: rpc.call("set_default_props", value)
     assert rpc.call("set_default_props", []) == b"ok"
 
@@ -60,7 +60,7 @@ def test_content_is_any_value(rpc: Rpc, queue_name: str, content: object) -> Non
 
 
 def test_maps_keep_the_order_of_their_keys(rpc: Rpc, queue_name: str) -> None:
-    """16: RPC maps keep the key order they were pushed with."""
+    """16: RPC maps keep the key order of the push."""
     rpc.call("push", queue_name, {"z": 1, "a": 2, "m": 3})
     assert list(rpc.call("pull", queue_name, 0)[b"content"]) == [b"z", b"a", b"m"]
 
@@ -82,7 +82,7 @@ def test_pull_with_timeout_says_empty(rpc: Rpc, queue_name: str, timeout: float)
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 5, 0.5, 1e300, float("inf"), 2**63], ids=repr)
-def test_pull_with_any_timeout_returns_what_is_there(rpc: Rpc, queue_name: str, timeout: float) -> None:
+def test_pull_with_any_timeout_returns_a_ready_message(rpc: Rpc, queue_name: str, timeout: float) -> None:
     """10.3, defect: `pull` with a float 0.0 always said `empty`."""
     rpc.call("push", queue_name, 1)
     assert rpc.call("pull", queue_name, timeout)[b"content"] == 1
@@ -119,7 +119,7 @@ def test_push_all_says_ok_when_nothing_matches(rpc: Rpc, queue_name: str) -> Non
 
 
 def test_push_all_opens_and_joins_windows(rpc: Rpc, queue_name: str) -> None:
-    """10.3 push_all: `ok` whatever became of each copy."""
+    """10.3 push_all: `ok` regardless of the outcome of each copy."""
     rpc.call("update_props", queue_name, {"pack": 60})
     assert rpc.call("push_all", f"^{queue_name}$", 1) == b"ok"
     assert rpc.call("push", queue_name, 2) == b"packed"
@@ -374,7 +374,9 @@ def test_wrong_number_of_arguments_is_undef(rpc: Rpc, queue_name: str, method: s
     ids=lambda value: repr(value)[:20],
 )
 def test_unknown_and_removed_methods_are_undef(rpc: Rpc, method: object) -> None:
-    """10.2: removed method such as `create` `undef`; 10.1, defect: a name never seen, or no string, was never answered; 15.14."""
+    """10.2: removed method such as `create` `undef`; 10.1, defect: a name never seen, or no string, was never
+    answered; 15.14.
+    """
     for arguments in ((), ("q",), ("q", 1)):
         rpc.send(request(1, method, *arguments))
         reply = rpc.read()
@@ -382,7 +384,7 @@ def test_unknown_and_removed_methods_are_undef(rpc: Rpc, method: object) -> None
 
 
 @pytest.mark.parametrize("arguments", [None, 1, "q", {"q": 1}], ids=repr)
-def test_arguments_that_are_no_array_are_an_error(rpc: Rpc, arguments: object) -> None:
+def test_arguments_other_than_an_array_are_an_error(rpc: Rpc, arguments: object) -> None:
     """10.1, defect: an argument list that is not an array was never answered."""
     rpc.send(old([0, 1, "pull", arguments]))
     assert rpc.read().error == b"function_clause"
@@ -481,7 +483,7 @@ def test_invalid_regular_expressions(rpc: Rpc, method: str, pattern: str | bytes
     ("name", "part"), [("", "1 to 255"), ("n" * 256, "256"), ("a\nb", "control"), ("a\x00", "control")]
 )
 @pytest.mark.parametrize("method", ["push", "pull", "update_props", "push_many", "pull_many"])
-def test_names_that_no_queue_may_have(rpc: Rpc, method: str, name: str, part: str) -> None:
+def test_invalid_queue_names(rpc: Rpc, method: str, name: str, part: str) -> None:
     """7.1: 1 to 255 bytes, no control characters; the error says what is wrong."""
     by_method: dict[str, list[Any]] = {
         "push": [1],

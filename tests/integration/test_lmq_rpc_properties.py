@@ -19,14 +19,14 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 @pytest.fixture
 def rules(rpc: Rpc) -> Iterator[Callable[[list], None]]:
-    """Sets default rules, which are empty again afterwards."""
+    """Sets default rules and removes them afterwards."""
     yield lambda value: rpc.call("set_default_props", value)
     rpc.call("set_default_props", [])
 
 
 @pytest.fixture
 def shown(node: NodeProcess, queue_name: str) -> Callable[[], dict]:
-    """The effective properties of the test's queue as HTTP shows them."""
+    """Return the effective properties of the test's queue as HTTP shows them."""
     return lambda: call(node.http, "GET", f"/properties/{queue_name}").json
 
 
@@ -46,7 +46,9 @@ def test_system_defaults(shown: Callable[[], dict]) -> None:
 def test_accum_is_kept_in_whole_milliseconds(
     rpc: Rpc, queue_name: str, shown: Callable[[], dict], name: str, value: float, seen: float
 ) -> None:
-    """3: `accum` (RPC also `pack`), rounded half away from zero, negative numbers accepted; 10.3: HTTP shows it as `accum`."""
+    """3: `accum` (RPC also `pack`), rounded half away from zero, negative numbers accepted; 10.3: HTTP shows
+    it as `accum`.
+    """
     assert rpc.call("update_props", queue_name, {name: value}) == b"ok"
     assert shown() == {"accum": seen, "retry": 2, "timeout": 30}
 
@@ -100,7 +102,9 @@ def test_hooks_read_back_with_the_structure_given(rpc: Rpc, queue_name: str, sho
 def test_own_value_then_first_matching_rule_then_system_default(
     rpc: Rpc, queue_name: str, shown: Callable[[], dict], rules: Callable[[list], None]
 ) -> None:
-    """3.1: for each property separately; rules after the first match are ignored even for what it does not mention."""
+    """3.1: for each property separately; rules after the first match are ignored even for properties it does
+    not mention.
+    """
     rules([["^no match", {"timeout": 1}], [queue_name, {"retry": 9}], [queue_name[:-1], {"retry": 1, "timeout": 2}]])
     assert shown() == {"accum": 0, "retry": 9, "timeout": 30}
     rpc.call("update_props", queue_name, {"retry": 3, "pack": 1})
@@ -120,7 +124,9 @@ def test_rules_are_an_unanchored_search(
 
 
 def test_rules_are_dynamic(rpc: Rpc, queue_name: str, rules: Callable[[list], None]) -> None:
-    """3.1: setting, replacing or deleting rules affects existing queues as well as later ones; 3.2: for later pushes."""
+    """3.1: setting, replacing or deleting rules affects existing queues as well as later ones; 3.2: for later
+    pushes.
+    """
     rpc.call("push", queue_name, 1)
     rules([[f"^{queue_name}", {"retry": 7}]])
     rpc.call("push", queue_name, 2)
@@ -132,7 +138,7 @@ def test_rules_are_dynamic(rpc: Rpc, queue_name: str, rules: Callable[[list], No
 
 
 def test_change_is_in_effect_for_the_next_request(rpc: Rpc, queue_name: str) -> None:
-    """3.2: a change answered with success, or only sent before on this connection, is in effect for the next request."""
+    """3.2: a change that was acknowledged, or sent earlier on this connection, is in effect for the next request."""
     calls: list[tuple] = []
     for retry in range(20):
         calls += [("update_props", queue_name, {"retry": retry}), ("push", queue_name, retry)]
@@ -167,7 +173,7 @@ def test_nothing_is_pulled_before_the_window_ends(rpc: Rpc, queue_name: str) -> 
 
 
 def test_window_with_a_single_message_is_a_package(rpc: Rpc, queue_name: str) -> None:
-    """5: a window with a single message still yields a compound message; a blocked puller gets it right at the end."""
+    """5: a window with a single message still yields a compound message; a blocked puller gets it at the end."""
     rpc.call("update_props", queue_name, {"pack": 0.2})
     waiting = rpc.ask("pull", queue_name)
     pushed = rpc.ask("push", queue_name, "single")
@@ -218,7 +224,9 @@ def test_delivered_package_takes_no_more_messages(rpc: Rpc, queue_name: str) -> 
 
 
 def test_package_is_redelivered_as_a_whole(rpc: Rpc, queue_name: str) -> None:
-    """5: delivery, redelivery, retry count, ack, nack, ext work on the whole; the retry count is that of the opening push."""
+    """5: delivery, redelivery, retry count, ack, nack, ext work on the whole; the retry count is that of the
+    opening push.
+    """
     rpc.call("update_props", queue_name, {"pack": 0.3, "retry": 5})
     rpc.many([("push", queue_name, 1), ("update_props", queue_name, {"retry": 0}), ("push", queue_name, 2)])
     first = rpc.call("pull", queue_name)

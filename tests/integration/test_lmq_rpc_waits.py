@@ -1,4 +1,4 @@
-"""LMQ over MessagePack-RPC, specification 4 and 13: pulls that wait, and clients that do not."""
+"""LMQ over MessagePack-RPC, specification 4 and 13: waiting pulls, and clients that disconnect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 
 def wait_in_line(connection: Rpc, method: str, *arguments: object) -> int:
-    """Send a request that waits; returns its msgid once a later request of the connection was answered.
+    """Send a request that waits; return its msgid once a later request of the connection was answered.
 
     The pull is in the log before the second request, whose answer shows that both were applied.
     """
@@ -48,7 +48,7 @@ def test_pulls_of_one_connection_are_served_in_order(node: NodeProcess, rpc: Rpc
 
 
 def test_one_push_wakes_one_puller(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
-    """4: one push wakes one puller; the others wait on and get later messages, uncharged."""
+    """4: one push wakes one puller; the others keep waiting and get later messages, uncharged."""
     with open_rpc(node.rpc, 5) as connections:
         for connection in connections:
             wait_in_line(connection, "pull", queue_name)
@@ -95,7 +95,9 @@ def test_puller_that_got_empty_has_not_consumed_a_message(node: NodeProcess, rpc
 @pytest.mark.parametrize("end", ["close", "abort"])
 @pytest.mark.parametrize("call", [("pull",), ("pull", 3600), ("pull_many", 10, 3600)], ids=str)
 def test_disconnected_puller_is_forgotten(node: NodeProcess, rpc: Rpc, queue_name: str, call: tuple, end: str) -> None:
-    """4: a waiting client that disconnects is forgotten; it must not consume a message; 15.6. Those behind it are served."""
+    """4: a waiting client that disconnects is forgotten; it must not consume a message; 15.6. Those behind it
+    are served.
+    """
     with Rpc(node.rpc) as first, Rpc(node.rpc) as gone, Rpc(node.rpc) as behind:
         wait_in_line(first, "pull", queue_name)
         wait_in_line(gone, call[0], queue_name, *call[1:])
@@ -104,7 +106,7 @@ def test_disconnected_puller_is_forgotten(node: NodeProcess, rpc: Rpc, queue_nam
         rpc.call("push_many", queue_name, [1, 2, 3])
         assert first.read().result[b"content"] == 1
         served = behind.read().result
-    # If the node had not noticed the disconnect yet, the message was put back, uncharged, in its old place.
+    # If the node had not noticed the disconnect yet, the message was returned, uncharged, to its old position.
     rest = [rpc.call("pull", queue_name, 20)]
     assert sorted([served[b"content"], rest[0][b"content"]]) == [2, 3]
     assert served[b"retry"] == rest[0][b"retry"] == 2
@@ -124,7 +126,7 @@ def test_disconnected_puller_of_any_queue_is_forgotten(node: NodeProcess, rpc: R
 def test_killing_many_pullers_while_messages_come_loses_none(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
     """13: none is lost by concurrent pushes, pulls and disconnects.
 
-    A message whose response was already on its way to a client that died is redelivered after its timeout.
+    A message whose response was already in flight to a client that died is redelivered after its timeout.
     """
     rpc.call("update_props", queue_name, {"timeout": 1, "retry": 100})
     for number in range(40):
@@ -194,7 +196,9 @@ def test_pull_any_consumes_exactly_one_message(
 
 
 def test_pull_any_is_fair_to_queues(rpc: Rpc, queue_name: str) -> None:
-    """15.11: with backlog in several queues none starves: what is due first comes first; 14: fair is better."""
+    """15.11: with backlog in several queues none starves: the message that is due first is delivered first; 14: fair is
+    better.
+    """
     for number in range(10):
         for letter in "ab":
             rpc.call("push", f"{queue_name}-{letter}", number)

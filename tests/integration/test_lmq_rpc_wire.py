@@ -108,7 +108,7 @@ def test_segments_that_end_in_the_middle_of_a_request(rpc: Rpc, queue_name: str)
     assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 50)] == [b"m%d" % i for i in range(40)]
 
 
-def test_blocked_pull_does_not_hold_up_others(rpc: Rpc, queue_name: str) -> None:
+def test_a_blocked_pull_does_not_delay_other_requests(rpc: Rpc, queue_name: str) -> None:
     """10.1: requests of a connection run concurrently, responses come in completion order."""
     rpc.send(request(1, "pull", queue_name) + request(2, "ping"))
     assert rpc.read().msgid == 2
@@ -220,7 +220,7 @@ def test_new_types_are_accepted_in_requests(rpc: Rpc, queue_name: str) -> None:
     assert rpc.exchange(b"\x94\x00\x05\xa4done\x92" + old(name) + b"\xd9\x24" + receipt) == b"\x94\x01\x05\xc0\xa2ok"
 
 
-def test_new_types_nested_in_a_content_come_back_as_old_ones(rpc: Rpc, queue_name: str) -> None:
+def test_new_types_nested_in_a_content_are_returned_as_old_ones(rpc: Rpc, queue_name: str) -> None:
     """10.1 and 11: a content is stored and returned in the old types, however it was sent."""
     nested = b"\x92\xd9\x03abc\x81\xc4\x01k\xc5\x00\x28" + b"v" * 40
     rpc.send(b"\x94\x00\x01\xa4push\x92" + old(queue_name) + nested)
@@ -257,7 +257,7 @@ NOT_REQUESTS = {
 
 
 @pytest.mark.parametrize("sent", NOT_REQUESTS.values(), ids=NOT_REQUESTS.keys())
-def test_what_is_no_request_closes_the_connection(rpc: Rpc, node: NodeProcess, sent: bytes) -> None:
+def test_invalid_requests_close_the_connection(rpc: Rpc, node: NodeProcess, sent: bytes) -> None:
     """10.1: data that is not MessagePack, ext types, or an object of another shape: the connection is closed."""
     rpc.send(sent)
     assert rpc.is_closed()
@@ -266,7 +266,7 @@ def test_what_is_no_request_closes_the_connection(rpc: Rpc, node: NodeProcess, s
 
 
 def test_requests_before_a_broken_one_are_carried_out(rpc: Rpc, node: NodeProcess, queue_name: str) -> None:
-    """10.1: the connection is closed, but what came before was a request like any other."""
+    """10.1: the connection is closed, but earlier requests are executed."""
     rpc.send(
         request(1, "ping")
         + request(2, "push", queue_name, "before")
@@ -294,7 +294,7 @@ def test_partial_request_and_silence_close_the_connection(node: NodeProcess, que
         second_piece.start()
         for connection, cut in zip(partial, cuts, strict=True):
             connection.send(whole[:cut])
-        # A partial request behind whole ones counts, and so does one that goes on after a while.
+        # A partial request after whole ones counts, and so does one that continues after a while.
         late.send(request(5, "ping") + whole[:9])
         assert late.read().msgid == 5
         idle.settle()

@@ -93,7 +93,7 @@ def test_rpc_push_with_new_types_is_stored_in_old_ones(rpc: Rpc, web: Http, queu
     assert web.pull(queue_name).body == b"\x92\xa2ab\xda\x00\x21" + b"s" * 33
 
 
-def test_rpc_push_all_of_a_string_is_stored_as_it_is(rpc: Rpc, web: Http, queue_name: str) -> None:
+def test_rpc_push_all_of_a_string_is_stored_unchanged(rpc: Rpc, web: Http, queue_name: str) -> None:
     """11: push_all is different: the content is stored as is, without content type."""
     rpc.call("update_props", queue_name)
     for _ in range(2):
@@ -136,10 +136,10 @@ def test_http_push_of_msgpack_is_decoded_by_rpc_pull(rpc: Rpc, web: Http, queue_
         "application/msgpack",
     ],
 )
-def test_any_other_content_type_comes_as_raw_bytes(
+def test_any_other_content_type_is_returned_as_raw_bytes(
     rpc: Rpc, web: Http, queue_name: str, content_type: str | None
 ) -> None:
-    """11: any other type, a parameter, different case, or none: the raw bytes come as a string."""
+    """11: any other type, a parameter, different case, or none: the raw bytes are returned as a string."""
     body = old([1, 2])
     web.push(queue_name, body, content_type)
     raw = rpc.exchange(request(1, "pull", queue_name, 0))
@@ -162,8 +162,10 @@ UNDECODABLE = {
 
 
 @pytest.mark.parametrize("body", UNDECODABLE.values(), ids=UNDECODABLE.keys())
-def test_body_that_does_not_decode_comes_as_raw_bytes(rpc: Rpc, web: Http, queue_name: str, body: bytes) -> None:
-    """11, defect: a body so typed that does not decode was never answered; answer with the raw bytes."""
+def test_a_body_that_does_not_decode_is_returned_as_raw_bytes(
+    rpc: Rpc, web: Http, queue_name: str, body: bytes
+) -> None:
+    """11, defect: a body of this type that does not decode was never answered; answer with the raw bytes."""
     web.push(queue_name, body, MSGPACK)
     web.push(queue_name, old("behind it"), MSGPACK)
     raw = rpc.exchange(request(1, "pull", queue_name, 0))
@@ -172,7 +174,7 @@ def test_body_that_does_not_decode_comes_as_raw_bytes(rpc: Rpc, web: Http, queue
     assert rpc.call("pull", queue_name, 0)[b"content"] == b"behind it"
 
 
-def test_one_undecodable_body_does_not_hold_up_other_pulls_of_its_batch(rpc: Rpc, web: Http, queue_name: str) -> None:
+def test_an_undecodable_body_does_not_affect_other_pulls_of_its_batch(rpc: Rpc, web: Http, queue_name: str) -> None:
     """11: as above, for pulls that share a batch and for pull_many."""
     bodies = [*UNDECODABLE.values(), old("last")]
     for body in bodies:
@@ -252,12 +254,12 @@ def test_window_opened_by_http_and_joined_by_rpc(rpc: Rpc, web: Http, queue_name
     ]
 
 
-def test_waits_of_both_apis_stand_in_one_line(node: NodeProcess, rpc: Rpc, web: Http, queue_name: str) -> None:
+def test_waits_of_both_apis_share_one_wait_list(node: NodeProcess, rpc: Rpc, web: Http, queue_name: str) -> None:
     """4: waiting pullers of a queue are served first come, first served, whichever API they use."""
     waiting = http.client.HTTPConnection(node.http, timeout=20)
     waiting.request("GET", f"/messages/{queue_name}")
     for _ in range(3):
-        # By now the pull, which came on another connection, has been taken up and applied.
+        # The pull, which was sent on another connection, has been applied now.
         assert web.pull(queue_name + "-other").status == 204
     with Rpc(node.rpc) as second:
         second.ask("pull", queue_name)
@@ -269,7 +271,7 @@ def test_waits_of_both_apis_stand_in_one_line(node: NodeProcess, rpc: Rpc, web: 
     waiting.close()
 
 
-def test_properties_set_over_one_api_hold_for_the_other(
+def test_properties_set_over_one_api_apply_to_the_other(
     rpc: Rpc, web: Http, queue_name: str, new_queue_name: Callable[[], str]
 ) -> None:
     """3 and 10.3: one set of properties and rules for both."""

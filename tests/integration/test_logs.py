@@ -1,4 +1,4 @@
-"""The logs of real nodes: one line for each change of state, levels at run time, requests on demand."""
+"""The logs of real nodes: one line per change of state, levels changed at run time, requests on demand."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def change_level(node: NodeProcess, body: object) -> dict[str, Any]:
 
 
 def refused_request(node: NodeProcess) -> None:
-    """A request that only the level debug tells of."""
+    """Send a request that is logged only at level debug."""
     connection = http.client.HTTPConnection(node.http)
     connection.putrequest("GET", "/livez", skip_host=True)
     connection.endheaders()
@@ -52,7 +52,7 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
     others = [node for node in cluster.nodes if node is not leader]
     leader.kill()
     for node in others:
-        wait_for(lambda node=node: events(node, "no leader"), "the loss of the leader to be told")  # type: ignore[misc]
+        wait_for(lambda node=node: events(node, "no leader"), "the log of the leader's loss")  # type: ignore[misc]
     successor = cluster.leader()
     wait_for(lambda: events(successor, "became leader"), "the successor to tell that it leads")
     since = len(lines(leader))
@@ -65,7 +65,7 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
     for node in cluster.nodes:
         for line in lines(node):
             assert {"event", "level", "timestamp"} <= line.keys()
-        # Each change is told once: every leadership, and every loss of it.
+        # Each change is logged once: every leadership, and every loss of it.
         told = events(node, "became leader", "following leader", "no leader")
         keys = [(line["event"], line["term"], line.get("leader"), line.get("lost")) for line in told]
         assert all(one != following for one, following in pairwise(keys))
@@ -94,7 +94,7 @@ def test_the_level_changes_while_the_node_runs(fresh: NodeProcess) -> None:
 
 
 @pytest.mark.parametrize("body", [{}, {"level": "loud"}, {"level": 10}, {"level": "info", "more": 1}, ["info"]])
-def test_a_level_that_does_not_exist_is_refused(node: NodeProcess, body: object) -> None:
+def test_an_unknown_level_is_refused(node: NodeProcess, body: object) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         change_level(node, body)
     assert caught.value.code == 400

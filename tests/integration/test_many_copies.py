@@ -1,4 +1,4 @@
-"""A client of few bytes that are copied to many queues costs the cluster no leader, and holds up no other client for long."""
+"""Small pushes that are copied to many queues cause no election, and delay no other client for long."""
 
 from __future__ import annotations
 

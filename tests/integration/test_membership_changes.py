@@ -23,7 +23,7 @@ from .raw_rpc import Rpc
 
 JSON = {"Content-Type": "application/json"}
 COMPACTED_BYTES = 40 * 1024 * 1024
-"""More than a log keeps, so that a joiner needs a snapshot."""
+"""Larger than the log, so that a joiner needs a snapshot."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def cluster(tmp_path) -> Iterator[Cluster]:
 
 
 def join(node: NodeProcess, peer: str) -> Answer:
-    """Make a node join, whatever it holds; returns the answer."""
+    """Make a node join and discard its data; return the answer."""
     with Connection(node.http, timeout_s=60) as connection:
         return connection.call(
             "POST", "/v1/cluster/join", json.dumps({"peer": peer, "discard_data": True}).encode(), JSON
@@ -42,23 +42,23 @@ def join(node: NodeProcess, peer: str) -> Answer:
 
 
 def leave(node: NodeProcess) -> Answer:
-    """Make a node leave; returns the answer."""
+    """Make a node leave; return the answer."""
     return call(node.http, "POST", "/v1/cluster/leave", b"")
 
 
 def members(node: NodeProcess) -> set[str]:
-    """The Raft addresses of the members as the node sees them."""
+    """Return the Raft addresses of the members as the node sees them."""
     return {member["raft"] for member in node.get_json("/v1/cluster")["nodes"]}
 
 
 def agree(nodes: list[NodeProcess]) -> None:
-    """Wait until all of these nodes see exactly each other."""
+    """Wait until each of these nodes has exactly these nodes as members."""
     wanted = {node.raft for node in nodes}
     wait_for(lambda: all(members(node) == wanted for node in nodes), f"the members are {[n.name for n in nodes]}")
 
 
 def serves(nodes: list[NodeProcess], queue_name: str) -> None:
-    """Messages pushed through each node can be pulled and settled through the next one."""
+    """Check that messages pushed through each node can be pulled and settled through the next one."""
     for node, other in zip(nodes, [*nodes[1:], nodes[0]], strict=True):
         with Rpc(node.rpc) as rpc, Rpc(other.rpc) as other_rpc:
             assert rpc.call("push", queue_name, node.name) == b"ok"
@@ -68,15 +68,15 @@ def serves(nodes: list[NodeProcess], queue_name: str) -> None:
 
 
 def answers(node: NodeProcess) -> bool:
-    """Whether the node's HTTP port is up."""
+    """Return whether the node's HTTP port answers."""
     try:
         return fetch(node.http, "/livez")[0] == 200
     except OSError:
         return False
 
 
-def refuses_everybody(node: NodeProcess, queue_name: str) -> None:
-    """A node in no cluster says so on each port, keeps nothing, and says what it is to those who ask."""
+def refuses_clients(node: NodeProcess, queue_name: str) -> None:
+    """Check that a node in no cluster reports that on each port, stores nothing, and shows its state on request."""
     for method, path in (("POST", "/messages/q"), ("GET", "/messages/q?t=0"), ("GET", "/stats")):
         answer = call(node.http, method, path, b"lost")
         assert answer.status == 503, (path, answer)
@@ -104,8 +104,8 @@ def refuses_everybody(node: NodeProcess, queue_name: str) -> None:
 # --- join -------------------------------------------------------------------------------------------------------------
 
 
-def test_join_takes_all_data_and_gives_up_its_own(cluster: Cluster, queue_name: str) -> None:
-    """12.4: the joiner throws its own data away and copies everything of the cluster."""
+def test_join_copies_all_data_and_discards_its_own(cluster: Cluster, queue_name: str) -> None:
+    """12.4: the joiner discards its own data and copies everything of the cluster."""
     fresh = cluster.add_node()
     with Rpc(cluster[0].rpc) as rpc, Rpc(fresh.rpc) as own:
         rpc.call("update_props", queue_name, {"retry": 6})
@@ -117,7 +117,7 @@ def test_join_takes_all_data_and_gives_up_its_own(cluster: Cluster, queue_name: 
         assert answer.status == 200, answer
         assert {node["raft"] for node in answer.json["nodes"]} == {node.raft for node in cluster}
         agree(cluster.nodes)
-        # The connection to the joiner is still good, and shows the cluster's data.
+        # The connection to the joiner still works, and shows the cluster's data.
         assert own.call("done", queue_name, leased[b"id"]) == b"ok"
         assert [(m[b"content"], m[b"retry"]) for m in own.call("pull_many", queue_name, 10)] == [(2, 6), (3, 6)]
         assert own.call("get_default_props") == [[b"^x", {b"retry": 1}]]
@@ -126,7 +126,7 @@ def test_join_takes_all_data_and_gives_up_its_own(cluster: Cluster, queue_name: 
 
 
 def test_join_by_every_form_of_address_through_leader_and_follower(cluster: Cluster, queue_name: str) -> None:
-    """Design 2.2: PEER is an HTTP or Raft address, `lmq@host` accepted; the node that is asked need not lead."""
+    """Design 2.2: PEER is an HTTP or Raft address, `lmq@host` accepted; the requested node need not lead."""
     founders = list(cluster.nodes)
     leader = cluster.leader()
     follower = next(node for node in founders if node is not leader)
@@ -140,13 +140,15 @@ def test_join_by_every_form_of_address_through_leader_and_follower(cluster: Clus
         agree(founders)
 
 
-def test_a_node_that_awaits_its_join_serves_nobody_before(cluster: Cluster, queue_name: str) -> None:
-    """A load balancer that finds it already, or a client that lists it, gets nothing acknowledged that a join throws away."""
+def test_a_node_that_awaits_its_join_serves_no_client(cluster: Cluster, queue_name: str) -> None:
+    """No client that finds it early, through a load balancer or a list, gets an acknowledgement that a join
+    would discard.
+    """
     fresh = cluster.add_node(start=False)
     fresh.arguments = ("--await-join", "on")
     fresh.start(wait=False)
     wait_for(lambda: answers(fresh), "the node is up")
-    refuses_everybody(fresh, queue_name)
+    refuses_clients(fresh, queue_name)
     assert join(fresh, cluster[0].raft).status == 200
     agree(cluster.nodes)
     fresh.restart()
@@ -155,7 +157,7 @@ def test_a_node_that_awaits_its_join_serves_nobody_before(cluster: Cluster, queu
 
 
 def test_joined_node_counts_as_a_member(cluster: Cluster, queue_name: str) -> None:
-    """Two founders and a joiner outlive the loss of any one, of a founder that led too."""
+    """Two founders and a joiner survive the loss of any one, also of a founder that led."""
     fresh = cluster.add_node()
     assert join(fresh, cluster[0].http).status == 200
     agree(cluster.nodes)
@@ -175,10 +177,10 @@ def test_joined_node_counts_as_a_member(cluster: Cluster, queue_name: str) -> No
 
 
 def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluster, queue_name: str) -> None:
-    """More data than a log keeps reaches a joiner as a snapshot, under load."""
+    """A joiner that lacks compacted entries gets them as a snapshot, under load."""
     body = b"s" * 100_000
     with Rpc(cluster[0].rpc, timeout_s=60) as rpc:
-        # The lease is to last until the joiner has caught up, on a busy machine too.
+        # The lease must last until the joiner has caught up, on a busy machine too.
         rpc.call("update_props", queue_name, {"timeout": 600})
         for number in range(COMPACTED_BYTES // len(body)):
             rpc.ask("push", queue_name, b"%06d" % number + body)
@@ -202,7 +204,7 @@ def test_joiner_gets_a_snapshot_where_the_log_has_been_compacted(cluster: Cluste
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
 def test_leave_under_load_of_clients_that_list_all_nodes(tmp_path: Path, role: str) -> None:
-    """Every acknowledged push is in the cluster afterwards, whatever client it came from, those under way included."""
+    """Every acknowledged push is in the cluster afterwards, through any client, including those in flight."""
     with Cluster(3, directory=tmp_path) as cluster:
         leaver = cluster.leader() if role == "leader" else cluster.followers()[0]
         stays = [node for node in cluster if node is not leaver]
@@ -238,7 +240,7 @@ class _HttpPusher(threading.Thread):
 
 
 class _StubbornPusher(threading.Thread):
-    """Knows one node only and comes back whatever it is told, with many pushes under way at once."""
+    """Uses one node only and reconnects after every error, with many pushes in flight at once."""
 
     def __init__(self, node: NodeProcess, first: int) -> None:
         super().__init__(name=f"stubborn pusher {first}")
@@ -324,7 +326,7 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess
     )
 
 
-def test_pulls_that_wait_at_a_joiner_are_told(cluster: Cluster, queue_name: str) -> None:
+def test_waiting_pulls_at_a_joiner_are_answered(cluster: Cluster, queue_name: str) -> None:
     """12.4: requests to the joiner fail for a moment; they are answered, not forgotten."""
     fresh = cluster.add_node()
     with Rpc(fresh.rpc) as rpc:
@@ -351,7 +353,7 @@ def test_pulls_that_wait_at_a_joiner_are_told(cluster: Cluster, queue_name: str)
 def test_join_with_a_wrong_peer_changes_nothing(
     node: NodeProcess, queue_name: str, peer: str, code: str, part: str
 ) -> None:
-    """The reason is told; the node keeps its data and serves on."""
+    """The reason is returned; the node keeps its data and continues to serve."""
     with Rpc(node.rpc) as rpc:
         rpc.call("push", queue_name, "kept")
     unused = f"127.0.0.1:{ports.take()}"
@@ -379,8 +381,8 @@ def test_join_while_in_a_cluster_is_refused(cluster: Cluster, queue_name: str) -
 
 
 @pytest.mark.parametrize("role", ["follower", "leader"])
-def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> None:
-    """12.4: the node drops out and serves nobody; the rest forget it, and keep all data."""
+def test_the_others_continue_after_a_leave(tmp_path, queue_name: str, role: str) -> None:
+    """12.4: the node leaves and serves no client; the others forget it, and keep all data."""
     with Cluster(3, directory=tmp_path) as cluster:
         leaver = cluster.leader() if role == "leader" else cluster.followers()[0]
         rest = [node for node in cluster if node is not leaver]
@@ -395,16 +397,16 @@ def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> Non
         print(f"leave of the {role}: pause {load.pause_s:.2f} s for clients of the others")
         agree(rest)
         serves(rest, queue_name + "-serves")
-        refuses_everybody(leaver, queue_name)
-        # The two that are left are a cluster of two, whatever the third does.
+        refuses_clients(leaver, queue_name)
+        # The remaining two are a cluster of two, whatever the third does.
         leaver.kill()
         with Rpc(rest[0].rpc) as rpc:
             assert [m[b"content"] for m in rpc.call("pull_many", queue_name, 10)] == [1, 2, 3]
-        # It does not forget it over a restart.
+        # A restart does not change that.
         leaver.start(wait=False)
         wait_for(lambda: answers(leaver), "the node that has left is up")
-        refuses_everybody(leaver, queue_name)
-        # A repetition is harmless, nobody can join through it, and when it cannot join it is as before.
+        refuses_clients(leaver, queue_name)
+        # A repetition is harmless, no node can join through it, and a failed join changes nothing.
         assert leave(leaver).status == 200
         fresh = cluster.add_node()
         refused = join(fresh, leaver.http)
@@ -413,15 +415,15 @@ def test_leave_and_the_rest_goes_on(tmp_path, queue_name: str, role: str) -> Non
         fresh.stop()
         cluster.nodes.remove(fresh)
         assert join(leaver, f"127.0.0.1:{ports.take()}").status == 503
-        refuses_everybody(leaver, queue_name)
-        # It may come again.
+        refuses_clients(leaver, queue_name)
+        # It may join again.
         assert join(leaver, rest[0].http).status == 200
         agree(cluster.nodes)
         serves(cluster.nodes, queue_name + "-serves")
 
 
 def test_leave_down_to_one(cluster: Cluster, queue_name: str) -> None:
-    """The last one that stays is a cluster of one with all data, and cannot leave: its messages are nowhere else."""
+    """The last remaining node is a cluster of one with all data, and cannot leave: no other node has its messages."""
     stays, leaves = cluster.nodes
     with Rpc(leaves.rpc) as rpc:
         rpc.call("push", queue_name, "kept")
@@ -433,6 +435,6 @@ def test_leave_down_to_one(cluster: Cluster, queue_name: str) -> None:
     assert (refused.status, refused.json["code"], refused.json["retryable"]) == (409, "conflict", False)
     assert "alone" in refused.json["detail"]
     serves([stays], queue_name + "-serves")
-    # Only the founders' ids were taken: a restart finds what it was.
+    # Only the founders' ids were removed: a restart keeps the state.
     stays.restart()
     assert members(stays) == {stays.raft}

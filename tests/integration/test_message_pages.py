@@ -1,4 +1,4 @@
-"""Lists of messages skip none and show none twice, however large the bodies are and wherever they stand."""
+"""Lists of messages skip none and show none twice, for bodies of any size, in memory or in pages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.integration.raw_http import call
 from tests.integration.test_durability_restart import metric
 
 KINDS = {1_000: 24_000, 20_000: 1_200, 1_000_000: 80}
-"""How many messages of each size: of each size more than one answer holds."""
+"""Number of messages by size: of each size more than one answer holds."""
 PUSHED_BYTES = 4_000_000
 Listed = list[tuple[int, bytes]]
 """Sequences, with the beginning of each body."""

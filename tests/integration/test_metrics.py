@@ -32,13 +32,13 @@ def page(address: str, path: str = "/metrics") -> str:
 
 
 def families(text: str) -> dict[str, Metric]:
-    """By the names of the table: a counter's with ``_total``."""
+    """Return the metrics by the names of the table: a counter's with ``_total``."""
     found = text_string_to_metric_families(text)
     return {f"{one.name}_total" if one.type == "counter" else one.name: one for one in found}
 
 
 def value(address: str, sample: str, path: str = "/metrics", **labels: str) -> float:
-    """The value of one sample, 0 if it is not there yet."""
+    """Return the value of one sample, 0 if it does not exist yet."""
     found = [
         one.value
         for family in text_string_to_metric_families(page(address, path))
@@ -56,7 +56,7 @@ def leader_of(cluster: Cluster) -> NodeProcess:
 
 
 def kinds(shown: dict[str, Metric]) -> dict[str, str]:
-    # The text format 0.0.4 has no kind for what is called info in the table.
+    # The text format 0.0.4 has no type for what is called info in the table.
     return {name: "info" if name.endswith("_info") else family.type for name, family in shown.items()}
 
 
@@ -143,7 +143,7 @@ def test_connections_and_waiting_pulls(node: NodeProcess, queue_name: str) -> No
         assert value(node.http, "lmq_connections", protocol="http") >= 1
 
 
-def test_members_watch_each_other_until_the_quorum_is_lost(cluster: Cluster) -> None:
+def test_members_monitor_each_other_until_the_quorum_is_lost(cluster: Cluster) -> None:
     leader = leader_of(cluster)
     others = [one for one in cluster.nodes if one is not leader]
     assert value(leader.http, "lmq_raft_members") == 3
@@ -171,7 +171,7 @@ def test_members_watch_each_other_until_the_quorum_is_lost(cluster: Cluster) -> 
 
         wait_for(recovered, "a new leader")
         assert value(one.http, "lmq_raft_peer_connected", peer_name=leader.name) == 0
-    # Without a quorum a node still shows how it is.
+    # Without a quorum a node still shows its state.
     survivor, other = others
     other.kill()
     wait_for(lambda: not value(survivor.http, "lmq_raft_has_leader"), "the loss of the quorum")
@@ -206,7 +206,7 @@ def test_a_wrong_query_is_refused(node: NodeProcess, query: str) -> None:
     assert problem["code"] in ("bad_request", "bad_pattern")
 
 
-def test_the_end_of_the_certificate_is_shown(tmp_path: Path) -> None:
+def test_the_expiry_of_the_certificate_is_shown(tmp_path: Path) -> None:
     with TlsNode(tmp_path) as node:
         request = urllib.request.Request(
             f"https://{node.process.http}/metrics", headers={"Authorization": f"Bearer {SECRET}"}

@@ -13,20 +13,20 @@ from .named_cluster import NamedCluster, push, silent
 HOSTS = ("n1.drill", "n2.drill", "n3.drill")
 
 
-def test_a_cluster_starts_with_slow_names_and_dead_addresses_and_ends_while_look_ups_hang(tmp_path: Path) -> None:
+def test_a_cluster_starts_with_slow_names_and_dead_addresses_and_stops_while_lookups_hang(tmp_path: Path) -> None:
     with NamedCluster(tmp_path) as cluster, silent(cluster.port) as host:
         for name in HOSTS:
             cluster.names.set(name, host, *cluster.names.addresses(name))
         cluster.names.delay(SLOW_S)
         cluster.start_all()
         cluster.names.delay(HANG_S)
-        # From now on the others look up the name of the node that is gone.
+        # From now on the others look up the name of the lost node.
         fail_over(cluster)
         assert [node.stop() for node in cluster.alive] == [0, 0]
         assert cluster.complaints() == []
 
 
-def test_a_node_that_is_gone_and_whose_name_hangs_stops_no_other_and_returns_elsewhere(tmp_path: Path) -> None:
+def test_a_lost_node_whose_name_hangs_blocks_no_other_and_returns_elsewhere(tmp_path: Path) -> None:
     with NamedCluster(tmp_path) as cluster:
         cluster.start_all()
         first, second, third = cluster.nodes
@@ -34,7 +34,7 @@ def test_a_node_that_is_gone_and_whose_name_hangs_stops_no_other_and_returns_els
         cluster.names.delay(HANG_S, "n3.drill")
         first.restart()
         push(second, "q")
-        # As a pod does: under its name, at another address, which the others are slow to learn.
+        # As a pod does: under its name, at another address, which the others learn late.
         cluster.names.delay(SLOW_S)
         cluster.move(third)
         third.start()
@@ -63,12 +63,12 @@ def members_of(node: NodeProcess) -> list[str]:
     return sorted(one["id"] for one in node.get_json("/v1/cluster")["nodes"])
 
 
-def test_nodes_that_spell_their_addresses_differently_are_one_cluster_of_three(tmp_path: Path) -> None:
+def test_nodes_with_different_spellings_of_addresses_are_one_cluster(tmp_path: Path) -> None:
     with NamedCluster(tmp_path) as cluster:
         first, second, third = cluster.nodes
         port = cluster.port
         digits = [node.raft for node in cluster.nodes]
-        # One that advertises digits though the lists have its name, and others that spell names in other ways.
+        # One advertises digits although the lists have its name, and others spell names in other ways.
         first.arguments = ("--advertise-raft", digits[0])
         second.peers = (f"N1.Drill.:{port}", f"n2.drill.:{port}", digits[2])
         third.peers = (f"n1.drill:{port}", f"N2.drill:{port}")
@@ -82,7 +82,7 @@ def test_nodes_that_spell_their_addresses_differently_are_one_cluster_of_three(t
         assert members_of(dead) == expected
 
 
-def test_a_node_listens_on_a_name_when_it_has_an_address(tmp_path: Path) -> None:
+def test_a_node_listens_on_a_name_once_it_resolves(tmp_path: Path) -> None:
     with NamedCluster(tmp_path, 1) as cluster:
         [node] = cluster.nodes
         node.raft = f"n1.drill:{cluster.port}"

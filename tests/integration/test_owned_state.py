@@ -1,4 +1,4 @@
-"""What the cluster keeps for its clients, through a real node: whose it is, how much it may be, and when it ends."""
+"""The state that the cluster keeps for its clients, through a real node: its owner, its quota, and its end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run(folder: Path, main: Callable[[Guarded], Coroutine[Any, Any, None]]) -> N
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - a replica tells nobody
+    while not condition():  # noqa: ASYNC110 - a replica emits no event
         await asyncio.sleep(0.01)
 
 
@@ -54,7 +54,7 @@ def test_a_restricted_token_fills_its_own_subscriptions_only(tmp_path: Path, mon
         assert {code_of(error) for error in errors if error} == {"quota_exceeded"}
         assert (await victim.call("push", "jobs", "x"))[0] is None
         assert (await reserve(victim, "victim's", 1))[1][:2] == [b"live", 1]
-        # A token that is deleted leaves what it has to its principal, against whose quota it still counts.
+        # A deleted token leaves its state to its principal, against whose quota it still counts.
         assert (await guarded.ask("DELETE", "/v1/tokens/thief", ADMIN))[0] == 204
         next_one = await guarded.connect(await guarded.token("next", "write", principal="thief"))
         assert code_of((await next_one.call("claim_subscription", "one-more"))[0]) == "quota_exceeded"
@@ -70,7 +70,9 @@ def _random(index: int) -> str:
 
 
 def test_a_principal_s_subscription_is_closed_to_others(tmp_path: Path) -> None:
-    """The attack: a token whose pattern covers the name claims, settles, abandons and deletes what another one reads."""
+    """The attack: a token whose pattern covers the name claims, settles, abandons and deletes the subscription of
+    another principal.
+    """
 
     async def main(guarded: Guarded) -> None:
         owner = await guarded.connect(await guarded.token("one", "write", principal="etl"))
@@ -92,7 +94,7 @@ def test_a_principal_s_subscription_is_closed_to_others(tmp_path: Path) -> None:
         for method, path in (("DELETE", "/v1/subscriptions/s"), ("POST", "/v1/subscriptions/s/abandon")):
             status, _, text = await guarded.ask(method, path, secret)
             assert (status, json.loads(text)["code"]) == (403, "forbidden")
-        # The old token of the principal ends; the new one goes on in the same session.
+        # The old token of the principal ends; the new one continues in the same session.
         again = await guarded.connect(await guarded.token("two", "write", principal="etl"))
         assert (await guarded.ask("DELETE", "/v1/tokens/one", ADMIN))[0] == 204
         assert (await again.call("read_batch", "s", 1, 0, 10, session))[1][b"retry"] == [2, 2, 2]
@@ -104,7 +106,7 @@ def test_a_principal_s_subscription_is_closed_to_others(tmp_path: Path) -> None:
     run(tmp_path, main)
 
 
-def test_a_principal_is_shared_only_when_an_administrator_says_so(tmp_path: Path) -> None:
+def test_only_an_administrator_can_share_a_principal(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         shop = await guarded.connect(await guarded.token("shop", "write"))
         assert (await shop.call("claim_subscription", "s"))[0] is None
@@ -127,20 +129,20 @@ def test_a_principal_is_shared_only_when_an_administrator_says_so(tmp_path: Path
         assert json.loads(text)["principal"] == "shop"
         status, _, text = await guarded.ask("GET", "/v1/tokens", ADMIN)
         assert [(one["name"], one["principal"]) for one in json.loads(text)["tokens"]] == [("shop", "shop")]
-        # A token that may not manage tokens joins no principal.
+        # A token that may not manage tokens cannot join a principal.
         body = {"name": "joiner", "role": "write", "principal": "shop"}
         assert (await guarded.ask("POST", "/v1/tokens", made["token"], json=body))[0] == 403
         for principal in ("", "a b", "x" * 101, "a/b", "\n", 1):
             status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json={**body, "principal": principal})
             assert (status, json.loads(text)["code"]) == (400, "bad_request"), principal
-        # The file's administrator is a principal too, which no token has by its name alone.
+        # The administrator of the token file is a principal too; no token gets it by its name alone.
         file = {"name": "admin_token_file", "role": "write"}
         assert (await guarded.ask("POST", "/v1/tokens", ADMIN, json=file))[0] == 400
 
     run(tmp_path, main)
 
 
-def test_a_writer_s_marks_are_its_own_and_store_each_message_once(tmp_path: Path) -> None:
+def test_marks_belong_to_their_writer_and_store_each_message_once(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         writer = await guarded.connect(await guarded.token("writer", "write"))
         thief = await guarded.connect(await guarded.token("thief", "write", "^jobs$"))
@@ -166,7 +168,7 @@ def test_a_writer_s_marks_are_its_own_and_store_each_message_once(tmp_path: Path
     run(tmp_path, main)
 
 
-def test_a_consumer_that_was_taken_over_is_fenced(tmp_path: Path) -> None:
+def test_a_superseded_consumer_is_fenced(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         token = await guarded.token("spark", "write")
         old, new = await guarded.connect(token), await guarded.connect(token)
@@ -196,7 +198,7 @@ def test_a_consumer_that_was_taken_over_is_fenced(tmp_path: Path) -> None:
     run(tmp_path, main)
 
 
-def test_a_key_with_another_body_is_refused_and_a_replay_says_so(tmp_path: Path) -> None:
+def test_a_key_with_another_body_is_refused_and_a_replay_is_reported(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         token = await guarded.token("shop", "write")
 
@@ -227,8 +229,8 @@ def test_a_key_with_another_body_is_refused_and_a_replay_says_so(tmp_path: Path)
     run(tmp_path, main)
 
 
-def test_leases_and_spent_messages_end_though_nobody_comes(tmp_path: Path) -> None:
-    """Every view says the same then: nothing is leased, the spent message is gone and counted."""
+def test_leases_and_exhausted_messages_end_without_requests(tmp_path: Path) -> None:
+    """All views agree then: nothing is leased, the exhausted message is removed and counted."""
 
     async def main(guarded: Guarded) -> None:
         rpc = await guarded.connect(await guarded.token("worker", "write"))
@@ -249,8 +251,8 @@ def test_leases_and_spent_messages_end_though_nobody_comes(tmp_path: Path) -> No
     run(tmp_path, main)
 
 
-def test_tokens_go_by_the_time_of_day_whatever_log_time_is(tmp_path: Path) -> None:
-    """Log time lags behind after an outage or a restore; what people read and what they decided must not."""
+def test_tokens_expire_by_wall_clock_time(tmp_path: Path) -> None:
+    """Log time lags after an outage or a restore; the expiry that an administrator sets and reads must not."""
 
     async def main(guarded: Guarded) -> None:
         clock = guarded.node.replica.clock

@@ -18,7 +18,7 @@ from tests.integration.test_durability_restart import metric
 COUNT = 60_000
 BATCH = 500
 MEMORY = {"LMQ_MEMORY_BYTES_MAX": "64MiB"}
-"""An eighth of it for backlogs; the messages would take three times as much."""
+"""An eighth of it is for backlogs; the messages would take three times as much."""
 
 
 def _body(number: int) -> bytes:
@@ -51,7 +51,7 @@ def _wait_for_no_page(node: NodeProcess) -> None:
 
 
 def _take(node: NodeProcess, first: int, count: int) -> None:
-    """Pull and settle so many messages, which come in order and unharmed."""
+    """Pull and settle `count` messages, which must arrive in order and intact."""
     with Client(node.rpc) as client:
         while count > 0:
             pulled = client.pull_many("long", min(count, BATCH))
@@ -60,7 +60,7 @@ def _take(node: NodeProcess, first: int, count: int) -> None:
             first, count = first + len(pulled), count - len(pulled)
 
 
-def test_what_waits_long_stands_in_pages(cluster: Cluster) -> None:
+def test_long_queues_are_stored_in_pages(cluster: Cluster) -> None:
     for node in cluster:
         _wait_for_pages(node)
         assert _size(node) == COUNT
@@ -77,7 +77,7 @@ def test_a_snapshot_names_pages_and_a_restart_does_not_read_them(cluster: Cluste
     _take(node, 0, 6_000)
 
 
-def test_a_backup_holds_what_stands_in_pages(cluster: Cluster, tmp_path: Path) -> None:
+def test_a_backup_contains_the_pages(cluster: Cluster, tmp_path: Path) -> None:
     node = cluster[0]
     size, copy = _size(node), tmp_path / "copy.snap"
     done(admin(node, "backup", str(copy)))
@@ -86,7 +86,7 @@ def test_a_backup_holds_what_stands_in_pages(cluster: Cluster, tmp_path: Path) -
     folder.mkdir()
     other = NodeProcess(folder, "n1", environment=MEMORY)
     done(run("lmq-admin", "restore", str(copy), "--data-dir", str(other.data_dir), "--raft", other.raft))
-    # What stood in pages does again, before any node has it in memory.
+    # The messages are in pages again, before any node has read them into memory.
     assert len(_pages(other)) >= (size - 20_000) // 2_000
     with other.start():
         assert _size(other) == size
@@ -104,7 +104,7 @@ def test_a_new_node_gets_the_pages_it_lacks(cluster: Cluster) -> None:
     _take(fresh, COUNT - size, 6_000)
 
 
-def test_a_damaged_page_is_named_and_comes_from_another_node(cluster: Cluster) -> None:
+def test_a_damaged_page_is_reported_and_comes_from_another_node(cluster: Cluster) -> None:
     node = cluster.followers()[0]
     for page in _pages(node):
         data = bytearray(page.read_bytes())
@@ -118,7 +118,7 @@ def test_a_damaged_page_is_named_and_comes_from_another_node(cluster: Cluster) -
 
 
 def test_pushes_are_refused_before_the_disk_is_full(tmp_path: Path) -> None:
-    """What may be on the disk is bounded; when what is there is not needed any more, it is freed, and pushes are taken."""
+    """Use of the disk is bounded; unneeded data is freed, and pushes are accepted again."""
     limits = {**MEMORY, "LMQ_DISK_BYTES_MAX": "6MiB"}
     with NodeProcess(tmp_path, environment=limits) as node, Client(node.rpc, timeout_s=2.0) as client:
         with pytest.raises(LmqError, match="disk_bytes_max"):
@@ -144,7 +144,7 @@ def _accepts(client: Client) -> bool | None:
     return True
 
 
-def test_pages_of_what_is_gone_are_removed(cluster: Cluster) -> None:
+def test_pages_of_removed_messages_are_deleted(cluster: Cluster) -> None:
     node = cluster[0]
     with Client(node.rpc) as client:
         client.delete("long")

@@ -1,4 +1,6 @@
-"""Patterns on running nodes: attackers with very many of them, the order of a connection, and what lagging nodes answer."""
+"""Patterns on running nodes: attackers with very many of them, the order of a connection, and the answers of
+lagging nodes.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +38,9 @@ def crowded(shared_cluster: Cluster) -> Cluster:
     return shared_cluster
 
 
-def test_patterns_over_thousands_of_queues_do_not_hold_up_other_clients(crowded: Cluster) -> None:
-    """An attacker waits on patterns at every node and asks for backlogs, all the time with new patterns; a client of a follower
-    goes on pushing and pulling, and no leader is elected.
+def test_patterns_over_thousands_of_queues_do_not_block_other_clients(crowded: Cluster) -> None:
+    """An attacker waits on patterns at every node and requests backlogs, all the time with new patterns; a client of a
+    follower still pushes and pulls, and no leader is elected.
     """
     terms = _terms(crowded)
     stop = threading.Event()
@@ -92,8 +94,8 @@ def test_a_client_that_waits_on_many_patterns_does_not_block_the_others(crowded:
         assert found.content == "m"
 
 
-def test_what_was_acknowledged_is_found_through_any_node(shared_cluster: Cluster, queue_name: str) -> None:
-    """Push at one node, pull any at another at once: never empty; push_all reaches what was made at another node."""
+def test_acknowledged_messages_are_found_through_any_node(shared_cluster: Cluster, queue_name: str) -> None:
+    """A pull-any right after a push at another node is never empty; push_all reaches queues created at another node."""
     with _client(shared_cluster[0]) as here, _client(shared_cluster[2]) as there:
         for number in range(50):
             name = f"{queue_name}/{number}"
@@ -111,7 +113,7 @@ def test_what_was_acknowledged_is_found_through_any_node(shared_cluster: Cluster
 def test_pipelined_requests_with_patterns_take_effect_in_the_order_sent(
     shared_cluster: Cluster, queue_name: str
 ) -> None:
-    """A push, a pull-any that finds it, a push that comes too late for it, a push to all, a pull that gets the copy."""
+    """A push, a pull-any that finds it, a push that is too late for it, a push to all, a pull that gets the copy."""
     pattern = f"^{queue_name}"
     with Rpc(shared_cluster.followers()[0].rpc) as rpc:
         rpc.send(
@@ -163,7 +165,7 @@ def test_without_a_quorum_patterns_are_refused_not_empty(cluster: Cluster) -> No
     assert set(errors) <= {b"no_leader", b"unknown_outcome"}
 
 
-def test_a_pattern_that_is_refused_says_why(shared_cluster: Cluster) -> None:
+def test_an_invalid_pattern_is_refused_with_the_reason(shared_cluster: Cluster) -> None:
     with Rpc(shared_cluster[0].rpc) as rpc:
         for method, rest in (("pull_any", (0,)), ("push_all", ("x",))):
             rpc.send(request(1, method, "(", *rest))

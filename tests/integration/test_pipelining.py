@@ -1,4 +1,4 @@
-"""Requests sent on one connection without waiting for answers: any number, none refused, none in another's way."""
+"""Requests sent on one connection without waiting for answers: any number, none refused, none blocking another."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def test_operations_of_several_steps(node: NodeProcess, queue_name: str) -> None
         assert errors(rpc.many(one_of_each * 50)) == set()
 
 
-def test_pushes_that_wait_and_the_pulls_that_make_room_for_them(node: NodeProcess, queue_name: str) -> None:
-    """What waits must not keep the node from reading what it waits for."""
+def test_waiting_pushes_and_the_pulls_that_make_room_for_them(node: NodeProcess, queue_name: str) -> None:
+    """A waiting request must not keep the node from reading the request it waits for."""
     with Rpc(node.rpc) as rpc:
         rpc.call("update_props", queue_name, {"max_items": 1})
         pushes = [("push", queue_name, str(number), {"wait": 120}) for number in range(200)]
@@ -58,7 +58,7 @@ def test_pushes_that_wait_and_the_pulls_that_make_room_for_them(node: NodeProces
         assert contents([reply.result for reply in replies[200:]]) == [str(number).encode() for number in range(200)]
 
 
-def test_locks_that_wait_and_the_unlock_behind_them(node: NodeProcess, queue_name: str) -> None:
+def test_waiting_locks_and_the_unlock_after_them(node: NodeProcess, queue_name: str) -> None:
     with Rpc(node.rpc) as rpc:
         sessions = [reply.result for reply in rpc.many([("open_session", 60)] * 100)]
         asked = [("lock", queue_name, session, 120) for session in sessions]
@@ -71,18 +71,18 @@ def test_locks_that_wait_and_the_unlock_behind_them(node: NodeProcess, queue_nam
             assert errors(list(replies.values())) == set()
 
 
-def test_pulls_that_wait_and_the_pushes_behind_them(node: NodeProcess, queue_name: str) -> None:
+def test_waiting_pulls_and_the_pushes_after_them(node: NodeProcess, queue_name: str) -> None:
     count = 60_000
     with Rpc(node.rpc) as rpc:
         rpc.send(b"".join(request(number, "pull", queue_name) for number in range(count)))
-        # The same connection, on which nothing but pulls is unanswered, still carries out other requests.
+        # The same connection, whose only unanswered requests are pulls, still executes other requests.
         rpc.settle()
         rpc.send(b"".join(notification("push", queue_name, "x") for _ in range(count)))
         assert errors([rpc.read() for _ in range(count)]) == set()
 
 
-def test_memory_bounds_what_waits(tmp_path: Path) -> None:
-    """Beyond it a pull is refused, but what does not wait is carried out."""
+def test_waiting_requests_are_bounded_by_memory(tmp_path: Path) -> None:
+    """Beyond the bound a pull is refused, but requests that do not wait are executed."""
     count = 20_000
 
     async def main() -> None:

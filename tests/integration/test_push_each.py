@@ -1,4 +1,4 @@
-"""``push_each`` against a real node: an outcome for each push, numbers of a producer, and what the client makes of it."""
+"""``push_each`` against a real node: an outcome for each push, producer numbers, and the client's handling of both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def refused(result: Any, code: bytes) -> bool:
     return type(result) is list and len(result) == 1 and result[0].partition(b":")[0] == code
 
 
-def test_each_push_has_the_result_that_it_would_have_alone(rpc: Rpc, queue_name: str) -> None:
+def test_each_push_has_the_result_of_a_single_push(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("push_each", queue_name, []) == []
     assert rpc.call("push_each", queue_name, ["a", {"b": 1}, None]) == [b"ok"] * 3
     assert contents(rpc, queue_name) == [b"a", {b"b": 1}, None]
@@ -41,7 +41,7 @@ def test_each_push_has_the_result_that_it_would_have_alone(rpc: Rpc, queue_name:
     assert rpc.call("push_each", queue_name, ["c", "d"]) == [b"packing started", b"packed"]
 
 
-def test_a_full_queue_takes_what_fits(rpc: Rpc, queue_name: str) -> None:
+def test_a_full_queue_stores_what_fits(rpc: Rpc, queue_name: str) -> None:
     rpc.call("update_props", queue_name, {"max_items": 2, "max_item_size": 100})
     first, large, second, third = rpc.call("push_each", queue_name, ["a", "x" * 200, "b", "c"])
     assert (first, second) == (b"ok", b"ok")
@@ -50,7 +50,7 @@ def test_a_full_queue_takes_what_fits(rpc: Rpc, queue_name: str) -> None:
     assert contents(rpc, queue_name) == [b"a", b"b"]
 
 
-def test_what_cannot_be_stored_holds_up_nothing(rpc: Rpc, queue_name: str) -> None:
+def test_a_refused_push_does_not_affect_others(rpc: Rpc, queue_name: str) -> None:
     stamp = msgpack.Timestamp(1, 0)
     results = rpc.call("push_each", queue_name, [stamp, "a", stamp, stamp, "b", "c", stamp])
     assert [refused(result, b"function_clause") for result in results] == [True, False, True, True, False, False, True]
@@ -70,7 +70,7 @@ def test_pushes_are_stored_once_under_their_numbers(rpc: Rpc, queue_name: str) -
     assert contents(rpc, queue_name) == [b"1", b"3", b"4", b"5"]
 
 
-def test_what_is_no_list_or_too_long_is_refused_as_a_whole(rpc: Rpc, queue_name: str) -> None:
+def test_an_invalid_or_too_long_list_is_refused_as_a_whole(rpc: Rpc, queue_name: str) -> None:
     assert rpc.error("push_each", queue_name, "abc") == b"function_clause"
     assert rpc.error("push_each", queue_name, [None] * 10_001).startswith(b"too_large: ")
     assert rpc.error("push_each", queue_name, ["a"], {}) == b"undef"

@@ -31,10 +31,11 @@ def pulled(api: Api, queue: str, most: int = 100) -> list[str]:
     return [m["content"] for m in api.ok("POST", f"/v1/queues/{queue}/pull", {"max": most})["messages"]]
 
 
-# --- purge --------------------------------------------------------------------------------------------------------------
+# --- purge
+# --------------------------------------------------------------------------------------------------------------
 
 
-def test_purge_removes_what_is_not_leased(api: Api, queue_name: str) -> None:
+def test_purge_removes_messages_without_a_lease(api: Api, queue_name: str) -> None:
     path = f"/v1/queues/{queue_name}"
     api.problem(api("POST", f"{path}/purge"), 404, "queue_not_found")
     push(api, queue_name, "a", "b", "c")
@@ -57,7 +58,7 @@ def test_purge_removes_what_is_not_leased(api: Api, queue_name: str) -> None:
 
 @async_test
 async def test_a_large_queue_is_purged_and_moved_as_a_whole(node: NodeProcess, queue_name: str) -> None:
-    """More than one command may touch."""
+    """More messages than one command may affect."""
     other = f"{queue_name}-other"
     async with AsyncClient(node.rpc, decode=True) as client:
         contents = [str(number) for number in range(25_000)]
@@ -78,9 +79,7 @@ def _string(body: object) -> bytes:
 
 
 @async_test
-async def test_operations_keep_their_place_among_the_requests_of_a_connection(
-    node: NodeProcess, queue_name: str
-) -> None:
+async def test_operations_take_effect_in_the_order_of_a_connection(node: NodeProcess, queue_name: str) -> None:
     other = f"{queue_name}-other"
     async with AsyncClient(node.rpc, decode=True) as client:
         first = client.push(queue_name, "purged")
@@ -100,10 +99,11 @@ async def test_operations_keep_their_place_among_the_requests_of_a_connection(
             assert message_there.content == content
 
 
-# --- move ---------------------------------------------------------------------------------------------------------------
+# --- move
+# ---------------------------------------------------------------------------------------------------------------
 
 
-def test_move_puts_messages_behind_those_of_another_queue(api: Api, queue_name: str) -> None:
+def test_move_appends_messages_to_another_queue(api: Api, queue_name: str) -> None:
     path, other = f"/v1/queues/{queue_name}", f"{queue_name}/other"
     api.problem(api("POST", f"{path}/move", {"to": other}), 404, "queue_not_found")
     api.ok("PATCH", f"/v1/queues/{queue_name}%2Fother/properties", {"retry": 7})
@@ -137,10 +137,11 @@ def test_a_bad_move_is_refused(api: Api, queue_name: str, body: object, code: st
     assert pulled(api, queue_name) == ["m"]
 
 
-# --- suspend ------------------------------------------------------------------------------------------------------------
+# --- suspend
+# ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_suspended_queue_lets_pulls_wait(api: Api, queue_name: str) -> None:
+def test_pulls_wait_at_a_suspended_queue(api: Api, queue_name: str) -> None:
     path = f"/v1/queues/{queue_name}"
     for verb in ("suspend", "resume"):
         api.problem(api("POST", f"{path}/{verb}"), 404, "queue_not_found")
@@ -193,7 +194,7 @@ def test_a_restart_does_not_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("call_it", ["purge", "suspend", "resume"])
-def test_clients_are_told_that_there_is_no_such_queue(node: NodeProcess, queue_name: str, call_it: str) -> None:
+def test_operations_on_a_missing_queue_fail(node: NodeProcess, queue_name: str, call_it: str) -> None:
     with Client(node.rpc) as client:
         for operation in (lambda: getattr(client, call_it)(queue_name), lambda: client.move(queue_name, "x" * 300)):
             with pytest.raises(LmqError) as caught:
@@ -221,10 +222,11 @@ def test_bad_arguments_of_the_methods_are_refused(node: NodeProcess, queue_name:
         assert connection.call("purge", queue_name) == 1
 
 
-# --- lists --------------------------------------------------------------------------------------------------------------
+# --- lists
+# --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_list_is_filtered_sorted_and_cut_by_the_node(api: Api, queue_name: str) -> None:
+def test_a_list_is_filtered_sorted_and_limited_by_the_node(api: Api, queue_name: str) -> None:
     sizes = {"Apple": 3, "pear": 1, "apple-tree": 2, "plum": 0}
     for kind, size in sizes.items():
         call(api.address, "PATCH", f"/properties/{queue_name}-{kind}", b"{}", {"Content-Type": JSON})
@@ -283,7 +285,8 @@ def test_one_queue_shows_its_age_and_its_own_properties(api: Api, queue_name: st
     assert api.ok("GET", path)["oldest_age_s"] is None
 
 
-# --- peek ---------------------------------------------------------------------------------------------------------------
+# --- peek
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_peek_shows_all_messages_and_takes_none(api: Api, queue_name: str) -> None:

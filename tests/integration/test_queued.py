@@ -39,7 +39,7 @@ def text(value: Any) -> str:
 # --- queues -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_queue_is_made_once_listed_and_deleted(api: QueuedHttp, queue_name: str) -> None:
+def test_a_queue_is_created_once_listed_and_deleted(api: QueuedHttp, queue_name: str) -> None:
     made = api("PUT", f"/queue/{queue_name}", b"whatever this is")
     assert made.status == 200
     assert made.value == ({} if api.media == "json" else None)
@@ -53,7 +53,7 @@ def test_a_queue_is_made_once_listed_and_deleted(api: QueuedHttp, queue_name: st
 
 
 @pytest.mark.parametrize("verb", ["push", "poll", "update", "delete"])
-def test_nothing_makes_a_queue_by_the_way(api: QueuedHttp, queue_name: str, verb: str) -> None:
+def test_no_other_request_creates_a_queue(api: QueuedHttp, queue_name: str, verb: str) -> None:
     body = {"messages": [], "visibility_timeout_secs": 1, "id": 1, "poll_tag": 0}
     answer = api("POST", f"/queue/{queue_name}/messages/{verb}", body)
     assert (answer.status, answer.value["error"]) == (404, "QueueNotFound")
@@ -89,7 +89,7 @@ def test_push_poll_delete(api: QueuedHttp, queue: str) -> None:
     assert api.ok("GET", f"/queue/{queue}/metrics", Accept=f"application/{api.media}")["message_counter"] == 0
 
 
-def test_one_message_has_an_id_of_its_own_and_count_is_one(api: QueuedHttp, queue: str) -> None:
+def test_a_single_message_has_an_id_and_count_is_one(api: QueuedHttp, queue: str) -> None:
     body = {"messages": [{"contents": "x", "visibility_timeout_secs": 0, "unknown": 1}]}
     pushed = api.ok("POST", f"/queue/{queue}/messages/push", body)
     assert pushed["ids"]
@@ -104,7 +104,7 @@ def test_one_message_has_an_id_of_its_own_and_count_is_one(api: QueuedHttp, queu
 def test_both_formats_have_the_same_members_with_and_without_details(
     api: QueuedHttp, queue: str, details: bool | None
 ) -> None:
-    # queued's JavaScript client, which speaks MessagePack, refuses those that its server does not send.
+    # queued's JavaScript client, which speaks MessagePack, refuses members that its server does not send.
     is_detailed = api.media == "json" if details is None else details
     message = {"contents": "x", "visibility_timeout_secs": 0}
     pushed = api.ok("POST", f"/queue/{queue}/messages/push", {"messages": [message], "details": details})
@@ -115,7 +115,7 @@ def test_both_formats_have_the_same_members_with_and_without_details(
     assert polled["id"] == pushed["ids"][0]
 
 
-def test_contents_that_are_no_text(node: NodeProcess, queue_name: str) -> None:
+def test_binary_contents(node: NodeProcess, queue_name: str) -> None:
     packed, plain = QueuedHttp(node.queued, "msgpack"), QueuedHttp(node.queued)
     packed("PUT", f"/queue/{queue_name}")
     packed.push(queue_name, b"\xff\x00")
@@ -127,7 +127,7 @@ def test_contents_that_are_no_text(node: NodeProcess, queue_name: str) -> None:
     assert [one["contents"] for one in packed.poll(queue_name)] == [b"\xff\x00"] * 2
 
 
-def test_tags_fence_and_late_consumers_are_heard(api: QueuedHttp, queue: str) -> None:
+def test_tags_fence_and_late_consumers_are_accepted(api: QueuedHttp, queue: str) -> None:
     (identifier,) = api.push(queue, "x")
     (first,) = api.poll(queue, hide=0)
     (second,) = api.poll(queue, hide=0)
@@ -135,7 +135,7 @@ def test_tags_fence_and_late_consumers_are_heard(api: QueuedHttp, queue: str) ->
     path = f"/queue/{queue}/messages/update"
     stale = api("POST", path, {"id": identifier, "poll_tag": first["poll_tag"], "visibility_timeout_secs": 5})
     assert (stale.status, stale.value["error"]) == (404, "MessageNotFound")
-    # The time of the second one is over, but nobody else has polled.
+    # The second lease has expired, but no other client has polled.
     late = api.ok("POST", path, {"id": identifier, "poll_tag": second["poll_tag"], "visibility_timeout_secs": 60})
     assert api.poll(queue) == []
     assert api.delete(queue, second, report_skipped=True) == {
@@ -145,7 +145,7 @@ def test_tags_fence_and_late_consumers_are_heard(api: QueuedHttp, queue: str) ->
     assert api.delete(queue, third, third, report_skipped=True) == {"skipped": [third]}
 
 
-def test_tag_0_cancels_and_puts_off_what_was_never_polled(api: QueuedHttp, queue: str) -> None:
+def test_tag_0_cancels_and_delays_messages_never_polled(api: QueuedHttp, queue: str) -> None:
     cancelled, put_off = api.push(queue, "cancelled", "put off", delay=60)
     path = f"/queue/{queue}/messages/update"
     api.ok("POST", path, {"id": put_off, "poll_tag": 0, "visibility_timeout_secs": 0})
@@ -205,7 +205,7 @@ def test_a_poll_can_wait(api: QueuedHttp, queue: str) -> None:
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_requests_of_a_kind_are_suspended(api: QueuedHttp, queue: str) -> None:
+def test_one_kind_of_requests_is_suspended(api: QueuedHttp, queue: str) -> None:
     path = f"/queue/{queue}/suspend"
     off = {"delete": False, "poll": False, "push": False, "update": False}
     assert api.ok("GET", path) == off
@@ -240,7 +240,7 @@ def test_polls_are_throttled_exactly(api: QueuedHttp, queue: str) -> None:
 
 
 @pytest.mark.parametrize("negative", ["poll again", "update to 0", "time over"])
-def test_what_is_polled_too_often_becomes_a_dead_letter(
+def test_a_message_polled_too_often_becomes_a_dead_letter(
     api: QueuedHttp, node: NodeProcess, queue: str, negative: str
 ) -> None:
     native, dead = QueuedHttp(node.http), f"{queue}-dead"
@@ -263,7 +263,7 @@ def test_what_is_polled_too_often_becomes_a_dead_letter(
     assert text(letter["contents"]) == "poison"
     named = {"id": identifier, "poll_tag": polled["poll_tag"]}
     assert api.delete(queue, named, report_skipped=True) == {"skipped": [named]}
-    # A dead letter can be polled and deleted as any message, or sent back.
+    # A dead letter can be polled and deleted like any message, or redriven.
     body = {"id": letter["id"], "poll_tag": letter["poll_tag"], "visibility_timeout_secs": 0}
     api.ok("POST", f"/queue/{dead}/messages/update", body)
     assert native("POST", f"/v1/queues/{dead}/redrive", {}).status == 200
@@ -497,7 +497,7 @@ def test_an_empty_poll_costs_no_log_entry(shared_cluster: Cluster, new_queue_nam
     for _ in range(50):
         for api in apis:
             assert api.poll(queue) == []
-    # The nodes have things of their own to write now and then.
+    # The nodes write a few entries themselves.
     assert entries(shared_cluster[0]) - before < 75
     apis[0].push(queue, b"x")
     assert len(apis[1].poll(queue)) == 1
@@ -551,7 +551,7 @@ def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart_a
         assert api.ok("POST", "/throttle", setting) == setting
         switches = api.ok("POST", "/suspend", {"push": True})
         assert (switches["push"], switches["delete"]) == (True, False)
-        # Each route reads back its own settings only.
+        # Each route returns only its own settings.
         assert api.ok("GET", "/queue/a/throttle") == {"throttle": None}
         assert not any(api.ok("GET", "/queue/a/suspend").values())
         api.ok("POST", "/queue/a/suspend", {"delete": True})
@@ -572,13 +572,13 @@ def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart_a
         assert node.get_json("/v1/queues/keyed")["size"] == 1
 
 
-def test_a_client_that_vanishes_leaves_nothing_half_done(node: NodeProcess, queue_name: str) -> None:
+def test_a_client_that_disconnects_leaves_nothing_half_done(node: NodeProcess, queue_name: str) -> None:
     api = QueuedHttp(node.queued, "msgpack")
     api("PUT", f"/queue/{queue_name}")
     host, _, port = node.queued.partition(":")
 
     def begin(verb: str, value: Any, *, cut: int) -> socket.socket:
-        """Send a request but for its last bytes."""
+        """Send a request without its last bytes."""
         body = msgpack.packb(value)
         head = f"POST /queue/{queue_name}/messages/{verb} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/msgpack\r\n"
         client = socket.create_connection((host, int(port)), timeout=60)
@@ -589,7 +589,7 @@ def test_a_client_that_vanishes_leaves_nothing_half_done(node: NodeProcess, queu
     (identifier,) = api.push(queue_name, b"kept")
     for _ in range(5):
         begin("poll", {"count": 1, "visibility_timeout_secs": 1}, cut=0).close()
-    # Polled or not, the message comes again, and it is the only one.
+    # Polled or not, the message is delivered again, and it is the only one.
     (polled,) = api.poll(queue_name, 10, 60, wait_secs=60)
     assert polled["id"] == identifier
     assert api.delete(queue_name, polled, report_skipped=True) == {"skipped": []}

@@ -1,4 +1,4 @@
-"""When a message was created, as queued's clients see it."""
+"""The creation time of a message as queued's clients see it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .cluster import Cluster, wait_for
 from .queued_http import QueuedHttp
 
 
-def test_all_deliveries_of_a_message_tell_the_same_time() -> None:
+def test_all_deliveries_of_a_message_show_the_same_time() -> None:
     with Cluster(3) as cluster:
         wait_for(lambda: any('"what": "set_time"' in node.log() for node in cluster), "the leader has told the time")
         apis = [QueuedHttp(node.queued) for node in cluster]

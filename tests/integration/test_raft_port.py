@@ -1,4 +1,6 @@
-"""Who gets in at the Raft port: with tokens in use nobody without the cluster's secret or a certificate, on loopback neither."""
+"""Access to the Raft port: with tokens in use no peer without the cluster's secret or a certificate, not even
+on loopback.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,13 @@ def admin(node: NodeProcess, *arguments: str, token: str | None = None) -> Resul
 
 
 def set_token() -> bytes:
-    """A batch as a peer would propose it, which makes a token for everything."""
+    """Return a batch as a peer would propose it, which creates a token for everything."""
     command = [Op.SET_TOKEN, b"intruder", INTRUDER, 3, b".*", 0, True]
     return msgpack.packb([b"stranger", 1, 1, [command]])
 
 
 def can_connect(address: str) -> bool:
-    """Whether somebody listens."""
+    """Return whether the address accepts connections."""
     host, port = address.split(":")
     try:
         socket.create_connection((host, int(port)), 5).close()
@@ -49,17 +51,18 @@ def can_connect(address: str) -> bool:
 
 
 def ended_with(node: NodeProcess, code: int) -> str:
-    """Start a node that cannot start; returns its log."""
+    """Start a node that cannot start; return its log."""
     node.start(wait=False)
     assert node.wait_exit() == code, node.log_tail()
     return node.log()
 
 
-# --- without a secret -------------------------------------------------------------------------------------------------------
+# --- without a secret
+# -------------------------------------------------------------------------------------------------------
 
 
 def test_a_cluster_without_a_secret_gets_no_tokens(shared_cluster: Cluster) -> None:
-    """They would keep nobody out: any local user could propose what he likes through the Raft port."""
+    """They would protect nothing: any local user could propose anything through the Raft port."""
     refused = admin(shared_cluster[0], "token", "create", "root", "--role", "admin")
     assert refused.code != 0
     assert "LMQ_CLUSTER_SECRET_FILE" in refused.one_line_error()
@@ -75,7 +78,7 @@ def test_a_lone_node_without_a_secret_closes_its_raft_port_with_the_first_token(
             stranger.send(messages.encode({"type": "ask", "verb": "cluster", "arguments": []}))
             assert messages.decode(stranger.read())["ok"]
         with Stranger(node.raft, b"") as stranger:
-            # Who is in already is thrown out.
+            # Existing connections are closed.
             assert stranger.prove()
             made = admin(node, "token", "create", "root", "--role", "admin")
             assert made.code == 0, made
@@ -87,7 +90,7 @@ def test_a_lone_node_without_a_secret_closes_its_raft_port_with_the_first_token(
         assert "Raft port stays closed" in node.log()
         refused = admin(node, "join", "127.0.0.1:1", token=token)
         assert "LMQ_CLUSTER_SECRET_FILE" in refused.one_line_error()
-        # With a secret it is open, to those who know it.
+        # With a secret the port is open to peers that know it.
         node.stop()
         node.environment["LMQ_CLUSTER_SECRET"] = SECRET
         node.start()
@@ -97,7 +100,8 @@ def test_a_lone_node_without_a_secret_closes_its_raft_port_with_the_first_token(
             assert stranger.prove()
 
 
-# --- with a secret ----------------------------------------------------------------------------------------------------------
+# --- with a secret
+# ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -109,14 +113,14 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Cluster,
         yield nodes, made.out.strip()
 
 
-def test_no_local_user_makes_himself_a_token_through_the_raft_port(guarded: tuple[Cluster, str]) -> None:
+def test_no_local_user_can_create_a_token_through_the_raft_port(guarded: tuple[Cluster, str]) -> None:
     cluster, token = guarded
     for node in cluster:
         for secret in (b"", b"a guess, and a wrong one"):
             with Stranger(node.raft, secret) as stranger:
                 assert not stranger.prove()
         with Stranger(node.raft, b"") as stranger:
-            # Without having proved anything.
+            # Without any proof.
             stranger.hello()
             stranger.send(messages.encode({"type": "propose", "sequence": 1, "batch": set_token()}))
             assert stranger.read() == b""
@@ -139,8 +143,8 @@ def test_a_node_with_tokens_does_not_start_as_a_member_without_the_secret(guarde
     assert "LMQ_CLUSTER_SECRET_FILE" in log
 
 
-def test_what_nodes_say_to_each_other_is_sealed(guarded: tuple[Cluster, str]) -> None:
-    """Whoever knows the secret and does not seal, or seals wrong, is thrown out at once."""
+def test_traffic_between_nodes_is_sealed(guarded: tuple[Cluster, str]) -> None:
+    """A peer that knows the secret and does not seal, or seals wrongly, is disconnected at once."""
     cluster, _ = guarded
     with Stranger(cluster[0].raft, SECRET.encode()) as stranger:
         assert stranger.prove()
@@ -149,11 +153,12 @@ def test_what_nodes_say_to_each_other_is_sealed(guarded: tuple[Cluster, str]) ->
     wait_for(lambda: "is not the next one" in cluster[0].log(), "the line about the frame")
 
 
-# --- TLS --------------------------------------------------------------------------------------------------------------------
+# --- TLS
+# --------------------------------------------------------------------------------------------------------------------
 
 
 def certificates(folder: Path, *names: str, renew: bool = False) -> None:
-    """Make certificates as operators do."""
+    """Create certificates as operators do."""
     flag = ("--renew",) if renew else ()
     assert (
         run("lmq-admin", "tls", "init", *(f"{name}=127.0.0.1" for name in names), "--dir", str(folder), *flag).code == 0
@@ -161,7 +166,7 @@ def certificates(folder: Path, *names: str, renew: bool = False) -> None:
 
 
 def tls_settings(folder: Path, name: str, mode: str = "required") -> dict[str, str]:
-    """What a node is given for TLS with its peers."""
+    """Return the TLS settings of a node for its peers."""
     return {
         "LMQ_RAFT_TLS_CA": str(folder / "ca.crt"),
         "LMQ_RAFT_TLS_CERT": str(folder / f"{name}.crt"),
@@ -171,7 +176,7 @@ def tls_settings(folder: Path, name: str, mode: str = "required") -> dict[str, s
 
 
 class Pusher:
-    """A client of all nodes that pushes and never gives up, until the block ends."""
+    """A client of all nodes that pushes with endless retries, until the block ends."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.acknowledged = 0
@@ -204,7 +209,7 @@ class Pusher:
         wait_for(lambda: self.acknowledged > goal or self._problem, "further pushes")
 
     def check_exactly_once(self) -> None:
-        """Everything that was acknowledged is there once, in order."""
+        """Check that every acknowledged message is there once, in order."""
         found: list[int] = []
         with Client(self._addresses) as client:
             while messages := client.pull_many("changing-over", 1000):
@@ -212,8 +217,10 @@ class Pusher:
         assert found == list(range(self.acknowledged))
 
 
-def test_a_cluster_changes_over_to_tls_by_rolling_restarts_under_load(cluster: Cluster, tmp_path: Path) -> None:
-    """First both are taken, then only TLS; then tokens can be made, certificates renewed, and a fourth node joins."""
+def test_a_cluster_migrates_to_tls_by_rolling_restarts_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    """First both are accepted, then only TLS; then tokens can be created, certificates renewed, and a fourth
+    node joins.
+    """
     folder = tmp_path / "tls"
     certificates(folder, "n1", "n2", "n3", "n4")
     with Pusher(cluster) as pusher:
@@ -228,8 +235,8 @@ def test_a_cluster_changes_over_to_tls_by_rolling_restarts_under_load(cluster: C
     agree(cluster.nodes)
     for node in cluster:
         with Stranger(node.raft, b"") as stranger:
-            assert stranger.hello() == b"", "nobody gets in without TLS"
-    # Beside certificates no secret is needed for tokens.
+            assert stranger.hello() == b"", "no peer connects without TLS"
+    # With certificates no secret is needed for tokens.
     assert admin(cluster[0], "token", "list").code == 0
     fresh = cluster.add_node(start=False)
     fresh.start()
@@ -250,8 +257,8 @@ def test_a_cluster_changes_over_to_tls_by_rolling_restarts_under_load(cluster: C
     assert made.code == 0, made
 
 
-def test_dev_draws_a_secret_that_nobody_else_can_read(tmp_path: Path) -> None:
-    """Covered with a running cluster in test_cli_dev; here: the file, and that it is used again."""
+def test_dev_creates_a_secret_that_no_other_user_can_read(tmp_path: Path) -> None:
+    """test_cli_dev covers a running cluster; this covers the file and its reuse."""
     from lmqcluster_cli.lmq.local_cluster import _secret_file
 
     path = _secret_file(tmp_path / "var")

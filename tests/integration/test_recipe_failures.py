@@ -49,22 +49,22 @@ else:
 
 
 @pytest.fixture(scope="module")
-def hurt_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes that the tests of this module kill and start again."""
+def disrupted_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Three nodes that the tests of this module kill and restart."""
     with Cluster(3, directory=tmp_path_factory.mktemp("hurt")) as nodes:
         nodes[0].wait_upgraded()
         yield nodes
 
 
 @pytest.fixture(params=["threads", "aio"])
-def face(request: pytest.FixtureRequest, hurt_cluster: Cluster) -> Iterator[Face]:
-    with open_face(request.param, hurt_cluster.rpc_addresses) as made:
+def face(request: pytest.FixtureRequest, disrupted_cluster: Cluster) -> Iterator[Face]:
+    with open_face(request.param, disrupted_cluster.rpc_addresses) as made:
         yield made
 
 
 @pytest.mark.parametrize(("safe", "with_leader"), [(True, False), (True, True), (False, False)])
 def test_a_consumer_is_killed(
-    face: Face, queue_name: str, hurt_cluster: Cluster, safe: bool, with_leader: bool
+    face: Face, queue_name: str, disrupted_cluster: Cluster, safe: bool, with_leader: bool
 ) -> None:
     flavour = "threads" if face.loop is None else "aio"
     with face.queue(queue_name) as queue:
@@ -87,8 +87,8 @@ def test_a_consumer_is_killed(
             victim.kill()
         reaper.tell("-", victim.pid)
         if with_leader:
-            hurt_cluster.leader().restart()
-        # It comes again in its old place.
+            disrupted_cluster.leader().restart()
+        # It is redelivered in its old position.
         left = ["1", "2", "3"] if safe else ["2", "3"]
         within(lambda: queue.message_count() == len(left), "the end of the session")
     got = Collector()
@@ -97,7 +97,7 @@ def test_a_consumer_is_killed(
 
 
 class Restarts:
-    """Kills one node after the other and starts it again, the leader first, until it is told to stop."""
+    """Kills and restarts one node after the other, the leader first, until stopped."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.count = 0
@@ -119,7 +119,7 @@ class Restarts:
         self._thread.join()
 
 
-def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
+def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, disrupted_cluster: Cluster) -> None:
     ailing = Collector(lambda item: len(ailing.items) >= 10)
     takers = [ailing, *(Collector() for _ in range(4))]
     threads = ThreadPoolExecutor(8)
@@ -128,7 +128,7 @@ def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_clus
         queues = [face.queue(queue_name, taker, safe=True, lease=60) for taker in takers[:4]]
         queues.append(face.queue(queue_name, takers[4], safe=True, lease=60, **many))
         producer = face.queue(queue_name, put_in_background=False)
-        with queues[0], queues[1], queues[2], queues[3], queues[4], producer, Restarts(hurt_cluster) as restarts:
+        with queues[0], queues[1], queues[2], queues[3], queues[4], producer, Restarts(disrupted_cluster) as restarts:
             put = 0
             while put < ITEMS or restarts.count < KILLS:
                 assert producer.put(str(put))
@@ -138,7 +138,7 @@ def test_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_clus
     assert not set(ailing.failed) & set(ailing.items)
 
 
-def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str, hurt_cluster: Cluster) -> None:
+def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str, disrupted_cluster: Cluster) -> None:
     handled: list[int] = []  # appended to by one consumer at a time, if they are exclusive
     queues = [
         face.queue(queue_name, lambda item: handled.append(int(item)), safe=True, lease=20, exclusive=True)
@@ -146,19 +146,19 @@ def test_exclusive_consumers_while_nodes_are_killed(face: Face, queue_name: str,
     ]
     producer = face.queue(queue_name, put_in_background=False, exclusive=True, safe=True)
     put = 0
-    with producer, queues[0], queues[1], queues[2], Restarts(hurt_cluster) as restarts:
+    with producer, queues[0], queues[1], queues[2], Restarts(disrupted_cluster) as restarts:
         while put < ITEMS or restarts.count < 2 * KILLS:
             assert producer.put(str(put))
             put += 1
         within(lambda: len(set(handled)) >= put, "all items", 600)
-    # The one in hand may be repeated.
+    # The item in flight may be repeated.
     assert [number for place, number in enumerate(handled) if handled[place - 1 : place] != [number]] == list(
         range(put)
     )
 
 
 class Watcher(Collector):
-    """Hears of states too."""
+    """Receives state changes too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,10 +174,10 @@ class Consumer:
         self.state_changed = watcher.state_changed
 
 
-def test_the_consumer_hears_of_the_connection(queue_name: str, face: Face, hurt_cluster: Cluster) -> None:
+def test_the_consumer_receives_connection_states(queue_name: str, face: Face, disrupted_cluster: Cluster) -> None:
     got = Watcher()
-    leader = hurt_cluster.leader()
-    order = [leader.rpc, *(node.rpc for node in hurt_cluster if node is not leader)]
+    leader = disrupted_cluster.leader()
+    order = [leader.rpc, *(node.rpc for node in disrupted_cluster if node is not leader)]
     flavour = "threads" if face.loop is None else "aio"
     with (
         open_face(flavour, order) as first,
@@ -192,21 +192,21 @@ def test_the_consumer_hears_of_the_connection(queue_name: str, face: Face, hurt_
     leader.start()
 
 
-def test_an_outage_longer_than_the_lease(queue_name: str, face: Face, hurt_cluster: Cluster) -> None:
+def test_an_outage_longer_than_the_lease(queue_name: str, face: Face, disrupted_cluster: Cluster) -> None:
     got = Watcher()
     with face.queue(queue_name, Consumer(face, got), safe=True, lease=2) as queue:
         queue.put("before")
         got.wait(1)
-        for node in hurt_cluster:
+        for node in disrupted_cluster:
             node.kill()
         within(lambda: ConnectionState.LOST in got.states, "lost")
-        queue.put("meanwhile")
-        hurt_cluster.start()
-        # The first one comes again if its ack did not arrive any more.
-        within(lambda: "meanwhile" in got.items, "the item put during the outage")
+        queue.put("during")
+        disrupted_cluster.start()
+        # The first one is redelivered if its ack did not arrive.
+        within(lambda: "during" in got.items, "the item put during the outage")
         queue.put("after")
         within(lambda: "after" in got.items, "the item put after the outage")
-    assert set(got.items) == {"before", "meanwhile", "after"}
+    assert set(got.items) == {"before", "during", "after"}
     assert got.states == [
         ConnectionState.CONNECTED,
         ConnectionState.SUSPENDED,

@@ -67,7 +67,7 @@ def test_a_requeued_item_keeps_its_id(face: Face, queue_name: str) -> None:
 # --- priorities ---------------------------------------------------------------------------------------------------
 
 
-def test_lower_priorities_come_first_and_equal_ones_in_order(face: Face, queue_name: str) -> None:
+def test_lower_priorities_are_first_and_equal_ones_in_order(face: Face, queue_name: str) -> None:
     chance = random.Random(3)
     priorities = [-(2**31), 2**31 - 1, 0, -1, 1] + [chance.randrange(-(2**31), 2**31) for _ in range(95)]
     chance.shuffle(priorities)
@@ -82,7 +82,7 @@ def test_lower_priorities_come_first_and_equal_ones_in_order(face: Face, queue_n
         assert got.wait(102) == [*expected, "same 1", "same 2"]
 
 
-def test_an_urgent_item_is_next_after_the_one_in_hand(face: Face, queue_name: str) -> None:
+def test_an_urgent_item_is_next_after_the_current_one(face: Face, queue_name: str) -> None:
     attempts: Counter[str] = Counter()
 
     def fails_once(item: str) -> bool:
@@ -101,7 +101,7 @@ def test_an_urgent_item_is_next_after_the_one_in_hand(face: Face, queue_name: st
         assert got.wait(12) == ["0", "urgent", *map(str, range(1, 11))]
 
 
-def test_so_many_items_go_before_an_urgent_one_as_were_taken_before(face: Face, queue_name: str) -> None:
+def test_only_prefetched_items_precede_an_urgent_one(face: Face, queue_name: str) -> None:
     got = Collector()
     got.go.clear()
     with face.make("DistributedPriorityQueue", queue_name) as producer:
@@ -120,7 +120,7 @@ def test_so_many_items_go_before_an_urgent_one_as_were_taken_before(face: Face, 
 # --- times --------------------------------------------------------------------------------------------------------
 
 
-def test_items_come_when_they_are_due(face: Face, queue_name: str) -> None:
+def test_items_are_delivered_when_they_are_due(face: Face, queue_name: str) -> None:
     got = Collector()
     arrived: dict[str, float] = {}
     put_at = time.monotonic()
@@ -141,7 +141,7 @@ def test_items_come_when_they_are_due(face: Face, queue_name: str) -> None:
                 queue.put("x", **wrong)
 
 
-def test_a_thousand_items_a_millisecond_apart_come_in_that_order(face: Face, queue_name: str) -> None:
+def test_a_thousand_items_a_millisecond_apart_are_delivered_in_order(face: Face, queue_name: str) -> None:
     got = Collector()
     order = list(range(1000))
     random.Random(7).shuffle(order)
@@ -226,7 +226,7 @@ def put_into(face: Face, queue: Any, item: str) -> None:
 
 
 def test_shards(face: Face, queue_name: str) -> None:
-    """A thousand puts while all consumers are blocked, each with an item in hand."""
+    """A thousand puts while all consumers are blocked, each with an item in flight."""
     got, put = Collector(), Counter[str]()
     got.go.clear()
     one, two = sharder(face, queue_name, got), sharder(face, queue_name, got)
@@ -246,7 +246,7 @@ def test_shards(face: Face, queue_name: str) -> None:
     assert Counter(got.items) == Counter(str(number) for number in range(1000))
     assert put.keys() <= names
     assert 2 <= len(put) <= 10
-    # The latest one may have been made just now.
+    # The latest shard may be new.
     assert sum(count >= 10 for count in put.values()) >= len(put) - 1
     assert sum(put.values()) / len(put) >= 90
     reopened = sharder(face, queue_name, got, max_queues=1)

@@ -1,4 +1,4 @@
-"""Consumers of the recipes that are killed with kill -9, and what their judge notices."""
+"""Consumers of the recipes that are killed with SIGKILL, and the violations that their judge finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_four_safe_consumers_while_they_and_nodes_are_killed(tmp_path: Path) -> 
     outcome = recipe_loop(tmp_path, exclusive=False, items=2000, seconds=8, seed=5)
     assert outcome.violations == [], outcome
     assert outcome.consumers_killed, outcome
-    assert outcome.nodes_killed, outcome  # The seed says so: it kills the first one after less than 8 s.
+    assert outcome.nodes_killed, outcome  # The seed kills the first one after less than 8 s.
 
 
 @pytest.fixture
@@ -52,19 +52,19 @@ def test_exclusive_consumers_that_are_killed_one_after_the_other(
             wait_for(lambda part=part: consumers.handled() >= part, f"{part} items")  # type: ignore[misc]
             consumers.kill(f"c{number}")
         wait_for(lambda: producer.message_count() == 0, "the others")
-        # One that was killed may have handled an item that came again.
+        # A killed consumer may have handled an item that was redelivered.
         wait_for(lambda: len(judge(consumers.lines(), ITEMS, exclusive=True).handled) == ITEMS, "the last one")
     lines = consumers.lines()
     outcome = judge(lines, ITEMS, exclusive=True, at_once=1)
     assert outcome.violations == [], outcome
-    # Whoever asked first is next.
+    # The consumer that waited longest is next.
     owners = [line.split()[1] for line in lines if line.startswith("begin")]
     assert owners == sorted(owners)
     assert set(owners) == {"c0", "c1", "c2"}
 
 
 @pytest.mark.parametrize("flavour", ["threads", "aio"])
-def test_a_consumer_that_was_frozen_hands_out_nothing_that_others_have(
+def test_a_paused_consumer_does_not_handle_items_of_others(
     consumers: Consumers, flavour: str, shared_cluster: Cluster, queue_name: str
 ) -> None:
     with (
@@ -90,10 +90,10 @@ def test_a_consumer_that_was_frozen_hands_out_nothing_that_others_have(
 SAFE = ["begin a 0", "begin b 1", "end b 1", "killed a", "begin b 0", "end b 0"]
 
 
-def test_the_judge_accepts_what_may_be() -> None:
+def test_the_judge_accepts_permitted_repetitions() -> None:
     outcome = judge(SAFE, 2, exclusive=False)
     assert (outcome.violations, outcome.begun, outcome.consumers_killed) == ([], 3, 1)
-    # The one in hand again, after its consumer has gone.
+    # The item in flight is repeated after its consumer has ended.
     assert judge(["begin a 0", "end a 0", "killed a", "begin b 0", "end b 0"], 1, exclusive=True).violations == []
 
 
@@ -105,8 +105,8 @@ def test_the_judge_accepts_what_may_be() -> None:
         (["begin a 0", "end a 0", "begin b 0", "end b 0"], 1, False, "1 items were handled again"),
         (["begin a 0", "killed a", "begin b 1", "end b 1"], 2, True, "1 items were not handled, such as [0]"),
         (["begin a 1", "end a 1", "begin a 0", "end a 0"], 2, True, "a began 1 after -1"),
-        (["begin a 0", "begin a 1", "end a 0", "end a 1"], 2, True, "a began 1 while somebody had [0]"),
+        (["begin a 0", "begin a 1", "end a 0", "end a 1"], 2, True, "a began 1 while a consumer had [0]"),
     ],
 )
-def test_the_judge_notices(lines: list[str], items: int, exclusive: bool, expected: str) -> None:
+def test_the_judge_finds_violations(lines: list[str], items: int, exclusive: bool, expected: str) -> None:
     assert expected in judge(lines, items, exclusive).violations

@@ -1,6 +1,6 @@
-"""The reasons not to use ZooKeeper for queues, as far as counts and sizes tell, on three nodes.
+"""The reasons not to use ZooKeeper for queues, measured in counts and sizes, on three nodes.
 
-`tests.benchmarks.scale` measures what they are about with time: rates, starts, memory.
+`tests.benchmarks.scale` measures the aspects of time: rates, starts, memory.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from .cluster import Cluster, fetch
 from .recipe_faces import Collector, Face, open_face, within
 
 DEEP = 12_000
-"""Beyond the 10,000 at which Curator's sharder takes a queue as too long."""
+"""Beyond the 10,000 at which Curator's sharder considers a queue too long."""
 LARGE = 8 << 20
-"""Eight times what ZooKeeper carries."""
+"""Eight times ZooKeeper's maximum."""
 
 
 @pytest.fixture(params=["threads", "aio"])
@@ -32,13 +32,13 @@ def face(request: pytest.FixtureRequest, shared_cluster: Cluster) -> Iterator[Fa
 
 
 def total(cluster: Cluster, name: str) -> int:
-    """A metric, added up over the nodes."""
+    """Return a metric, summed over the nodes."""
     found = [re.search(rf"^{name} (\S+)$", fetch(node.http, "/metrics")[1].decode(), re.MULTILINE) for node in cluster]
     return sum(int(float(one[1])) for one in found if one is not None)
 
 
 def growth(cluster: Cluster, name: str, work: Callable[[], object]) -> int:
-    """By how much the work raises a metric."""
+    """Return by how much the work raises a metric."""
     before = total(cluster, name)
     work()
     return total(cluster, name) - before
@@ -52,7 +52,7 @@ def fill(face: Face, name: str, count: int) -> None:
         assert queue.message_count() == count
 
 
-def test_large_items_go_beside_small_ones(face: Face, queue_name: str) -> None:
+def test_large_items_work_beside_small_ones(face: Face, queue_name: str) -> None:
     large = bytes(range(256)) * (LARGE >> 8)
     attempts: Counter[int] = Counter()
 
@@ -117,7 +117,7 @@ def test_an_item_takes_three_entries_and_batches_share_them(
 
 
 def test_a_put_wakes_one_of_many_consumers(face: Face, queue_name: str, shared_cluster: Cluster) -> None:
-    """What an item costs does not depend on how many wait for it."""
+    """The cost of an item does not depend on the number of waiting consumers."""
     got = Collector()
 
     def one_by_one(consumers: int) -> int:

@@ -1,4 +1,4 @@
-"""The recipes for queues in both flavours, on three nodes: order, safety, bounds, life, local queues."""
+"""The recipes for queues in both flavours, on three nodes: order, safety, bounds, life cycle, local queues."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def put_all(queue: Wrapped, items: list[str]) -> None:
         assert queue.put(item) is True
 
 
-def test_ten_items_come_in_order_and_listeners_hear_of_each(face: Face, queue_name: str) -> None:
+def test_ten_items_are_delivered_in_order_and_reported_to_listeners(face: Face, queue_name: str) -> None:
     got, heard = Collector(), Listener()
     with face.queue(queue_name, got) as queue:
         queue.add_put_listener(heard)
@@ -114,7 +114,7 @@ def test_an_item_whose_consumer_raises(face: Face, queue_name: str, mode: ErrorM
     assert sorted(got.items) == (["bad", "better", "good"] if mode is ErrorMode.REQUEUE else ["better", "good"])
 
 
-def test_of_a_group_only_what_is_not_handled_comes_again(face: Face, queue_name: str) -> None:
+def test_only_unhandled_items_of_a_group_are_redelivered(face: Face, queue_name: str) -> None:
     seen: list[str] = []
 
     def fails_once(item: str) -> bool:
@@ -128,7 +128,7 @@ def test_of_a_group_only_what_is_not_handled_comes_again(face: Face, queue_name:
     assert seen == ["0", "1", "2", "2", "3"]
 
 
-def test_after_so_many_attempts_an_item_is_a_dead_letter(face: Face, queue_name: str) -> None:
+def test_an_item_is_dead_lettered_after_its_last_attempt(face: Face, queue_name: str) -> None:
     got = Collector(lambda item: item == "bad")
     options = {"safe": True, "error_mode": ErrorMode.DEAD_LETTER, "max_attempts": 3}
     with face.queue(queue_name, got, **options) as queue:
@@ -181,7 +181,7 @@ def test_many_threads(face: Face, queue_name: str) -> None:
     assert got.most_at_once == 8
 
 
-def test_flush_waits_for_puts_that_are_held_up(face: Face, queue_name: str) -> None:
+def test_flush_waits_for_delayed_puts(face: Face, queue_name: str) -> None:
     heard = Listener()
     with face.queue(queue_name, max_items=1, put_in_background=True, final_flush=0) as queue:
         queue.add_put_listener(heard)
@@ -191,9 +191,9 @@ def test_flush_waits_for_puts_that_are_held_up(face: Face, queue_name: str) -> N
         assert queue.flush_puts(0.1) is False
         assert face.run(face.client.pull, queue_name, 60).text
         assert queue.flush_puts(120) is True
-        # Listeners are told when an item is stored; a flush does not wait for them.
+        # Listeners are called when an item is stored; a flush does not wait for them.
         within(lambda: heard.single == ["first", "second"], "the second")
-        assert queue.put("third")  # held up; without a final flush nobody waits for it
+        assert queue.put("third")  # delayed; without a final flush no call waits for it
         started = time.monotonic()
     assert time.monotonic() - started < 60
 
@@ -220,7 +220,7 @@ def test_a_bounded_put_waits_until_its_deadline(face: Face, queue_name: str) -> 
 
 
 class Stored:
-    """Counts the puts that are stored."""
+    """Counts the stored puts."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -248,7 +248,7 @@ def test_a_bound_is_exact(face: Face, queue_name: str) -> None:
         for queue in queues:
             queue.add_put_listener(stored)
         puts = [producers.submit(put_all, queue, numbers(1000)) for queue in queues]
-        # One is in hand, ten wait, and each that is handled makes room for exactly one.
+        # One is in flight, ten wait, and each handled item makes room for exactly one.
         for expected in range(11, 111):
             stored.wait(expected)
             assert (stored.count, consumer.message_count()) == (expected, 10)
@@ -306,7 +306,7 @@ def test_a_put_that_fails(face: Face, queue_name: str) -> None:
         queue.put("x" * 1000)
 
 
-def test_what_cannot_be_read_does_not_stop_the_loop(face: Face, queue_name: str) -> None:
+def test_an_unreadable_item_does_not_stop_the_loop(face: Face, queue_name: str) -> None:
     got = Collector()
     whole = pack_items([b"lost"])
     corrupt = [b"", b"\0", whole[:-1], whole[:7], b"\xff" + whole, pack_items([b"\xff"]), {"a": 1}, 7]
@@ -358,7 +358,7 @@ def test_a_local_queue(face: Face, queue_name: str) -> None:
     assert states == [ConnectionState.CONNECTED]
 
 
-def test_closing_gives_back_what_was_not_begun(face: Face, queue_name: str) -> None:
+def test_closing_returns_items_not_begun(face: Face, queue_name: str) -> None:
     got = Collector()
     got.go.clear()
     queue = face.queue(queue_name, got, safe=True, prefetch=10, final_flush=0.1)
@@ -368,7 +368,7 @@ def test_closing_gives_back_what_was_not_begun(face: Face, queue_name: str) -> N
     within(got.in_hand.is_set, "one in hand")
     queue.close()
     with face.queue(queue_name) as rest:
-        # A coroutine is cancelled and its item given back; a thread cannot be, so its item stays under lease.
+        # A coroutine is cancelled and its item returned; a thread cannot be cancelled, so its item stays leased.
         left = numbers(10)[1:] if face.loop is None else numbers(10)
         within(lambda: rest.message_count() == len(left), "what was given back")
         messages = face.run(face.client.pull_many, queue_name, 10, 60)
@@ -376,7 +376,7 @@ def test_closing_gives_back_what_was_not_begun(face: Face, queue_name: str) -> N
     assert [unpack_items(message.content)[0].decode() for message in messages] == left
 
 
-def test_an_exit_in_the_consumer_is_no_error(shared_cluster: Cluster, queue_name: str) -> None:
+def test_an_exit_in_the_consumer_is_not_an_error(shared_cluster: Cluster, queue_name: str) -> None:
     def leave(item: str) -> None:
         raise SystemExit(3)
 

@@ -1,4 +1,4 @@
-"""Dead letters are sent back while leaders are killed: none is lost, none comes twice."""
+"""Dead letters are redriven while leaders are killed: none is lost, none is duplicated."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def _redrive_over_kills(cluster: Cluster) -> None:
                 try:
                     sent += await client.redrive(DEAD, max=50)
                 except LmqError as exc:
-                    # A part of it may have been done; the messages tell.
+                    # A part may have been applied; the messages show it.
                     print(f"redrive: {exc}")
             await kill
             assert sent <= MESSAGES
@@ -46,7 +46,7 @@ async def _redrive_over_kills(cluster: Cluster) -> None:
 
 
 async def _fail_all(client: AsyncClient) -> Counter[bytes]:
-    """Give everything back that has no deliveries left."""
+    """Nack all messages until they have no deliveries left."""
     seen: Counter[bytes] = Counter()
     while pulled := await client.pull_many(JOBS, 500):
         seen.update(message.content for message in pulled)
@@ -55,7 +55,7 @@ async def _fail_all(client: AsyncClient) -> Counter[bytes]:
 
 
 async def _is_empty(client: AsyncClient, queue: str) -> bool:
-    """Look by a pull, which the log orders behind everything else."""
+    """Check by a pull, which the log orders after everything else."""
     pulled = await client.pull_many(queue, 1)
     await asyncio.gather(*(client.put_back(queue, message.id) for message in pulled))
     return not pulled

@@ -1,4 +1,4 @@
-"""What is left of refused requests and broken connections, in a node whose garbage collector does nothing: no frame, no body."""
+"""Remains of refused requests and broken connections in a node whose garbage collector is off: no frame, no body."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def open_node(folder: Path, **options: Any) -> AsyncIterator[tuple[Node, T
 
 
 def remains(found: Iterable[object]) -> Counter[str]:
-    """Where in the product the frames were at work that are garbage, and how many bytes garbage refers to, in bodies."""
+    """Return the frames of the product that are garbage, and the bytes of bodies that garbage refers to."""
     left: Counter[str] = Counter()
     for one in found:
         if isinstance(one, types.FrameType) and one.f_code.co_filename.startswith(PRODUCT):
@@ -70,17 +70,17 @@ def remains(found: Iterable[object]) -> Counter[str]:
 
 
 async def probe(kind: Kind, target: Target, node: Node) -> str:
-    """What is left of two requests of a kind; empty for nothing."""
+    """Return the remains of two requests of a kind; empty for none."""
     gc.collect()
     await asyncio.to_thread(kind.check, target)
     # Of a batch that is refused in part, the rest is stored the first time.
     stored_bytes = node.replica.machine.stock.body_bytes
     await asyncio.to_thread(kind.check, target)
     async with asyncio.timeout(30):
-        while any(gate.connections for gate in node.gates.all):  # noqa: ASYNC110 - nobody is told when a connection has ended
+        while any(gate.connections for gate in node.gates.all):  # noqa: ASYNC110 - there is no event for a closed connection
             await asyncio.sleep(0.002)
     for _ in range(5):
-        # Tasks that were cancelled end in the next turns of the loop.
+        # Cancelled tasks end in the next turns of the loop.
         await asyncio.sleep(0)
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
@@ -95,10 +95,10 @@ async def probe(kind: Kind, target: Target, node: Node) -> str:
 
 
 async def probe_all(kinds: Iterable[Kind], target: Target, node: Node) -> list[str]:
-    """What is left of requests of these kinds."""
+    """Return the remains of requests of these kinds."""
     gc.disable()
     gc.collect()
-    # What is there already is not looked at again and again.
+    # Existing objects are not examined repeatedly.
     gc.freeze()
     try:
         return [left for kind in kinds if (left := await probe(kind, target, node))]
@@ -122,26 +122,26 @@ def test_nothing_is_left(tmp_path: Path, kinds: tuple[Kind, ...]) -> None:
     run(main())
 
 
-def test_nothing_is_left_where_a_token_does_not_allow_it(tmp_path: Path) -> None:
+def test_nothing_is_left_of_requests_that_a_token_does_not_permit(tmp_path: Path) -> None:
     async def main() -> None:
         as_others = dict.fromkeys(("memcache_as", "text_as", "thrift_as"), OTHERS)
         async with open_node(tmp_path, admin_token=ADMIN.encode(), **as_others) as (node, target):
             secret = await create_token(node, OTHERS, "write", "^others$", None)
             async with asyncio.timeout(30):
-                while node.access.named(OTHERS) is None:  # noqa: ASYNC110 - nobody is told when a token is known
+                while node.access.named(OTHERS) is None:  # noqa: ASYNC110 - there is no event for a known token
                     await asyncio.sleep(0.01)
             assert await probe_all(FORBIDDEN, replace(target, secret=secret), node) == []
 
     run(main())
 
 
-def test_nothing_is_left_where_a_node_takes_no_more(tmp_path: Path) -> None:
+def test_nothing_is_left_of_requests_to_a_full_node(tmp_path: Path) -> None:
     async def main() -> None:
         async with open_node(tmp_path) as (node, target):
             error = LmqError("left_cluster", "this node takes no more")
             node.service.refuse(error)
             assert await probe_all(LATE, target, node) == []
-            # The error that all of them were refused with keeps none of them.
+            # The shared error of the refusals keeps none of them alive.
             assert error.__traceback__ is None
             node.service.refuse(None)
 

@@ -51,7 +51,7 @@ class Programs:
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_S):
-        while not condition():  # noqa: ASYNC110 - a replica changes in its steps and tells nobody
+        while not condition():  # noqa: ASYNC110 - a replica emits no event for its steps
             await asyncio.sleep(0.01)
 
 

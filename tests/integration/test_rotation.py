@@ -1,4 +1,4 @@
-"""Tokens and certificates that are replaced under running clients, which are given the files that hold them."""
+"""Tokens and certificates that are replaced under running clients, which read them from files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .test_access_tls import SECRET, TlsNode, init
 
 
 class Rotated:
-    """A token's file, and what an administrator does to replace the token."""
+    """A token's file, and the steps with which an administrator replaces the token."""
 
     def __init__(self, guarded: Guarded, file: Path) -> None:
         self._guarded = guarded
@@ -26,12 +26,12 @@ class Rotated:
         self._number = 0
 
     async def make(self) -> None:
-        """Make a token and write it into the file."""
+        """Create a token and write it into the file."""
         self._number += 1
         self.file.write_text(await self._guarded.token(f"worker-{self._number}", "write") + "\n")
 
     async def delete(self) -> None:
-        """Delete the token that was made last but one, or the only one."""
+        """Delete the second newest token, or the only one."""
         number = max(1, self._number - 1)
         assert (await self._guarded.ask("DELETE", f"/v1/tokens/worker-{number}", ADMIN))[0] == 204
 
@@ -42,7 +42,7 @@ class Rotated:
 
 
 @async_test
-async def test_a_client_goes_on_with_the_token_that_its_file_holds_by_now(tmp_path: Path) -> None:
+async def test_a_client_continues_with_the_new_token_of_its_file(tmp_path: Path) -> None:
     async with guarded_node(tmp_path) as guarded:
         tokens = Rotated(guarded, tmp_path / "token")
         await tokens.make()
@@ -58,7 +58,7 @@ async def test_a_client_goes_on_with_the_token_that_its_file_holds_by_now(tmp_pa
 
 
 @async_test
-async def test_so_does_a_blocking_client_in_the_middle_of_a_call(tmp_path: Path) -> None:
+async def test_a_blocking_client_does_so_during_a_call(tmp_path: Path) -> None:
     async with guarded_node(tmp_path) as guarded:
         tokens = Rotated(guarded, tmp_path / "token")
         await tokens.make()
@@ -75,7 +75,7 @@ async def test_so_does_a_blocking_client_in_the_middle_of_a_call(tmp_path: Path)
 
 
 @async_test
-async def test_a_token_that_stays_wrong_is_told_after_one_attempt_more(tmp_path: Path) -> None:
+async def test_a_wrong_token_is_reported_after_one_more_attempt(tmp_path: Path) -> None:
     async with guarded_node(tmp_path) as guarded:
         tokens = Rotated(guarded, tmp_path / "token")
         await tokens.make()
@@ -103,7 +103,7 @@ async def test_a_token_that_stays_wrong_is_told_after_one_attempt_more(tmp_path:
                 assert not caught.value.retryable
                 assert shown == [last, content.encode()] if content and content.encode() != last else [last]
                 last = shown[-1]
-            # It comes back as soon as the file holds one that is right.
+            # It works again once the file holds a valid token.
             await tokens.make()
             assert await client.push("numbers", 1) == "ok"
 
@@ -115,7 +115,7 @@ def node(tmp_path: Path) -> Iterator[TlsNode]:
         yield served
 
 
-def test_a_client_trusts_the_authority_that_its_file_holds_by_now(node: TlsNode, tmp_path: Path) -> None:
+def test_a_client_trusts_the_new_authority_of_its_file(node: TlsNode, tmp_path: Path) -> None:
     trusted = tmp_path / "trusted.crt"
     trusted.write_text(Path(node.ca).read_text())
     with Client(node.process.rpc, token=SECRET, tls_ca=trusted, timeout_s=20) as client:
@@ -128,7 +128,7 @@ def test_a_client_trusts_the_authority_that_its_file_holds_by_now(node: TlsNode,
         node.process.start(wait=False)
         with pytest.raises(LmqError, match="certificate verify failed"):
             client.push("q", "not trusted")
-        # A file that is just being written changes nothing.
+        # A partly written file changes nothing.
         trusted.write_text("no certificate")
         with pytest.raises(LmqError, match="certificate verify failed"):
             client.push("q", "not trusted")
@@ -136,7 +136,7 @@ def test_a_client_trusts_the_authority_that_its_file_holds_by_now(node: TlsNode,
         assert client.push("q", "after") == "ok"
 
 
-def test_a_node_that_is_told_reloads_its_certificate_and_connections_stay(node: TlsNode, tmp_path: Path) -> None:
+def test_a_signal_reloads_the_certificate_and_keeps_connections(node: TlsNode, tmp_path: Path) -> None:
     token = tmp_path / "client.token"
     token.write_text(SECRET)
     with Client(node.process.rpc, token_file=token, tls_ca=node.ca, timeout_s=20) as client:

@@ -29,7 +29,7 @@ def test_an_empty_content_type_is_none(rpc: Rpc, queue_name: str) -> None:
     assert rpc.error("push_many", queue_name, [1], {"content_types": [""], "keys": ["k"]}) == b"function_clause"
 
 
-def test_columns_tell_when_messages_expire(rpc: Rpc, queue_name: str) -> None:
+def test_columns_show_the_expiry_of_messages(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("push", queue_name, "a", {"ttl": 3600.5}) == b"ok"
     assert rpc.call("push", queue_name, "b") == b"ok"
     columns = rpc.call("peek", queue_name, 10, 0, {"details": True})

@@ -1,4 +1,4 @@
-"""What the MessagePack-RPC methods offer beyond LMQ's, against a real node."""
+"""Options of the MessagePack-RPC methods beyond LMQ's, against a real node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 
 @pytest.fixture
 def typed(node: NodeProcess) -> Iterator[Rpc]:
-    """A connection of a producer, which is told more of messages."""
+    """A connection of a producer, whose messages have more keys."""
     node.wait_upgraded()
     with Rpc(node.rpc) as connection:
         assert connection.call("producer", f"producer {time.time_ns()}", 1) == b"ok"
@@ -46,7 +46,7 @@ def delivered_sequences(node: NodeProcess, queue: str) -> list[int]:
     return [message["sequence"] for message in answer.json["messages"]]
 
 
-def test_a_push_tells_the_sequence_if_asked(rpc: Rpc, node: NodeProcess, queue_name: str) -> None:
+def test_a_push_returns_the_sequence_on_request(rpc: Rpc, node: NodeProcess, queue_name: str) -> None:
     asked = {"sequence": True}
     pushes = [
         rpc.call("push", queue_name, "plain", asked),
@@ -88,7 +88,7 @@ def test_pushes_of_a_producer_that_ask_for_the_sequence_take_numbers(node: NodeP
     assert delivered_sequences(node, queue_name) == [sequence, second, third]
 
 
-def test_a_full_queue_tells_no_sequence(rpc: Rpc, queue_name: str) -> None:
+def test_a_full_queue_returns_no_sequence(rpc: Rpc, queue_name: str) -> None:
     rpc.call("update_props", queue_name, {"max_items": 1})
     assert is_error(rpc.error("push_many", queue_name, ["1", "2"], {"sequence": True}), "full")
     assert pull_all(rpc, queue_name) == [], "all or none"
@@ -97,7 +97,7 @@ def test_a_full_queue_tells_no_sequence(rpc: Rpc, queue_name: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"sequence": 1}, {"sequence": "yes"}])
-def test_whether_to_tell_is_a_boolean(rpc: Rpc, queue_name: str, options: dict[str, Any]) -> None:
+def test_the_option_sequence_is_a_boolean(rpc: Rpc, queue_name: str, options: dict[str, Any]) -> None:
     assert rpc.error("push", queue_name, "1", options) == b"function_clause"
     assert rpc.error("push_many", queue_name, ["1"], options) == b"function_clause"
 
@@ -128,7 +128,7 @@ def test_a_queue_refuses_a_body_that_is_too_large_for_it(rpc: Rpc, queue_name: s
 
 
 def test_of_pipelined_pushes_those_that_fit_are_stored(typed: Rpc, queue_name: str) -> None:
-    """They share a command; and a refusal holds up no later push of the producer."""
+    """They share a command; and a refusal blocks no later push of the producer."""
     other = f"{queue_name}-other"
     typed.call("update_props", queue_name, {"max_items": 2})
     replies = typed.many([*(("push", queue_name, f"{number}") for number in range(4)), ("push", other, "x")])
@@ -140,8 +140,8 @@ def test_of_pipelined_pushes_those_that_fit_are_stored(typed: Rpc, queue_name: s
     assert pull_all(typed, other) == [b"x"]
 
 
-def test_a_refused_push_that_is_sent_again_is_tried_again(typed: Rpc, queue_name: str) -> None:
-    """Under its old number, though a later one has been stored."""
+def test_a_refused_push_that_is_resent_is_tried_again(typed: Rpc, queue_name: str) -> None:
+    """It keeps its old number, although a later one has been stored."""
     producer = f"again {time.time_ns()}"
     typed.call("producer", producer, 1)
     typed.call("update_props", queue_name, {"max_items": 0})
@@ -154,7 +154,7 @@ def test_a_refused_push_that_is_sent_again_is_tried_again(typed: Rpc, queue_name
     assert pull_all(typed, queue_name) == [b"x"]
 
 
-def test_a_batch_that_fits_in_part_is_told(rpc: Rpc, queue_name: str) -> None:
+def test_a_batch_that_fits_in_part_is_reported(rpc: Rpc, queue_name: str) -> None:
     rpc.call("update_props", queue_name, {"max_items": 2})
     error = rpc.error("push_many", queue_name, ["1", "2", "3"])
     assert is_error(error, "stored_in_part")
@@ -164,14 +164,14 @@ def test_a_batch_that_fits_in_part_is_told(rpc: Rpc, queue_name: str) -> None:
     assert pull_all(rpc, queue_name) == [b"1", b"2"]
 
 
-def test_a_batch_with_options_is_stored_as_a_whole_or_not_at_all(rpc: Rpc, queue_name: str) -> None:
+def test_a_batch_with_options_is_stored_entirely_or_not_at_all(rpc: Rpc, queue_name: str) -> None:
     rpc.call("update_props", queue_name, {"max_items": 2})
     options = {"options": [{"label": "x"}, None, None]}
     assert is_error(rpc.error("push_many", queue_name, ["1", "2", "3"], options), "full")
     assert pull_all(rpc, queue_name) == []
 
 
-def test_copies_that_queues_refuse_are_told(rpc: Rpc, queue_name: str) -> None:
+def test_refused_copies_are_reported(rpc: Rpc, queue_name: str) -> None:
     for letter in "abc":
         rpc.call("update_props", f"{queue_name}-{letter}", {"max_items": 1 if letter == "b" else 0})
     error = rpc.error("push_all", f"^{queue_name}-", "x")
@@ -185,7 +185,7 @@ def test_copies_that_queues_refuse_are_told(rpc: Rpc, queue_name: str) -> None:
 # --- push -------------------------------------------------------------------------------------------------------------
 
 
-def test_messages_come_by_priority(rpc: Rpc, queue_name: str) -> None:
+def test_messages_are_delivered_by_priority(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("push", queue_name, "later", {"priority": 5}) == b"ok"
     rpc.call("push", queue_name, "plain")
     rpc.call("push", queue_name, {"a": [1]}, {"priority": -1})
@@ -201,7 +201,7 @@ def test_a_delayed_message_is_delivered_when_it_is_due(rpc: Rpc, queue_name: str
     assert time.monotonic() - begun_s >= 0.5
 
 
-def test_a_message_is_not_delivered_after_its_time(rpc: Rpc, queue_name: str) -> None:
+def test_a_message_is_not_delivered_after_its_expiry(rpc: Rpc, queue_name: str) -> None:
     rpc.call("update_props", queue_name, {"expire_to_queue": f"{queue_name}-expired"})
     rpc.call("push", queue_name, "stale", {"ttl": 0.2})
     assert rpc.call("pull", f"{queue_name}-expired", 60)[b"content"] == b"stale"
@@ -217,7 +217,7 @@ def test_a_group_is_delivered_one_at_a_time(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("pull", queue_name, 60)[b"content"] == b"2"
 
 
-def test_a_key_makes_pushes_with_options_one(rpc: Rpc, queue_name: str) -> None:
+def test_a_key_deduplicates_pushes_with_options(rpc: Rpc, queue_name: str) -> None:
     for _ in range(2):
         assert rpc.call("push", queue_name, "x", {"key": "k", "label": "l"}) == b"ok"
         batch = {"keys": ["a", None], "options": [{"priority": 1}, None], "content_types": [None, "text/plain"]}
@@ -274,7 +274,7 @@ def test_wrong_options_of_a_batch_are_refused(rpc: Rpc, queue_name: str, options
 
 
 def test_pushes_without_keys_take_numbers_of_their_producer(tmp_path: Path) -> None:
-    """Also if they are refused: client and node count each for itself."""
+    """This holds for refused pushes too: client and node count separately."""
 
     async def main(guarded: Guarded) -> None:
         rpc = await guarded.connect(await guarded.token("worker", "write", "^jobs"))
@@ -310,7 +310,7 @@ def test_pushes_without_keys_take_numbers_of_their_producer(tmp_path: Path) -> N
 # --- pull and settle --------------------------------------------------------------------------------------------------
 
 
-def test_a_pull_may_have_a_lease_of_its_own(rpc: Rpc, queue_name: str) -> None:
+def test_a_pull_may_set_its_lease(rpc: Rpc, queue_name: str) -> None:
     rpc.call("push_many", queue_name, ["1", "2"])
     first = rpc.call("pull", queue_name, 0, {"lease": 0.2})
     assert first[b"content"] == b"1"
@@ -332,7 +332,7 @@ def test_a_pull_with_a_lease_waits_and_can_be_cancelled(node: NodeProcess, rpc: 
         assert rpc.read().result == b"empty"
 
 
-def test_auto_ack_leaves_nothing_behind(rpc: Rpc, queue_name: str) -> None:
+def test_auto_ack_leaves_no_lease(rpc: Rpc, queue_name: str) -> None:
     rpc.call("push_many", queue_name, ["1", "2", "3", {"a": 1}])
     first = rpc.call("pull", queue_name, 0, {"auto_ack": True})
     assert first[b"content"] == b"1"
@@ -345,8 +345,8 @@ def test_auto_ack_leaves_nothing_behind(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("pull_many", queue_name, 10, 0, {"auto_ack": True}) == []
 
 
-def test_auto_ack_takes_nothing_for_which_the_client_has_no_room(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
-    """The client reads nothing; what is not sent to it is not acknowledged."""
+def test_auto_ack_takes_nothing_that_the_client_has_no_room_for(node: NodeProcess, rpc: Rpc, queue_name: str) -> None:
+    """The client reads nothing; messages that are not sent to it are not acknowledged."""
     size = 4 * 1024 * 1024
     count = 2 * UNREAD_BYTES_MAX // size
     with Rpc(node.rpc) as lazy:
@@ -368,7 +368,7 @@ def test_a_notification_cannot_acknowledge_what_it_pulls(rpc: Rpc, queue_name: s
     assert rpc.call("pull", queue_name, 0)[b"content"] == b"x"
 
 
-def test_a_message_goes_back_to_the_head_or_later(rpc: Rpc, queue_name: str) -> None:
+def test_a_message_returns_to_the_head_or_after_a_delay(rpc: Rpc, queue_name: str) -> None:
     rpc.call("push_many", queue_name, ["1", "2", "3"])
     first, second = rpc.call("pull_many", queue_name, 2)
     assert rpc.call("release", queue_name, second[b"id"], {"place": "head"}) == b"ok"
@@ -421,7 +421,7 @@ def test_wrong_options_of_pulls_and_settlements_are_refused(rpc: Rpc, call: Any,
     assert error == b"undef" if code == "undef" else is_error(error, code) if code else error == b"function_clause"
 
 
-def test_a_producer_is_told_what_a_message_was_pushed_with(rpc: Rpc, typed: Rpc, queue_name: str) -> None:
+def test_a_producer_gets_the_push_options_of_a_message(rpc: Rpc, typed: Rpc, queue_name: str) -> None:
     dead = f"{queue_name}-dead"
     typed.call("update_props", queue_name, {"retry": 0, "dead_letter_queue": dead})
     before_s = time.time()
@@ -465,7 +465,7 @@ def test_labels_are_counted_and_withdrawn(rpc: Rpc, queue_name: str) -> None:
     assert is_error(rpc.error("withdraw", queue_name, "x", 0), "bad_request")
 
 
-def test_dead_letters_are_sent_back(rpc: Rpc, queue_name: str) -> None:
+def test_dead_letters_are_redriven(rpc: Rpc, queue_name: str) -> None:
     dead = f"{queue_name}-dead"
     rpc.call("update_props", queue_name, {"retry": 0, "dead_letter_queue": dead})
     options = {"options": [{"label": "l"}, None, None]}
@@ -489,7 +489,7 @@ def test_bound_queues_get_copies(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("bind", queue_name, copy) is True
     assert rpc.call("bind", queue_name, copy) is False
     assert rpc.call("bindings", queue_name) == [copy.encode()]
-    # Each takes effect in its place among the requests of the connection.
+    # Each takes effect in order among the requests of the connection.
     replies = rpc.many([("push", queue_name, "1"), ("unbind", queue_name, copy), ("push", queue_name, "2")])
     assert [reply.result for reply in replies] == [b"ok", True, b"ok"]
     assert rpc.call("unbind", queue_name, copy) is False
@@ -515,7 +515,7 @@ def on_guarded_node(folder: Path, main: Callable[[Guarded], Coroutine[Any, Any, 
 
 
 def test_properties_name_only_queues_that_the_token_covers(tmp_path: Path) -> None:
-    """Else messages would go there, or to queues of others, in the name of the cluster."""
+    """Otherwise messages would go there, or to queues of others, on behalf of the cluster."""
 
     async def main(guarded: Guarded) -> None:
         rpc = await guarded.connect(await guarded.token("mine", "admin", "^own"))
@@ -535,7 +535,7 @@ def test_properties_name_only_queues_that_the_token_covers(tmp_path: Path) -> No
     on_guarded_node(tmp_path, main)
 
 
-def test_nobody_is_bound_to_queues_of_others(tmp_path: Path) -> None:
+def test_queues_of_others_cannot_be_bound(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         root = await guarded.connect(await guarded.token("root", "admin"))
         assert (await root.call("bind", "own", "theirs"))[0] is None
@@ -578,7 +578,7 @@ def test_a_transaction_touches_only_what_the_token_covers(tmp_path: Path) -> Non
             ["retain", "theirs", receipt],
         ):
             assert is_error((await rpc.call("transaction", [mine, operation]))[0], "forbidden"), operation
-        # The receipt of another queue is good for nothing in one's own.
+        # The receipt of another queue is invalid in one's own.
         assert is_error((await rpc.call("transaction", [mine, ["done", "own", receipt]]))[0], "lease_lost")
         assert await rpc.call("pull", "own", 0) == (None, b"empty")
         assert await rpc.call("transaction", [mine]) == (None, [b"ok"])
@@ -591,5 +591,5 @@ def test_a_transaction_touches_only_what_the_token_covers(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("headers", [7, [], [7], [[7]], [[["x"]]], [[["x", 7]]], [[["x", "y", "z"]]]])
 def test_malformed_headers_are_refused(rpc: Rpc, queue_name: str, headers: object) -> None:
-    # As LMQ says it of arguments of a wrong type.
+    # The error is LMQ's for arguments of a wrong type.
     assert rpc.error("push_many", queue_name, ["x"], {"keys": ["k"], "headers": headers}) == b"function_clause"

@@ -39,7 +39,7 @@ def test_consume_and_produce_in_one_step(rpc: Rpc, queue_name: str) -> None:
     assert rpc.call("transaction", []) == []
 
 
-def test_a_transaction_is_done_as_a_whole_or_not_at_all(rpc: Rpc, queue_name: str) -> None:
+def test_a_transaction_is_applied_entirely_or_not_at_all(rpc: Rpc, queue_name: str) -> None:
     source, full = f"{queue_name}-in", f"{queue_name}-full"
     rpc.call("update_props", full, {"max_items": 0})
     rpc.call("push", source, "x")
@@ -53,13 +53,13 @@ def test_a_transaction_is_done_as_a_whole_or_not_at_all(rpc: Rpc, queue_name: st
     assert rpc.call("done", source, receipt) == b"ok"
 
 
-def test_requests_behind_a_transaction_take_effect_after_it(rpc: Rpc, queue_name: str) -> None:
+def test_requests_after_a_transaction_take_effect_after_it(rpc: Rpc, queue_name: str) -> None:
     replies = rpc.many([("transaction", [["push", queue_name, "x", None]]), ("pull", queue_name, 0)])
     assert replies[0].result == [b"ok"]
     assert replies[1].result[b"content"] == b"x"
 
 
-def test_a_transaction_that_is_sent_again_is_carried_out_once(rpc: Rpc, queue_name: str) -> None:
+def test_a_transaction_that_is_resent_is_applied_once(rpc: Rpc, queue_name: str) -> None:
     source, target = f"{queue_name}-in", f"{queue_name}-out"
     rpc.call("push_many", source, ["1", "2"])
     first, second = (one[b"id"] for one in rpc.call("pull_many", source, 2))
@@ -68,14 +68,14 @@ def test_a_transaction_that_is_sent_again_is_carried_out_once(rpc: Rpc, queue_na
         ["done", source, first, None],
         ["release", source, second, {"delay": 600}],
     ]
-    # With nothing done before it is carried out; the answer to a repetition is the same.
+    # Nothing was done before, so it is applied; the answer to a repetition is the same.
     assert rpc.call("transaction", operations, {"again": True}) == [b"ok"] * 3
     assert rpc.call("transaction", operations, {"again": True}) == [b"ok"] * 3
     assert is_error(rpc.error("transaction", operations, {"again": False}), "lease_lost")
     assert pull_all(rpc, target) == [b"y"]
 
 
-def test_a_transaction_that_is_sent_again_is_not_taken_for_another(rpc: Rpc, queue_name: str) -> None:
+def test_a_resent_transaction_is_not_confused_with_another(rpc: Rpc, queue_name: str) -> None:
     """Its messages were settled, but by others."""
     source, target = f"{queue_name}-in", f"{queue_name}-out"
     rpc.call("push_many", source, ["1", "2", "3"])
@@ -89,7 +89,7 @@ def test_a_transaction_that_is_sent_again_is_not_taken_for_another(rpc: Rpc, que
     # The push would have left its key.
     done = [["push", target, "y", {"key": "b"}], ["done", source, second]]
     assert is_error(rpc.error("transaction", done, {"again": True}), "unknown_outcome")
-    # Nothing tells whether a lease was extended before it ended.
+    # Nothing shows whether a lease was extended before it expired.
     extended = [["retain", source, second]]
     assert is_error(rpc.error("transaction", extended, {"again": True}), "unknown_outcome")
     assert is_error(rpc.error("transaction", extended), "lease_lost")

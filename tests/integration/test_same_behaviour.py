@@ -1,4 +1,4 @@
-"""What a program sees of a cluster is the same on a real node and on `lmqcluster.testing.MemoryCluster`."""
+"""A program sees the same behaviour on a real node and on `lmqcluster.testing.MemoryCluster`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Place(Protocol):
     nodes: str
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass in memory; on a real node it passes by itself, while the test waits for what it brings."""
+        """Advance time in memory; on a real node it passes by itself, while the test waits for its effect."""
 
 
 class _RealNode:
@@ -33,7 +33,7 @@ class _RealNode:
         self.nodes = nodes
 
     def pass_time(self, seconds: float) -> None:
-        """Whoever asks waits in his pull."""
+        """Do nothing: the test waits in its pull."""
 
 
 class _InMemory:
@@ -68,7 +68,7 @@ def lmq(place: Place) -> Iterator[Client]:
         yield client
 
 
-def test_a_message_arrives_as_it_was_pushed(lmq: Client, queue_name: str) -> None:
+def test_a_message_arrives_unchanged(lmq: Client, queue_name: str) -> None:
     assert lmq.push(queue_name, {"name": "Ada", "born": 1815}) == "ok"
     message = lmq.pull(queue_name, 0)
     assert message is not None
@@ -90,7 +90,7 @@ def test_order_and_batches(lmq: Client, queue_name: str) -> None:
     assert [message.content for message in lmq.pull_many(queue_name, 60)] == list(range(60, 100))
 
 
-def test_a_message_that_is_given_back_has_one_delivery_less(lmq: Client, queue_name: str) -> None:
+def test_a_nacked_message_has_one_delivery_less(lmq: Client, queue_name: str) -> None:
     lmq.push(queue_name, "x")
     retries = []
     while (message := lmq.pull(queue_name, 0)) is not None:
@@ -100,7 +100,7 @@ def test_a_message_that_is_given_back_has_one_delivery_less(lmq: Client, queue_n
     assert lmq.backlog(queue=queue_name).messages == 0
 
 
-def test_a_message_that_is_put_back_has_lost_nothing(lmq: Client, queue_name: str) -> None:
+def test_a_message_that_is_put_back_keeps_its_deliveries(lmq: Client, queue_name: str) -> None:
     lmq.push_many(queue_name, ["first", "second"])
     message = lmq.pull(queue_name, 0)
     assert message is not None
@@ -151,7 +151,7 @@ def test_a_waiting_pull_gets_what_another_client_pushes(place: Place, lmq: Clien
         assert pulled.result() == "for you"
 
 
-def test_accumulated_messages_come_as_one(place: Place, lmq: Client, queue_name: str) -> None:
+def test_accumulated_messages_are_delivered_as_one(place: Place, lmq: Client, queue_name: str) -> None:
     lmq.update_props(queue_name, {"accum": 1.0})
     assert [lmq.push(queue_name, content) for content in ("a", "b")] == ["packing started", "packed"]
     place.pass_time(1)
@@ -251,7 +251,7 @@ def test_a_cancelled_pull_takes_nothing(place: Place, queue_name: str) -> None:
     assert asyncio.run(main()) == ["letter 0", "letter 1", "letter 2"]
 
 
-def test_what_the_node_says_of_the_cluster(lmq: Client) -> None:
+def test_the_cluster_as_the_node_shows_it(lmq: Client) -> None:
     assert lmq.ping() == "pong"
     cluster = lmq.cluster()
     assert cluster["self"] == cluster["leader"]

@@ -1,4 +1,6 @@
-"""What one token may keep in sessions, lines and waiting pushes, through a real node: more is refused, others are unharmed."""
+"""Quotas of one token for sessions, wait lists and waiting pushes, through a real node: more is refused,
+others are unharmed.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,12 @@ MINE, THIEF = b"victim", b"thief"
 
 
 def limit(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
-    """Lower quotas, so that an attack is short."""
+    """Lower the quotas, so that an attack is short."""
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, **{Kind[name]: most for name, most in limits.items()}})
 
 
 async def both(guarded: Guarded) -> tuple[AsyncRpc, AsyncRpc, str, str]:
-    """Connections and secrets of the one who attacks and the one who works."""
+    """Return connections and secrets of an attacker and of a regular client."""
     thief, victim = await guarded.token("thief", "write"), await guarded.token("victim", "write")
     return await guarded.connect(thief), await guarded.connect(victim), thief, victim
 
@@ -49,11 +51,12 @@ def test_sessions_of_one_token_are_bounded_and_stay_with_its_principal(
         assert await problem(guarded, secret, "/v1/sessions", {"ttl": 3600}) == (429, "quota_exceeded")
         error, session = await victim.call("open_session", 3600)
         assert error is None
-        # A session belongs to its token: nobody else keeps it alive, ends it, or pulls in it.
+        # A session belongs to its token: no other client can renew it, end it, or pull in it.
         assert (await thief.call("renew_session", session))[1] is not True
         assert (await thief.call("end_session", session))[1] is not True
         assert (await victim.call("renew_session", session)) == (None, True)
-        # Ended ones count no more. The rest stay when their token is deleted, until they end or an administrator ends them.
+        # Ended sessions do not count. The others stay when their token is deleted, until they expire or an
+        # administrator ends them.
         assert await thief.call("end_session", told[0][1]) == (None, True)
         assert (await thief.call("open_session", 3600))[0] is None
         assert (await guarded.ask("DELETE", "/v1/tokens/thief", ADMIN))[0] == 204
@@ -67,7 +70,7 @@ def test_sessions_of_one_token_are_bounded_and_stay_with_its_principal(
     run(tmp_path, main)
 
 
-def test_locks_and_places_in_line_are_bounded_and_end_with_their_session(
+def test_locks_and_wait_list_places_are_bounded_and_end_with_their_session(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit(monkeypatch, PLACES=20)
@@ -80,7 +83,7 @@ def test_locks_and_places_in_line_are_bounded_and_end_with_their_session(
         assert [error and code_of(error) for error, _ in told] == [None] * 20 + ["quota_exceeded"] * 5
         body = {"session": theirs.decode()}
         assert await problem(guarded, secret, "/v1/locks/one-more", body) == (429, "quota_exceeded")
-        # A place at an exclusive queue is of the same kind.
+        # A place at an exclusive queue counts alike.
         assert await victim.call("update_props", "only-one", {"exclusive": True}) == (None, b"ok")
         error, _ = await thief.call("pull", "only-one", 0, {"session": theirs})
         assert code_of(error) == "quota_exceeded"
@@ -122,7 +125,7 @@ def test_pushes_that_wait_are_bounded_in_number_and_bytes_and_leave_with_their_c
         assert used(guarded, Kind.WAITING_PUSHES, THIEF) == 20
         own = waiting(mine, "the victim's")
         await until(lambda: used(guarded, Kind.WAITING_PUSHES, MINE) == 1)
-        # Who hangs up leaves nothing behind, and whoever stood behind it is next.
+        # A client that closes its connection leaves nothing, and the client after it is next.
         for task in (large, *flood):
             task.cancel()
         await until(lambda: used(guarded, Kind.WAITING_PUSHES, THIEF) == 0)

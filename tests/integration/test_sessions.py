@@ -22,7 +22,9 @@ def code_of(call: Callable[[], object]) -> str:
     return caught.value.code
 
 
-def test_what_a_session_held_is_back_in_order_through_every_node(shared_cluster: Cluster, queue_name: str) -> None:
+def test_messages_of_an_ended_session_return_in_order_through_every_node(
+    shared_cluster: Cluster, queue_name: str
+) -> None:
     with Client(shared_cluster[0].rpc) as one, Client(shared_cluster[1].rpc) as other:
         one.push_many(queue_name, [b"%d" % number for number in range(5)])
         with one.session(ttl=60) as session:
@@ -36,7 +38,7 @@ def test_what_a_session_held_is_back_in_order_through_every_node(shared_cluster:
         assert code_of(lambda: session.pull(queue_name, 0)) == "session_lost"
 
 
-def test_a_message_whose_response_was_lost_comes_with_the_next_pull(shared_cluster: Cluster, queue_name: str) -> None:
+def test_a_message_of_a_lost_response_is_in_the_next_pull(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as one, Client(shared_cluster[1].rpc) as other:
         one.push_many(queue_name, [b"1", b"2"])
         session = one.open_session(60)
@@ -52,10 +54,10 @@ def test_a_message_whose_response_was_lost_comes_with_the_next_pull(shared_clust
         one.end_session(session)
 
 
-def test_what_is_acknowledged_on_its_way_hides_no_lost_response(shared_cluster: Cluster, queue_name: str) -> None:
+def test_an_ack_in_flight_hides_no_lost_response(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as client, client.session(ttl=60) as session:
         client.push_many(queue_name, [b"1", b"2"])
-        # As if the session had never heard of it.
+        # Simulates a response that the session never received.
         assert client.pull(queue_name, 0, session=session.id).content == b"1"
         assert session.pull(queue_name, 0, auto_ack=True).content == b"2"
         assert session.pull(queue_name, 0).content == b"1"
@@ -76,12 +78,12 @@ def test_pulls_of_a_session_from_a_queue_take_turns(shared_cluster: Cluster, que
     asyncio.run(main())
 
 
-def test_a_session_that_nobody_renews_ends(shared_cluster: Cluster, queue_name: str) -> None:
+def test_a_session_that_is_not_renewed_ends(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as one, Client(shared_cluster[2].rpc) as other:
         one.push(queue_name, b"x")
         session = one.open_session(1)
         assert one.pull(queue_name, 0, session=session) is not None
-        # The wait ends when the session has.
+        # The wait ends when the session has ended.
         again = other.pull(queue_name, 60)
         assert again is not None
         assert again.delivery == 2 or again.retry == 1
@@ -89,12 +91,12 @@ def test_a_session_that_nobody_renews_ends(shared_cluster: Cluster, queue_name: 
         assert not one.end_session(session)
 
 
-def test_a_lost_session_says_so(shared_cluster: Cluster) -> None:
+def test_a_lost_session_is_reported(shared_cluster: Cluster) -> None:
     async def main() -> None:
         async with AsyncClient(shared_cluster[0].rpc) as client, client.session(ttl=30) as session:
             assert not session.lost
             await client.end_session(session.id)
-            # What the renewal in the background would find.
+            # Simulates the result of the background renewal.
             session.ttl = 0.3
             with pytest.raises(LmqError):
                 await session.pull("q", 0)
@@ -112,7 +114,7 @@ def test_an_exclusive_queue_goes_to_the_next_in_order_when_its_consumer_dies(
         assert code_of(lambda: clients[0].pull(queue_name, 0)) == "exclusive"
         sessions = [client.open_session(60) for client in clients]
         got = [clients[0].pull(queue_name, 0, session=sessions[0])]
-        # The others stand by, in this order.
+        # The others wait, in this order.
         for client, session in list(zip(clients, sessions, strict=True))[1:]:
             assert client.pull(queue_name, 0, session=session) is None
         pool = stack.enter_context(ThreadPoolExecutor(2))
@@ -153,7 +155,7 @@ def test_a_lock_is_held_by_one_and_its_tokens_grow(shared_cluster: Cluster, queu
 
 
 def test_64_producers_wait_for_room_and_never_exceed_it(shared_cluster: Cluster, queue_name: str) -> None:
-    """Pushes are stored in the order of arrival, and a place that becomes free takes one."""
+    """Pushes are stored in the order of arrival, and each free place takes one."""
     producers, most = 64, 4
 
     async def main() -> None:
@@ -179,14 +181,14 @@ def test_64_producers_wait_for_room_and_never_exceed_it(shared_cluster: Cluster,
                 await message.ack()
             assert await asyncio.gather(*pushes) == ["ok"] * producers
             assert sorted(got, key=str) == sorted(range(producers), key=str)
-            # Those that came through one node keep their order.
+            # Pushes through one node keep their order.
             for node in range(3):
                 assert [one for one in got if one % 3 == node] == list(range(node, producers, 3))
 
     asyncio.run(main())
 
 
-def test_a_wait_for_room_ends_in_time_and_with_its_client(shared_cluster: Cluster, queue_name: str) -> None:
+def test_a_wait_for_room_ends_at_its_deadline_and_with_its_client(shared_cluster: Cluster, queue_name: str) -> None:
     with Client(shared_cluster[0].rpc) as client:
         client.update_props(queue_name, {"max_items": 1})
         client.push(queue_name, "a")
@@ -205,7 +207,9 @@ def test_a_wait_for_room_ends_in_time_and_with_its_client(shared_cluster: Cluste
         assert client.pull(queue_name, 0) is None
 
 
-def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster: Cluster, queue_name: str) -> None:
+def test_a_repeated_push_keeps_waiting_when_the_first_connection_is_closed(
+    shared_cluster: Cluster, queue_name: str
+) -> None:
     def waiting() -> int:
         count: int = shared_cluster[0].get_json(f"/v1/queues/{queue_name}")["pushes_waiting"]
         return count
@@ -220,20 +224,20 @@ def test_a_repetition_waits_on_when_the_first_connection_is_gone(shared_cluster:
             first.ask("push", queue_name, "b", {"wait": 600, "key": "k"})
             wait_for(lambda: waiting() == 1, "the push waits")
             second.ask("push", queue_name, "b", {"wait": 600, "key": "k"})
-            # What the same node is asked next is carried out after it.
+            # The node executes the next request after it.
             assert second.call("push", f"{queue_name}-next", "x") == b"ok"
             mine = "{}:{}".format(*first.socket.getsockname())
             assert mine in connections()
         wait_for(lambda: mine not in connections(), "the first connection is gone")
         with Rpc(shared_cluster[1].rpc, 60) as third:
-            # Carried out after what its end has caused.
+            # Executed after the effects of the close.
             assert third.call("push", f"{queue_name}-next", "x") == b"ok"
         assert client.pull(queue_name, 60).ack()
         assert second.read().error is None
         assert client.pull(queue_name, 60).content == b"b"
 
 
-def test_what_clients_ask_of_sessions_is_bounded_and_checked(shared_cluster: Cluster, queue_name: str) -> None:
+def test_session_arguments_are_bounded_and_checked(shared_cluster: Cluster, queue_name: str) -> None:
     rpc = Rpc(shared_cluster[0].rpc, 60)
     arguments: list[object]
     for method, arguments, text in [  # type: ignore[assignment]

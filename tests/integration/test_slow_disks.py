@@ -1,4 +1,4 @@
-"""Disks that take longer for a sync than an election time: members that wait for theirs are not taken for dead."""
+"""Disks whose sync takes longer than an election timeout: members that wait for theirs are not considered dead."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from .test_durability_restart import CUT_BYTES, snapshot
 
 TIMEOUT_S = 120.0
 SLOW_S = 1.5
-"""For one sync: above the election time, below what a leader has patience for."""
+"""For one sync: above the election timeout, below a leader's patience."""
 PIECE_S = 0.25
-"""For one sync, of which a large entry takes so many that they take longer in all than a leader has patience for."""
+"""For one sync; a large entry takes so many that their sum exceeds a leader's patience."""
 VOTE_S = 1.0
 """For one sync, of which a vote takes several."""
 HUNG_S = 15.0
@@ -29,7 +29,7 @@ BATCH = 20
 
 
 class Disks:
-    """A running cluster, and the switches of its nodes' disks."""
+    """A running cluster, and switches that slow its nodes' disks."""
 
     def __init__(self, cluster: Cluster, folder: Path) -> None:
         self.cluster = cluster
@@ -45,12 +45,12 @@ class Disks:
             }
 
     def slow(self, seconds: float, *nodes: NodeProcess) -> None:
-        """Let every sync of these nodes' disks, or of all, take longer by so much."""
+        """Delay every sync of these nodes' disks, or of all, by `seconds`."""
         for node in nodes or self.cluster.nodes:
             self.controls[node.name].slow_syncs(seconds)
 
     def terms(self) -> set[int]:
-        """The terms that the nodes know."""
+        """Return the terms that the nodes know."""
         return {node.get_json("/v1/cluster")["term"] for node in self.cluster.nodes}
 
 
@@ -63,7 +63,7 @@ def disks(tmp_path: Path) -> Iterator[Disks]:
         disks.slow(0.0)
 
 
-def test_syncs_that_take_longer_than_an_election_cost_no_leader(disks: Disks) -> None:
+def test_syncs_longer_than_an_election_timeout_cause_no_election(disks: Disks) -> None:
     before = disks.terms()
     follower = disks.cluster.followers()[0]
     with Client(follower.rpc, timeout_s=TIMEOUT_S) as client:
@@ -75,7 +75,7 @@ def test_syncs_that_take_longer_than_an_election_cost_no_leader(disks: Disks) ->
     assert disks.terms() == before
 
 
-def test_a_large_entry_that_is_written_for_long_costs_no_leader(disks: Disks) -> None:
+def test_a_slow_write_of_a_large_entry_causes_no_election(disks: Disks) -> None:
     before = disks.terms()
     body = random.Random(1).randbytes(MESSAGE_BYTES_MAX)
     with Client(disks.cluster.leader().rpc, timeout_s=TIMEOUT_S) as client:
@@ -89,7 +89,7 @@ def test_a_large_entry_that_is_written_for_long_costs_no_leader(disks: Disks) ->
 
 
 def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:
-    """It shows signs of life only as long as its disk does."""
+    """It sends heartbeats only while its disk makes progress."""
     leader = disks.cluster.leader()
     others = [node for node in disks.cluster.nodes if node is not leader]
     disks.slow(HUNG_S, leader)
@@ -101,7 +101,7 @@ def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:
         assert [message.content for message in client.pull_many("q", 2)] == [b"before", b"after"]
 
 
-def test_a_leader_is_elected_though_a_vote_takes_longer_than_an_election_time(tmp_path: Path) -> None:
+def test_a_leader_is_elected_although_a_vote_takes_longer_than_an_election_timeout(tmp_path: Path) -> None:
     """With five members a candidate needs two votes, each of which takes a few syncs to save."""
     cluster = Cluster(5, directory=tmp_path)
     disks = Disks(cluster, tmp_path)
@@ -117,7 +117,7 @@ def test_a_leader_is_elected_though_a_vote_takes_longer_than_an_election_time(tm
         disks.slow(0.0)
 
 
-def test_a_read_for_another_member_that_hangs_stops_nothing(disks: Disks) -> None:
+def test_a_hanging_read_for_another_member_blocks_nothing(disks: Disks) -> None:
     """A member that was away gets blocks of the leader's snapshot, and then the pages that it names."""
     leader, late = disks.cluster.leader(), disks.cluster.followers()[0]
     others = [node for node in disks.cluster.nodes if node is not late]
@@ -133,7 +133,7 @@ def test_a_read_for_another_member_that_hangs_stops_nothing(disks: Disks) -> Non
         late.start(wait=False)
         for next_kind in ("pages", None):
             wait_for(lambda: control.reads_hung, "a read that hangs")
-            client.push("q", b"meanwhile")
+            client.push("q", b"during")
             control.hang_reads(next_kind)
     late.wait_ready()
     assert disks.terms() == before

@@ -1,4 +1,4 @@
-"""StatsD on a real socket: what a node sends, and that nobody has to listen."""
+"""StatsD on a real socket: the datagrams of a node, which need no listener."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KINDS = {"push": "c", "pull": "c", "retention": "ms", "size": "g", "memory": "g"
 
 
 class Listener:
-    """Takes datagrams, and adds counters up as a StatsD server does."""
+    """Receives datagrams, and sums counters as a StatsD server does."""
 
     def __init__(self) -> None:
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -33,12 +33,12 @@ class Listener:
         self.values: dict[tuple[bytes, str], list[float]] = defaultdict(list)
 
     def take(self) -> None:
-        """One datagram, and the lines in it."""
+        """Receive one datagram and record its lines."""
         for line in self.socket.recv(65536).split(b"\n"):
             self.note(line)
 
     def note(self, line: bytes) -> None:
-        """A line."""
+        """Record a line."""
         match = METRIC.fullmatch(line)
         assert match is not None, line
         name, metric = match[1], match[2].decode()
@@ -46,7 +46,7 @@ class Listener:
         self.values[name, metric].append(float(match[3]))
 
     def wait_for(self, name: bytes, metric: str, total: float) -> None:
-        """Take datagrams until the values of a metric add up to `total`."""
+        """Receive datagrams until the values of a metric add up to `total`."""
         deadline = time.monotonic() + READY_S
         while sum(self.values[name, metric]) < total and time.monotonic() < deadline:
             self.take()
@@ -60,7 +60,7 @@ def server() -> Iterator[Listener]:
     taking.socket.close()
 
 
-def test_a_node_sends_what_lmq_sent(server: Listener, tmp_path: Path) -> None:
+def test_a_node_sends_the_metrics_of_lmq(server: Listener, tmp_path: Path) -> None:
     arguments = ("--statsd", server.address, "--statsd-prefix", "stats.lmq", "--statsd-interval", "1")
     with NodeProcess(tmp_path, arguments=arguments) as node, Client(node.rpc) as client:
         client.push("mail.out", "content")
@@ -75,12 +75,12 @@ def test_a_node_sends_what_lmq_sent(server: Listener, tmp_path: Path) -> None:
             server.take()
         while server.values[b"mail.out", "size"][-1:] != [5]:
             server.take()
-        # Five bodies of eight bytes, as MessagePack, and what keeping them costs.
+        # Five bodies of eight bytes, as MessagePack, and their overhead.
         assert server.values[b"mail.out", "memory"][-1] > 5 * 8
         assert value(node.http, "lmq_statsd_datagrams_sent_total") > 0
 
 
-def test_nobody_has_to_listen(server: Listener, tmp_path: Path) -> None:
+def test_a_listener_is_not_required(server: Listener, tmp_path: Path) -> None:
     server.socket.close()
     arguments = ("--statsd", server.address, "--statsd-interval", "1")
     with NodeProcess(tmp_path, arguments=arguments) as node, Client(node.rpc) as client:
@@ -91,8 +91,8 @@ def test_nobody_has_to_listen(server: Listener, tmp_path: Path) -> None:
         assert client.pull("jobs", timeout=0) is not None
 
 
-def test_a_name_that_nobody_knows_does_not_stop_the_node(tmp_path: Path) -> None:
-    with NodeProcess(tmp_path, arguments=("--statsd", "nobody.invalid:8125")) as node, Client(node.rpc) as client:
+def test_an_unknown_host_name_does_not_stop_the_node(tmp_path: Path) -> None:
+    with NodeProcess(tmp_path, arguments=("--statsd", "unknown.invalid:8125")) as node, Client(node.rpc) as client:
         client.push("jobs", "content")
         assert client.pull("jobs", timeout=0) is not None
 
@@ -107,7 +107,7 @@ QUEUED_GAUGES = {
 
 
 class QueuedListener(Listener):
-    """As `Listener`, of what queued sends."""
+    """A `Listener` for the metrics of queued."""
 
     def note(self, line: bytes) -> None:
         match = QUEUED_METRIC.fullmatch(line)
@@ -117,7 +117,7 @@ class QueuedListener(Listener):
         self.values[match[4], metric].append(float(match[2]))
 
 
-def test_three_nodes_send_what_queued_sent_and_count_nothing_twice(tmp_path: Path) -> None:
+def test_three_nodes_send_the_metrics_of_queued_and_count_nothing_twice(tmp_path: Path) -> None:
     server = QueuedListener()
     arguments = (
         "--queued-statsd",
@@ -131,7 +131,7 @@ def test_three_nodes_send_what_queued_sent_and_count_nothing_twice(tmp_path: Pat
         apis = [QueuedHttp(node.queued, "msgpack") for node in cluster]
         assert apis[0]("PUT", "/queue/a%2Cb").status == 200
         name = b"a_b"
-        # The first look at a queue that is new counts from nothing; wait until every node has looked once.
+        # The first sample of a new queue counts from zero; wait until every node has taken one.
         while not server.values[name, "message_count"]:
             server.take()
         apis[0].push("a,b", *"12345")

@@ -73,7 +73,7 @@ def pending(node: NodeProcess) -> int:
 
 
 def test_pushes_in_flight_are_answered_on_every_port(kestrel_cluster: Cluster) -> None:
-    """They were closed without an answer, after 4 s in which nobody could commit them."""
+    """They used to be closed without an answer, after 4 s without a commit."""
     alone, *others = list(kestrel_cluster)
     assert call(alone.queued, "PUT", "/queue/queued", b"{}", JSON).status == 200
     for node in others:

@@ -17,7 +17,7 @@ def test_no_task_is_lost(library: str, tmp_path: Path) -> None:
     assert outcome.violations() == [], outcome
 
 
-def test_what_an_outage_hides_is_settled_after_it(tmp_path: Path) -> None:
-    """Workers of both libraries at once, because most of the time goes by while they wait."""
+def test_tasks_are_settled_after_an_outage(tmp_path: Path) -> None:
+    """Workers of both libraries run at once, because they mostly wait."""
     for outcome in task_outage(LIBRARIES, 100, tmp_path, outage_s=10):
         assert outcome.violations() == [], outcome

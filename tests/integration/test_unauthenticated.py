@@ -1,4 +1,4 @@
-"""Clients that do not say who they are, on every port: bounded in number, time, memory and descriptors; the others are served."""
+"""Unauthenticated clients on every port: bounded in number, time, memory and descriptors; other clients are served."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BEARER = {"Authorization": f"Bearer {ADMIN}"}
 
 
 class _PoorNode(NodeProcess):
-    """A node that may open few files."""
+    """A node with a low limit of open files."""
 
     def command(self) -> list[str]:
         return ["bash", "-c", f'ulimit -n {FILES}; exec "$@"', "node", *super().command()]
@@ -42,7 +42,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 
 @pytest.fixture(autouse=True, scope="module")
 def enough_files() -> Iterator[None]:
-    """This process holds the other ends."""
+    """Raises the limit of this process, which holds the other ends."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 3 * STRANGERS
     if before[1] != resource.RLIM_INFINITY and before[1] < wanted:
@@ -53,37 +53,39 @@ def enough_files() -> Iterator[None]:
 
 
 def known(node: NodeProcess) -> Rpc:
-    """A client that has shown its token."""
+    """A client that has authenticated with its token."""
     rpc = Rpc(node.rpc, 60)
     assert rpc.call("auth", ADMIN) == b"ok"
     return rpc
 
 
 def files_of(node: NodeProcess) -> int:
-    """Descriptors that the node has open."""
+    """Return the number of the node's open descriptors."""
     return sum(1 for _ in Path(f"/proc/{node.pid}/fd").iterdir())
 
 
 def log_files(node: NodeProcess) -> set[Path]:
-    """The files of the node's log; a snapshot removes old ones."""
+    """Return the files of the node's log; a snapshot removes old ones."""
     return set(node.data_dir.rglob("[0-9]*.log"))
 
 
 def ended(node: NodeProcess, port: str, reason: str) -> int:
-    """How many connections the node has ended for this reason."""
+    """Return how many connections the node has closed for this reason."""
     page = call(node.http, "GET", "/metrics", headers=BEARER).body.decode()
     wanted = f'lmq_connections_ended_total{{port="{port}",reason="{reason}"}} '
     return next(int(float(line.removeprefix(wanted))) for line in page.splitlines() if line.startswith(wanted))
 
 
 def lines_of(node: NodeProcess, event: str) -> list[dict]:
-    """What the node has logged of one kind."""
+    """Return the node's log lines for one event."""
     return [line for line in map(json.loads, node.log().splitlines()) if line["event"] == event]
 
 
 @pytest.mark.parametrize("port", ["http", "rpc", "raft"])
 def test_strangers_do_not_use_up_descriptors(node: NodeProcess, port: str) -> None:
-    """With 1,500 descriptors and 1,700 silent connections the journal gets its next files, and clients that are known get in."""
+    """With 1,500 descriptors and 1,700 silent connections the journal gets its next files, and authenticated
+    clients connect.
+    """
     address = {"http": node.http, "rpc": node.rpc, "raft": node.raft}[port]
     host, number = address.rsplit(":", 1)
     before = log_files(node)
@@ -93,7 +95,7 @@ def test_strangers_do_not_use_up_descriptors(node: NodeProcess, port: str) -> No
             with contextlib.suppress(ConnectionError):
                 sock.settimeout(20)
                 sock.connect((host, int(number)))
-        # Everything is taken from the port's queue before this one.
+        # Everything earlier in the port's queue has been accepted.
         with known(node) as late:
             assert late.call("push", "q", b"x" * (9 * MIB)) == b"ok"
             assert early.call("push", "q", b"x" * (9 * MIB)) == b"ok"
@@ -113,12 +115,12 @@ def test_the_oldest_stranger_makes_room_and_is_counted(node: NodeProcess) -> Non
             stack.enter_context(connect(node.rpc))
         assert end_of(first) == b""
         assert ended(node, "msgpack_rpc", "unauthenticated_full") > before
-    # One line tells of all of them.
+    # One line covers all of them.
     assert len(lines_of(node, "connections ended")) < 30
 
 
 def test_values_of_strangers_are_not_built(node: NodeProcess) -> None:
-    """200 connections that send 12 MiB of empty lists each cost nearly nothing."""
+    """200 connections that send 12 MiB of empty lists each take almost no memory."""
     start = b"\x94\x00\x01\xa4push\x92\xa1q\xdd" + (12 * MIB).to_bytes(4, "big")
     with known(node) as client, bounded_memory([node], 48 * MIB), contextlib.ExitStack() as stack:
         for _ in range(200):
@@ -127,8 +129,8 @@ def test_values_of_strangers_are_not_built(node: NodeProcess) -> None:
         client.settle()
 
 
-def test_what_a_stranger_may_send_is_small(node: NodeProcess) -> None:
-    """A token fits, and what follows it at once; nothing larger is looked at."""
+def test_input_before_authentication_is_limited(node: NodeProcess) -> None:
+    """A token and the request after it fit; anything larger is not read."""
     with connect(node.rpc) as sock:
         sock.sendall(request(1, "auth", ADMIN) + request(2, "push", "q", [[]] * 1000) + request(3, "delete", "q"))
         unpacker = msgpack.Unpacker(raw=True)
@@ -159,8 +161,8 @@ def test_garbage_gets_one_line_a_minute(node: NodeProcess) -> None:
     assert len(lines_of(node, "connections ended")) <= before + 2
 
 
-def test_strangers_are_ended_in_time(tmp_path: Path) -> None:
-    """Whoever says nothing, or a byte now and then, does not stay; nobody else is concerned."""
+def test_strangers_are_closed_in_time(tmp_path: Path) -> None:
+    """A client that sends nothing, or a byte now and then, is closed; no other client is affected."""
     token = tmp_path / "admin-token"
     token.write_text(ADMIN)
     token.chmod(0o600)

@@ -1,4 +1,4 @@
-"""Nodes whose log nobody reads."""
+"""Nodes whose log is not read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_an_unread_log_costs_lines_and_not_the_node(tmp_path: Path) -> None:
         assert send(node, REQUESTS) == REQUESTS
         dropped = dropped_lines(node)
         assert dropped > 0
-        # A reader that comes back gets whole lines, and then how many are missing.
+        # A returning reader gets whole lines, and then the number of missing ones.
         data = bytearray()
 
         def read_to_the_notice() -> bool:
@@ -33,7 +33,7 @@ def test_an_unread_log_costs_lines_and_not_the_node(tmp_path: Path) -> None:
         assert notice["level"] == "warning"
 
 
-def test_a_node_whose_log_nobody_reads_stops_when_it_is_asked_to(tmp_path: Path) -> None:
+def test_a_node_with_an_unread_log_stops_on_request(tmp_path: Path) -> None:
     with PipedNode(tmp_path, arguments=("--request-log", "on")) as node:
         # More than the pipe and less than the node holds.
         assert send(node, 5_000) == 5_000

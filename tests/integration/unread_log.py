@@ -1,6 +1,6 @@
-"""A node whose log is a pipe that nobody reads: it serves all requests and stops when it is asked to.
+"""A node whose log is a pipe without a reader: it serves all requests and stops on request.
 
-By hand, with as many requests as you like: ``python -m tests.integration.unread_log --requests 1000000``.
+By hand, with any number of requests: ``python -m tests.integration.unread_log --requests 1000000``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .raw_rpc import Rpc, request
 __all__ = ["PipedNode", "dropped_lines", "send"]
 
 WINDOW = 1_000
-"""Requests that are sent together."""
+"""Number of requests that are sent together."""
 
 
 class PipedNode(NodeProcess):
     """A node whose output is a pipe.
 
     Attributes:
-        reader: the end of the pipe for its reader.
+        reader: the reading end of the pipe.
     """
 
     reader = -1
@@ -41,7 +41,7 @@ class PipedNode(NodeProcess):
 
 
 def send(node: NodeProcess, requests: int) -> int:
-    """Push so many messages, each with a request of its own, over one connection; returns how many were stored."""
+    """Push `requests` messages, each with one request, over one connection; return how many were stored."""
     stored = 0
     with Rpc(node.rpc) as client:
         for first in range(0, requests, WINDOW):
@@ -52,14 +52,14 @@ def send(node: NodeProcess, requests: int) -> int:
 
 
 def dropped_lines(node: NodeProcess) -> int:
-    """What the node says of the lines of its log that it has dropped."""
+    """Return the number of log lines that the node reports as dropped."""
     _status, body = fetch(node.http, "/metrics", timeout_s=60.0)
     (line,) = [line for line in body.decode().splitlines() if line.startswith("lmq_log_lines_dropped_total ")]
     return int(float(line.split()[1]))
 
 
 def main() -> int:
-    """Entry point."""
+    """Run the program."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--requests", type=int, default=1_000_000)
     requests: int = parser.parse_args().requests

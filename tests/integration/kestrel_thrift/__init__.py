@@ -1,1 +1,3 @@
-"""The interface of Kestrel's Thrift port, and `generated`, what Apache's compiler makes of it (``--gen py:dynamic,slots``)."""
+"""The interface of Kestrel's Thrift port, and `generated`, the output of Apache's compiler (``--gen
+py:dynamic,slots``).
+"""
