@@ -132,7 +132,7 @@ def token(byte: int) -> bytes:
         ),
         ("ends after 64 requests or 10 seconds", stream.STRANGER_REQUESTS_MAX, 64),
         ("of at most 64 bytes", stream.MSGID_BYTES_MAX, 64),
-        ("no leader has taken the request within 6 seconds", proposer.NO_LEADER_AFTER_S, 6),
+        ("no leader accepted the request within 6 seconds", proposer.NO_LEADER_AFTER_S, 6),
         ("not confirmed within 15 seconds", proposer.UNKNOWN_AFTER_S, 15),
         ("It reaches at most 100,000 queues, 1,000 at a time", push_copies.QUEUES_MAX, 100_000),
         ("more than 65,536 deliveries", PastDeliveries.ENDINGS_MAX, 65_536),
