@@ -22,7 +22,7 @@ from ..core.command_layout import OP, producer_of
 from ..core.commands import Command
 from ..replication.histogram import Histogram
 from ..wire.errors import LmqError
-from ..wire.limits import OLD_BATCH_BYTES_MAX
+from ..wire.limits import BATCH_BYTES_MAX
 from ..wire.parts import LARGE_BYTES, packed_parts
 
 __all__ = ["Carrier", "Group", "Proposer", "Sink"]
@@ -47,9 +47,6 @@ NO_LEADER_AFTER_S = 6.0
 UNKNOWN_AFTER_S = 15.0
 INFLIGHT_BYTES_MAX = 4 * 1024 * 1024
 """No further batch is sent while so much is unresolved: large ones one at a time, so that a link's buffer holds them."""
-_BATCH_REST_BYTES = 1024 * 1024
-"""What a batch may hold besides its largest command."""
-_CAREFUL_BYTES = OLD_BATCH_BYTES_MAX - _BATCH_REST_BYTES
 RESEND_AFTER_S = 0.5
 RESEND_AFTER_S_MAX = 4.0
 RESEND_BYTES_PER_S = 8 * 1024 * 1024
@@ -78,9 +75,6 @@ class Carrier(Protocol):
 
     def copies_of(self, command: Command) -> int:
         """Return about how many copies of its messages a command stores beyond what its bytes show."""
-
-    def batch_bytes_max(self) -> int:
-        """The largest batch that all members take."""
 
 
 class Holdable(Protocol):
@@ -174,13 +168,11 @@ class Proposer:
         """Queue a command.
 
         Raises:
-            LmqError: ``overloaded`` if too much is pending already, be it bytes or copies to make, ``shutting_down``,
-                ``too_large`` if not all members take so much yet; nothing was queued.
+            LmqError: ``overloaded`` if too much is pending already, be it bytes or copies to make, ``shutting_down``;
+                nothing was queued.
         """
         if self._refusing is not None:
             raise self._refusing.again()
-        if size_bytes > _CAREFUL_BYTES:
-            self._check_size(size_bytes)
         if self._pending_bytes > PENDING_BYTES_MAX:
             raise LmqError(
                 "overloaded",
@@ -203,15 +195,6 @@ class Proposer:
         if group.copies and self._pending_copies > COPIES_HELD:
             connection.hold()
             self._held.append(connection)
-
-    def _check_size(self, size_bytes: int) -> None:
-        """Refuse what members of an older program could not take: it would be sent to them for ever."""
-        size_bytes_max = self._carrier.batch_bytes_max() - _BATCH_REST_BYTES
-        if size_bytes > size_bytes_max:
-            reason = (
-                f"a request of {size_bytes} bytes; the cluster takes {size_bytes_max} until all members are upgraded"
-            )
-            raise LmqError("too_large", reason)
 
     def add_first(self, group: Group) -> None:
         """Queue a small command of the node itself before all that waits, also while clients are refused."""
@@ -288,7 +271,7 @@ class Proposer:
         self._pending_bytes -= size
         self._made_room(copies)
         payload = self._encode(commands, size)
-        if len(payload) > OLD_BATCH_BYTES_MAX and len(payload) > self._carrier.batch_bytes_max():
+        if len(payload) > BATCH_BYTES_MAX:
             # Front ends bound what they add, so this is a second line of defence.
             log.error("batch too large", size=len(payload), ops=[command[OP] for command in commands])
             for group in groups:

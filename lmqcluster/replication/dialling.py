@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 import socket
 from typing import Any
 
@@ -12,9 +11,9 @@ from ..net.loop import connect
 from ..wire.address import Address
 from . import handshake, messages
 from .frames import FrameStream
-from .handshake import Exchange, Greeting, HandshakeError, Identity
-from .peer_tls import TlsStream
-from .security import PeerSecurity, Way
+from .handshake import Exchange, HandshakeError, Identity
+from .peer_tls import PeerTls, TlsStream
+from .security import PeerSecurity
 
 __all__ = ["HANDSHAKE_TIMEOUT_S", "Outbound", "ask", "dial"]
 
@@ -23,7 +22,7 @@ HANDSHAKE_TIMEOUT_S = 5.0
 
 
 class _ClosedError(HandshakeError):
-    """The peer closed the connection, perhaps because it speaks another version, or does not speak TLS."""
+    """The peer closed the connection: it may not speak TLS, or may have refused this node."""
 
 
 class Outbound(FrameStream):
@@ -87,7 +86,7 @@ class Outbound(FrameStream):
 async def dial(
     me: Identity, security: PeerSecurity, address: str, expected_id: str | None, *, attempt: int = 0
 ) -> Outbound:
-    """Connect to a peer and authenticate both sides, in the best way that both know and this node allows.
+    """Connect to a peer and authenticate both sides, with TLS if both have it.
 
     Args:
         me: who this node is.
@@ -101,14 +100,14 @@ async def dial(
         HandshakeError: it is not the node expected, or has another secret.
     """
     problem = ""
-    for way in security.ways():
+    for tls in security.tls_choices():
         reached = await _reach(address, attempt)
         try:
             async with asyncio.timeout(HANDSHAKE_TIMEOUT_S):
-                return await _dial(me, security, reached, expected_id, way)
+                return await _dial(me, security, reached, expected_id, tls)
         except _ClosedError as exc:
             problem = problem or str(exc)
-    raise HandshakeError(problem or "there is no way to speak to peers")
+    raise HandshakeError(problem)
 
 
 async def _reach(address: str, attempt: int) -> socket.socket:
@@ -120,15 +119,14 @@ async def _reach(address: str, attempt: int) -> socket.socket:
 
 
 async def _dial(
-    me: Identity, security: PeerSecurity, reached: socket.socket, expected_id: str | None, way: Way
+    me: Identity, security: PeerSecurity, reached: socket.socket, expected_id: str | None, tls: PeerTls | None
 ) -> Outbound:
-    tls = security.tls.stream(listening=False) if way.tls and security.tls is not None else None
     loop = asyncio.get_running_loop()
-    _, stream = await loop.create_connection(lambda: Outbound(tls), sock=reached)
+    wrapped = None if tls is None else tls.stream(listening=False)
+    _, stream = await loop.create_connection(lambda: Outbound(wrapped), sock=reached)
     try:
         await stream.ready()
-        greet = _greet_1 if way.version == handshake.OLD_VERSION else _greet
-        listener = await greet(stream, me, security)
+        listener = await _greet(stream, me, security)
         _check_id(listener, expected_id)
     except BaseException:
         stream.close()
@@ -154,16 +152,6 @@ async def _greet(stream: Outbound, me: Identity, security: PeerSecurity) -> Iden
             incoming=exchange.seal_key(known, handshake.TO_DIALER),
         )
     return listener
-
-
-async def _greet_1(stream: Outbound, me: Identity, security: PeerSecurity) -> Identity:
-    mine = Greeting(me, secrets.token_bytes(handshake.NONCE_BYTES))
-    stream.write(handshake.hello(me, mine.nonce, handshake.OLD_VERSION))
-    listener = handshake.read_challenge_1(await stream.next_frame(), mine, security.secret)
-    stream.write(handshake.proof_frame_1(security.secret, mine, listener))
-    if await stream.next_frame() != handshake.OLD_WELCOME:
-        raise HandshakeError(f"node {listener.identity.node_id} did not welcome this node")
-    return listener.identity
 
 
 async def ask(

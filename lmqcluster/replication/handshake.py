@@ -1,26 +1,19 @@
 """Mutual authentication of two peers before anything else is read.
 
-Version 2. Both sides send a fresh X25519 key, which is their nonce too. The dialer proves first that it knows the cluster's
-secret, so that nobody who merely dials gets anything to try guesses on::
+Both sides send a fresh X25519 key, which is also their nonce. The dialer proves first that it knows the cluster secret, so
+that a stranger who dials gets nothing to test guesses of the secret on::
 
-    dialer   -> listener   hello      [magic, 2, id, incarnation, address, key]
+    dialer   -> listener   hello      [magic, version, id, incarnation, address, key]
     listener -> dialer     challenge  [key]
     dialer   -> listener   proof      [proof]
     listener -> dialer     welcome    [id, incarnation, address, proof]
 
-A proof is an HMAC-SHA256 over its direction, all that was said before, and what both keys yield together. So it can be neither
-replayed nor reflected nor passed on, and whoever listens in cannot try guesses on it. Who poses as a listener gets one proof; the
-secret is stretched with scrypt, and has to be one that cannot be guessed. From the same values come the keys with which
-`sealing` guards what follows.
+A listener refuses a hello of another version. A proof is an HMAC-SHA256 over its direction, everything said before, and the
+secret that both keys yield together. It cannot be replayed, reflected or relayed, and an eavesdropper cannot test guesses on
+it. A program that poses as a listener gets one proof; the secret is stretched with scrypt and must not be guessable. The same
+values yield the keys with which `sealing` protects the frames that follow.
 
-Version 1, of programs that know machine version 1 only, is spoken as long as the cluster has such members::
-
-    dialer   -> listener   hello      [magic, 1, id, incarnation, address, nonce]
-    listener -> dialer     challenge  [id, incarnation, address, nonce, proof]
-    dialer   -> listener   proof      [proof]
-    listener -> dialer     welcome    [true]
-
-Without a secret the key is empty; that is allowed on loopback only, which the configuration enforces.
+Without a secret the key is empty; the configuration allows that on loopback only.
 """
 
 from __future__ import annotations
@@ -39,21 +32,14 @@ __all__ = [
     "Greeting",
     "HandshakeError",
     "Identity",
-    "challenge_1",
     "hello",
-    "hello_version",
-    "parse",
-    "proof_1",
-    "proof_frame_1",
-    "read_challenge_1",
     "read_hello",
     "stretched",
 ]
 
 MAGIC = b"lmqcluster-raft"
-OLD_VERSION, VERSION = 1, 2
-NONCE_BYTES = 32
-OLD_WELCOME = msgpack.packb([True])
+VERSION = 1
+KEY_BYTES = 32
 TO_LISTENER, TO_DIALER = b"to listener", b"to dialer"
 _SCRYPT_LOG_N, _SCRYPT_R = 14, 8
 
@@ -79,10 +65,10 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """One side's opening: its identity and nonce."""
+    """One side's opening: its identity and its fresh public key."""
 
     identity: Identity
-    nonce: bytes
+    key: bytes
 
 
 @lru_cache(maxsize=16)
@@ -93,37 +79,26 @@ def stretched(secret: bytes) -> bytes:
     return hashlib.scrypt(secret, salt=MAGIC, n=1 << _SCRYPT_LOG_N, r=_SCRYPT_R, p=1, dklen=32)
 
 
-def hello(me: Identity, nonce: bytes, version: int = VERSION) -> bytes:
-    """The dialer's first frame."""
-    return _pack([MAGIC, version, me.node_id, me.incarnation, me.address, nonce])
-
-
-def hello_version(payload: bytes) -> int:
-    """The version that a dialer's first frame speaks.
-
-    Raises:
-        HandshakeError: it is no hello.
-    """
-    fields = parse(payload, (bytes, int, str, int, str, bytes))
-    if fields[0] != MAGIC:
-        raise HandshakeError("the other side does not speak lmqcluster's peer protocol")
-    version: int = fields[1]
-    return version
+def hello(me: Identity, key: bytes) -> bytes:
+    """Return the dialer's first frame."""
+    return _pack([MAGIC, VERSION, me.node_id, me.incarnation, me.address, key])
 
 
 def read_hello(payload: bytes) -> Greeting:
-    """Check the dialer's first frame, of either version.
+    """Check the dialer's first frame.
 
     Raises:
-        HandshakeError: it is not a hello of a version that this node knows.
+        HandshakeError: it is not a hello, or one of another version.
     """
-    version = hello_version(payload)
-    if version not in (OLD_VERSION, VERSION):
+    magic, version, *fields = _parse(payload, (bytes, int, str, int, str, bytes))
+    if magic != MAGIC:
+        raise HandshakeError("the other side does not speak lmqcluster's peer protocol")
+    if version != VERSION:
         raise HandshakeError(f"the other side speaks version {version} of the peer protocol, this node {VERSION}")
-    return _greeting(*parse(payload, (bytes, int, str, int, str, bytes))[2:])
+    return _greeting(*fields)
 
 
-def parse(payload: bytes, kinds: tuple[type, ...]) -> list[Any]:
+def _parse(payload: bytes, kinds: tuple[type, ...]) -> list[Any]:
     """Decode a handshake frame with exactly these field types.
 
     Raises:
@@ -139,7 +114,7 @@ def parse(payload: bytes, kinds: tuple[type, ...]) -> list[Any]:
 
 
 class Exchange:
-    """One side of a handshake of version 2.
+    """One side of a handshake.
 
     Args:
         me: who this node is.
@@ -167,7 +142,7 @@ class Exchange:
         Raises:
             HandshakeError: it is no challenge.
         """
-        (listener_key,) = parse(challenge, (bytes,))
+        (listener_key,) = _parse(challenge, (bytes,))
         known = self._agree(self._me, self.public, listener_key, listener_key)
         return _pack([self._mac(known, b"dialer")]), known
 
@@ -177,8 +152,8 @@ class Exchange:
         Raises:
             HandshakeError: it does not know the secret.
         """
-        node_id, incarnation, address, shown = parse(welcome, (str, int, str, bytes))
-        listener = _greeting(node_id, incarnation, address, bytes(NONCE_BYTES)).identity
+        node_id, incarnation, address, shown = _parse(welcome, (str, int, str, bytes))
+        listener = _greeting(node_id, incarnation, address, bytes(KEY_BYTES)).identity
         if not hmac.compare_digest(shown, self._mac(known, b"listener", listener)):
             raise HandshakeError(f"node {node_id} at the other end has another cluster secret")
         return listener
@@ -195,8 +170,8 @@ class Exchange:
         Raises:
             HandshakeError: the dialer does not know the secret.
         """
-        (shown,) = parse(proof, (bytes,))
-        known = self._agree(dialer.identity, dialer.nonce, self.public, dialer.nonce)
+        (shown,) = _parse(proof, (bytes,))
+        known = self._agree(dialer.identity, dialer.key, self.public, dialer.key)
         if not hmac.compare_digest(shown, self._mac(known, b"dialer")):
             raise HandshakeError(f"node {dialer.identity.node_id} has another cluster secret")
         me = self._me
@@ -222,53 +197,10 @@ class Exchange:
         return hmac.new(self._key, MAGIC + _pack([role, known, *named]), hashlib.sha256).digest()
 
 
-# --- version 1 ----------------------------------------------------------------------------------------------------------
-
-
-def challenge_1(me: Identity, nonce: bytes, dialer: Greeting, secret: bytes) -> bytes:
-    """The listener's answer, which proves that it knows the secret."""
-    mine = Greeting(me, nonce)
-    return _pack([me.node_id, me.incarnation, me.address, nonce, proof_1(secret, b"listener", dialer, mine)])
-
-
-def read_challenge_1(payload: bytes, mine: Greeting, secret: bytes) -> Greeting:
-    """Check the listener's answer.
-
-    Raises:
-        HandshakeError: the listener does not know the secret.
-    """
-    node_id, incarnation, address, nonce, shown = parse(payload, (str, int, str, bytes, bytes))
-    listener = _greeting(node_id, incarnation, address, nonce)
-    if not hmac.compare_digest(shown, proof_1(secret, b"listener", mine, listener)):
-        raise HandshakeError(f"node {node_id} at the other end has another cluster secret")
-    return listener
-
-
-def proof_1(secret: bytes, role: bytes, dialer: Greeting, listener: Greeting) -> bytes:
-    """What only a holder of the secret can compute for this pair of greetings."""
-    parts = [
-        role,
-        dialer.identity.node_id,
-        dialer.identity.incarnation,
-        dialer.identity.address,
-        dialer.nonce,
-        listener.identity.node_id,
-        listener.identity.incarnation,
-        listener.identity.address,
-        listener.nonce,
-    ]
-    return hmac.new(secret, MAGIC + _pack(parts), hashlib.sha256).digest()
-
-
-def proof_frame_1(secret: bytes, dialer: Greeting, listener: Greeting) -> bytes:
-    """The dialer's second frame."""
-    return _pack([proof_1(secret, b"dialer", dialer, listener)])
-
-
-def _greeting(node_id: str, incarnation: int, address: str, nonce: bytes) -> Greeting:
-    if len(nonce) != NONCE_BYTES or not node_id or len(node_id) > 255 or len(address) > 255:
+def _greeting(node_id: str, incarnation: int, address: str, key: bytes) -> Greeting:
+    if len(key) != KEY_BYTES or not node_id or len(node_id) > 255 or len(address) > 255:
         raise HandshakeError("a greeting field has the wrong size")
-    return Greeting(Identity(node_id, incarnation, address), nonce)
+    return Greeting(Identity(node_id, incarnation, address), key)
 
 
 def _pack(fields: list[Any]) -> bytes:

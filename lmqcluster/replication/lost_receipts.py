@@ -27,10 +27,6 @@ class LostReceipts:
         """Whether the salt has to be renewed, as far as is known."""
         return self._meta.salt_due is not None
 
-    def is_behind(self, applied_index: int) -> bool:
-        """Whether the log that was found at the start has not been applied yet."""
-        return self._meta.salt_due is not None and applied_index < self._meta.salt_due
-
     def heard_forgetful(self, node_id: str) -> None:
         """A peer says that it may have forgotten something."""
         self._forgetful.add(node_id)

@@ -73,7 +73,7 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     "ask": (11, (("verb", str), ("arguments", list))),
     "answer": (12, (("ok", bool), ("result", (dict, str)))),
     "pre_vote": (13, (("term", int), ("round", int), ("last_log_index", int), ("last_log_term", int))),
-    # How far logs reach; sent by machine version 3 on only, which all members know then.
+    # The index up to which logs reach.
     "where": (15, (("round", int),)),
     "here": (16, (("round", int), ("last", int), ("members", bytes))),
     # Pages that a snapshot names; a page that is not there has no data. The lowest sequence tells which messages are meant.
@@ -83,7 +83,7 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     # What is large travels in pieces, between which other messages get their turn; at last comes the message without it.
     "part": (19, (("data", bytes),)),
     "whole": (20, (("message", bytes),)),
-    # That a leader, or a follower, lives while it waits for its disk; only members that take pieces know these.
+    # Heartbeats of a leader, and of a follower, that waits for its disk.
     "alive": (21, (("term", int),)),
     "alive_reply": (22, (("term", int),)),
     # A member cannot go on from its state; it tells the leader up to which entry that goes.

@@ -16,15 +16,12 @@ from typing import Any
 import structlog
 import xxhash
 
-from .handshake import VERSION as HANDSHAKE
 from .storage.disk import DamagedFileError, Disk
 
 __all__ = ["FILE_NAMES", "INCARNATION_STEP", "NodeMeta", "boot_id"]
 
-FORMAT = OLDEST_FORMAT = 2
-"""What this program writes, and the oldest that it reads. It rises only when an earlier program could not read the file any
-more: fields that it does not know are ignored, and the file of a program that wrote fewer has their defaults.
-"""
+FORMAT = 1
+"""The format that this program writes, and the only one that it reads."""
 FILE_NAMES = ("node.json", "node.copy.json")
 INCARNATION_STEP = 1 << 20
 """Most milliseconds by which a life comes after the last one that is known, where the clock does not tell."""
@@ -38,7 +35,7 @@ class NodeMeta:
     Attributes:
         node_id: member id, for ever the same as long as the data directory lives.
         origin: the name under which the cluster counts the batches of this data directory. It is drawn with the folder, so
-            that a node that has lost its disk is not taken for its former self; earlier programs used the node's id.
+            that a node that has lost its disk is not taken for its former self.
         incarnation: grows with every start, so that batches of a former life are told apart.
         term, vote: Raft's durable state.
         members: id to Raft address of the members at the beginning of the log; without a durable log, the last ones committed.
@@ -49,7 +46,6 @@ class NodeMeta:
         recovering: the node has forgotten entries that it may have acknowledged.
         founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
             has lost its disk, its term and its vote included.
-        handshake: the oldest version of the peers' handshake that the cluster's members may know no newer than.
         salt_due: deliveries may be forgotten (see `LostReceipts`); then the end of the log when that was found.
         left: the node has left its cluster, or was removed, and belongs to none until it joins one.
         restarted: whether the folder holds a former life of this node.
@@ -59,7 +55,7 @@ class NodeMeta:
         self._disk = disk
         self._revision: int = fields["revision"]
         self.node_id: str = fields["id"]
-        self.origin: str = fields.get("origin", self.node_id)
+        self.origin: str = fields["origin"]
         self.incarnation: int = fields["incarnation"]
         self.term: int = fields["term"]
         self.vote: str | None = fields["vote"]
@@ -71,7 +67,6 @@ class NodeMeta:
         self.recovering: bool = fields["recovering"]
         self.founding: bool = fields["founding"]
         self.left: bool = fields["left"]
-        self.handshake: int = fields["handshake"]
         self.salt_due: int | None = fields["salt_due"]
         self.restarted = restarted
 
@@ -119,7 +114,6 @@ class NodeMeta:
         if meta is None:
             first = _first_fields(new_id, members)
             meta = cls(disk, first, restarted=False)
-            meta.origin = _fresh_origin(new_id)
             meta.founding = founding
             meta.left = meta.joining = joins
         elif meta.awaits_founders:
@@ -160,7 +154,6 @@ class NodeMeta:
         self.founding = founding
         self.recovering = self.restarted = False
         self.left = left
-        self.handshake = _LATER_FIELDS["handshake"]
         self.salt_due = None
         self.save()
 
@@ -193,12 +186,6 @@ class NodeMeta:
             self.members = dict(members)
             self.save()
 
-    def give_up_old_handshake(self) -> None:
-        """All members know the present handshake."""
-        if self.handshake != HANDSHAKE:
-            self.handshake = HANDSHAKE
-            self.save()
-
     def mark_trusted(self) -> None:
         """The node has caught up with a leader: it has forgotten nothing any more."""
         if self.recovering or self.founding:
@@ -215,6 +202,7 @@ class NodeMeta:
         fields = {
             "revision": self._revision,
             "id": self.node_id,
+            "origin": self.origin,
             "incarnation": self.incarnation,
             "term": self.term,
             "vote": self.vote,
@@ -225,11 +213,9 @@ class NodeMeta:
             "joining": self.joining,
             "recovering": self.recovering,
             "founding": self.founding,
+            "left": self.left,
+            "salt_due": self.salt_due,
         }
-        later = {"left": self.left, "handshake": self.handshake, "salt_due": self.salt_due}
-        fields |= {name: value for name, value in later.items() if value != _LATER_FIELDS[name]}
-        if self.origin != self.node_id:
-            fields["origin"] = self.origin
         text = json.dumps({"format": FORMAT, "checksum": _checksum(fields), "node": fields}, indent=2, sort_keys=True)
         for name in FILE_NAMES:
             file = self._disk.create(f"{name}.tmp")
@@ -269,6 +255,7 @@ def _first_fields(node_id: str, founders: Mapping[str, str]) -> dict[str, Any]:
     return {
         "revision": 0,
         "id": node_id,
+        "origin": _fresh_origin(node_id),
         "incarnation": 0,
         "term": 0,
         "vote": None,
@@ -279,7 +266,8 @@ def _first_fields(node_id: str, founders: Mapping[str, str]) -> dict[str, Any]:
         "joining": False,
         "recovering": False,
         "founding": False,
-        **_LATER_FIELDS,
+        "left": False,
+        "salt_due": None,
     }
 
 
@@ -287,12 +275,10 @@ def _checksum(fields: Mapping[str, Any]) -> str:
     return xxhash.xxh3_64_hexdigest(json.dumps(fields, sort_keys=True).encode())
 
 
-_LATER_FIELDS: dict[str, Any] = {"left": False, "handshake": 1, "salt_due": None}
-"""Fields that are written only when they are not this, so that programs without them can read the file."""
-
 _TYPES: dict[str, tuple[type, ...]] = {
     "revision": (int,),
     "id": (str,),
+    "origin": (str,),
     "incarnation": (int,),
     "term": (int,),
     "vote": (str, type(None)),
@@ -304,10 +290,8 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "recovering": (bool,),
     "founding": (bool,),
     "left": (bool,),
-    "handshake": (int,),
     "salt_due": (int, type(None)),
 }
-_OPTIONAL: dict[str, tuple[type, ...]] = {"origin": (str,)}
 
 
 def _read(disk: Disk, name: str) -> dict[str, Any]:
@@ -318,24 +302,21 @@ def _read(disk: Disk, name: str) -> dict[str, Any]:
         file.close()
     try:
         document = json.loads(data)
-        known = OLDEST_FORMAT <= document["format"] <= FORMAT
+        file_format: int = document["format"]
         fields: dict[str, Any] = document["node"]
         sound = document["checksum"] == _checksum(fields)
     except (ValueError, LookupError, TypeError) as exc:
         raise DamagedFileError(disk.path(name), 0, f"it is not a node's identity ({exc})") from exc
-    if not known:
-        reason = f"it has format {document['format']}, this program reads format {FORMAT}"
+    if file_format != FORMAT:
+        reason = f"it has format {file_format}, this program reads format {FORMAT}"
         raise DamagedFileError(disk.path(name), 0, reason)
     if not sound:
         raise DamagedFileError(disk.path(name), 0, "its checksum is wrong")
-    fields = {**_LATER_FIELDS, **fields}
     if not _is_complete(fields):
         raise DamagedFileError(disk.path(name), 0, "its fields are not those of a node's identity")
     return fields
 
 
 def _is_complete(fields: Mapping[str, Any]) -> bool:
-    """Whether all that has to be there is, and of its type; what this program does not know is for later ones."""
-    return fields.keys() >= _TYPES.keys() and all(
-        type(fields[key]) in kinds for key, kinds in (_TYPES | _OPTIONAL).items() if key in fields
-    )
+    """Return whether the fields are exactly those of an identity, each of its type."""
+    return fields.keys() == _TYPES.keys() and all(type(fields[key]) in kinds for key, kinds in _TYPES.items())

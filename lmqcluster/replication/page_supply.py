@@ -40,13 +40,12 @@ class PageSupply:
 
     Args:
         lacking: pages that are missing at the start.
-        knows: whether the program of the member with this id knows the request for a snapshot.
         send: sends a message to a member.
     """
 
-    def __init__(self, owner: _Owner, lacking: list[bytes], knows: Callable[[str], bool], send: Send) -> None:
+    def __init__(self, owner: _Owner, lacking: list[bytes], send: Send) -> None:
         self._exchange = owner.page_exchange
-        self._requests = SnapshotRequests(owner.core, knows, send, owner.in_step)
+        self._requests = SnapshotRequests(owner.core, send, owner.in_step)
         self._lost = LostPages(owner, owner.pages, owner.page_exchange, lacking, self._requests.begin)
         self._wait = PageWait(owner.pages, self._lost, self._requests, owner.wake)
 

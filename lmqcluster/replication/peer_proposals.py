@@ -49,22 +49,18 @@ class PeerProposals:
         """Take no more."""
         self._joins.close()
 
-    def take(self, node: PeerNode, sequence: int, batch: bytes, machine_version: int) -> None:
+    def take(self, node: PeerNode, sequence: int, batch: bytes) -> None:
         """A member proposes a batch."""
         if len(batch) > BULK_BYTES:
             # The time that it gets is known in the end.
-            self._joins.join((bytes(_HEAD_BYTES), batch), partial(self._joined, node, sequence, machine_version))
+            self._joins.join((bytes(_HEAD_BYTES), batch), partial(self._joined, node, sequence))
         else:
-            self._answered(node, sequence, not self._awaits_salt(machine_version) and self._propose(batch))
+            self._answered(node, sequence, not self._lost_receipts.are_possible and self._propose(batch))
 
-    def _joined(self, node: PeerNode, sequence: int, machine_version: int, stream: io.BytesIO) -> None:
+    def _joined(self, node: PeerNode, sequence: int, stream: io.BytesIO) -> None:
         taken = False
-        if not self._awaits_salt(machine_version):
+        if not self._lost_receipts.are_possible:
             stream.seek(0)
             stream.write(bytes((REGULAR,)) + self._clock.now_us().to_bytes(8, "big"))
             taken = self._core.propose_command(stream.getvalue())
         self._answered(node, sequence, taken)
-
-    def _awaits_salt(self, machine_version: int) -> bool:
-        receipts = self._lost_receipts
-        return receipts.are_possible and (machine_version >= 2 or receipts.is_behind(self._core.applied_index()))

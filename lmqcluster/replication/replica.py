@@ -17,8 +17,6 @@ import structlog
 
 from ..core import Applied, Machine
 from ..core.commands import Command, Compile
-from ..wire.limits import BATCH_BYTES_MAX, OLD_BATCH_BYTES_MAX
-from . import handshake
 from .about import About
 from .batch_entry import decode_batch
 from .commit_news import PATIENCE_S
@@ -54,12 +52,6 @@ log = structlog.get_logger("lmq.replica")
 
 PAGES_PER_BATCH = 4
 """Most pages that are made after one batch, or one step, so that it does not take long."""
-_WITHOUT_OLD_HANDSHAKE = 2
-"""The machine version from which on all members know the present handshake."""
-_FRESH_READS = 3
-"""The machine version from which on all members tell how far their logs reach."""
-_LARGE_MESSAGES = 4
-"""A program that understands this machine version takes the largest messages, these in pieces, and signs of life."""
 
 
 class ReplicaListener(Protocol):
@@ -144,9 +136,6 @@ class Replica:
         identity = Identity(meta.node_id, meta.incarnation, about.raft)
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
-        self.transport.takes_pieces = self._is_of_today
-        # A member's program may be one that knows this version only.
-        security.is_old_allowed = lambda: meta.handshake == handshake.OLD_VERSION
         self.journal = storage.journal
         # Without such a promise the journal is not waited for.
         journal_worker = ThreadWorker("journal") if storage.durability == "disk" else None
@@ -185,9 +174,9 @@ class Replica:
         self._addresses = MemberAddresses(self.core, self.transport, self.peers)
         self.core.begins_to_lead = lambda: self.clock.lead(self._latest_stamp_us())
         self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
-        self._signs_of_life = SignsOfLife(self.core, self.transport, self._is_of_today)
+        self._signs_of_life = SignsOfLife(self.core, self.transport)
         self.pages.on_written = self.wake
-        self.page_supply = PageSupply(self, lacking, self._is_of_today, self._send_at_once)
+        self.page_supply = PageSupply(self, lacking, self._send_at_once)
         self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
@@ -366,8 +355,6 @@ class Replica:
         if not self.storage.durable:
             # A durable log knows them itself.
             self.meta.save_members(core.members_at(core.commit_index()))
-        if self.machine.version >= _WITHOUT_OLD_HANDSHAKE:
-            self.meta.give_up_old_handshake()
         about, recovering = self._about, core.is_recovering()
         told = core.is_empty(), recovering, b"" if self.machine.salt else fingerprint(core.members())
         if told != (about.empty, about.recovering, about.members):
@@ -424,7 +411,7 @@ class Replica:
         if self.steps.is_syncing or kind in SIGNS:
             self._signs_of_life.take(node, message)
         if kind == "propose":
-            self._peer_proposals.take(node, message["sequence"], message["batch"], self.machine.version)
+            self._peer_proposals.take(node, message["sequence"], message["batch"])
         elif kind == "not_leader":
             self._listener.batch_refused(message["sequence"])
         elif kind == "where":
@@ -467,13 +454,9 @@ class Replica:
         """Return about how many copies of its messages a command stores beyond what its bytes show."""
         return self.machine.copies_of(command)
 
-    def batch_bytes_max(self) -> int:
-        """The largest batch that all members take."""
-        return BATCH_BYTES_MAX if self.machine.version >= _LARGE_MESSAGES else OLD_BATCH_BYTES_MAX
-
     async def fresh(self) -> bool:
         """Wait until this replica shows all that was acknowledged before the call; False if that cannot be found out soon."""
-        return self.machine.version >= _FRESH_READS and await self._fresh_reads.fresh()
+        return await self._fresh_reads.fresh()
 
     def _send_at_once(self, node: PeerNode, message: dict[str, Any]) -> bool:
         sent = self.transport.send(node, message)
@@ -580,11 +563,6 @@ class Replica:
         others = [self.peers.get(one) for one in self.core.members() if one != self.meta.node_id]
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
-
-    def _is_of_today(self, node_id: str) -> bool:
-        """Whether a member's program knows large messages in pieces, and signs of life."""
-        about = self.peers.get(node_id)
-        return about is not None and about.machine_version >= _LARGE_MESSAGES
 
     def name_of(self, node_id: str) -> str:
         """The name of a member for people; its id if it has not told one."""

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from ..ports import Bounds, ConnectionLimiter, Memory
-from .handshake import OLD_VERSION, VERSION, stretched
+from .handshake import stretched
 from .peer_tls import PeerTls
 
-__all__ = ["AUTHENTICATION_S", "PeerSecurity", "Way"]
+__all__ = ["AUTHENTICATION_S", "PeerSecurity"]
 
 
 AUTHENTICATION_S = 5.0
@@ -18,13 +17,6 @@ AUTHENTICATION_S = 5.0
 CONNECTIONS_MAX = 256
 MEMORY_BYTES = 256 * 1024 * 1024
 """Bounds of a port that is not one of a node with bounds for all its ports."""
-
-
-class Way(NamedTuple):
-    """How a peer may be spoken to."""
-
-    tls: bool
-    version: int
 
 
 def _own_gate() -> ConnectionLimiter:
@@ -41,14 +33,12 @@ class PeerSecurity:
         tls: certificate, key and authority for TLS between peers, None for none.
         tls_required: whether peers without TLS are refused; else both are taken, for the time of a change-over.
         gate: how many may connect, and how long they may take to show who they are.
-        is_old_allowed: whether version 1 of the handshake is still spoken, because members may know no other.
     """
 
     secret: bytes = b""
     tls: PeerTls | None = None
     tls_required: bool = True
     gate: ConnectionLimiter = field(default_factory=_own_gate)
-    is_old_allowed: Callable[[], bool] = lambda: False
 
     @property
     def keeps_strangers_out(self) -> bool:
@@ -64,11 +54,9 @@ class PeerSecurity:
         """The stretched secret."""
         return stretched(self.secret)
 
-    def ways(self) -> Iterator[Way]:
-        """How to speak to a peer of which nothing is known, the best first."""
+    def tls_choices(self) -> Iterator[PeerTls | None]:
+        """Yield TLS or None for plain TCP, in the order in which to dial a peer about which nothing is known."""
         if self.tls is not None:
-            yield Way(tls=True, version=VERSION)
+            yield self.tls
         if self.takes_plain:
-            yield Way(tls=False, version=VERSION)
-            if self.is_old_allowed():
-                yield Way(tls=False, version=OLD_VERSION)
+            yield None

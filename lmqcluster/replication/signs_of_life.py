@@ -7,7 +7,7 @@ under way, when neither log nor term can change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final, Protocol
 
 from pysyncobj import syncobj as library
@@ -45,21 +45,18 @@ class SignsOfLife:
     Args:
         raft: the member's Raft core.
         carrier: brings messages to members.
-        knows: whether the program of the member with this id knows these messages.
     """
 
-    def __init__(self, raft: _Member, carrier: Carrier, knows: Callable[[str], bool]) -> None:
+    def __init__(self, raft: _Member, carrier: Carrier) -> None:
         self._raft = raft
         self._carrier = carrier
-        self._knows = knows
         self._answered_s = 0.0
 
     def send(self) -> None:
         """On a leader, tell its followers whenever a heartbeat is due."""
         if self._raft.beat_is_due():
             for node_id in sorted(self._raft.members()):
-                if self._knows(node_id):
-                    self._carrier.send(PeerNode(node_id), {"type": "alive", "term": self._raft.term()})
+                self._carrier.send(PeerNode(node_id), {"type": "alive", "term": self._raft.term()})
 
     def take(self, node: PeerNode, message: Message) -> None:
         """A message shows that a member lives; a follower answers its leader. What else it says waits for the core."""
@@ -68,8 +65,7 @@ class SignsOfLife:
             self._raft.heard_follower(node, message["term"])
         elif kind in _OF_LEADERS and self._is_time(kind) and self._raft.heard_leader(node, message["term"]):
             self._answered_s = library.monotonicTime()
-            if self._knows(str(node.id)):
-                self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})
+            self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})
 
     def _is_time(self, kind: str) -> bool:
         """Whether to answer: of the many entries that come under load, a few are signs enough."""

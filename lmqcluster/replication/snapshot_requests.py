@@ -29,16 +29,12 @@ class SnapshotRequests:
     """One member's requests, and its answers to those of others.
 
     Args:
-        knows: whether the program of the member with this id knows such requests.
         send: sends a message to a member.
         in_step: runs something when nothing else uses the core.
     """
 
-    def __init__(
-        self, core: RaftCore, knows: Callable[[str], bool], send: Send, in_step: Callable[[Callable[[], None]], None]
-    ) -> None:
+    def __init__(self, core: RaftCore, send: Send, in_step: Callable[[Callable[[], None]], None]) -> None:
         self._core = core
-        self._knows = knows
         self._send = send
         self._in_step = in_step
         self._loop = asyncio.get_running_loop()
@@ -91,7 +87,7 @@ class SnapshotRequests:
 
     def _ask_leader(self) -> None:
         leader = self._core.leader_id()
-        if leader is not None and self._knows(leader):
+        if leader is not None:
             self._send(PeerNode(leader), {"type": "snapshot_request", "applied": self._core.applied_index()})
 
     def _hand_over(self) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import secrets
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -45,9 +44,6 @@ class PeerTransport(Transport):
         security: what peers have to show.
         on_frame: called with (peer, message) for every message received from an authenticated peer.
         on_ask: answers an administrative question.
-
-    Attributes:
-        takes_pieces: whether the program of the member with this id knows large messages in pieces.
     """
 
     def __init__(
@@ -55,7 +51,6 @@ class PeerTransport(Transport):
     ) -> None:
         super().__init__(None, None, [])
         self.me = me
-        self.takes_pieces: Callable[[str], bool] = lambda _node_id: True
         self._security = security
         self._on_frame = on_frame
         self._on_ask = on_ask
@@ -210,7 +205,6 @@ class _Inbound(FrameStream):
         self._owner = owner
         self._place = place
         self._dialer: Greeting | None = None
-        self._version = handshake.VERSION
         self._exchange = Exchange(owner.me, owner.security.key())
         self._begun = False
         self.peer: Identity | None = None
@@ -223,10 +217,6 @@ class _Inbound(FrameStream):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        if self.peer is None and self._dialer is not None and not self._refused and not self._place.is_released:
-            # Whoever dials in version 1 sees first that the secrets differ, and goes.
-            reason = "it broke off when it was asked to authenticate; it may have another cluster secret"
-            self._place.note(Ending.HANDSHAKE, f"node {self._dialer.identity.node_id}: {reason}")
         self._place.release()
         self._bulk.close()
         self._owner.forget(self)
@@ -272,55 +262,23 @@ class _Inbound(FrameStream):
 
     def _greet(self, payload: bytes) -> None:
         if self._dialer is None:
-            self._version = handshake.hello_version(payload)
-            dialer = handshake.read_hello(payload)
-            if self._version == handshake.OLD_VERSION:
-                self._refuse_old(dialer)
-                self.write(handshake.challenge_1(self._owner.me, self._mine.nonce, dialer, self._owner.security.secret))
-            else:
-                self.write(self._exchange.challenge())
-            self._dialer = dialer
-        elif self._version == handshake.OLD_VERSION:
-            self._check_1(self._dialer, payload)
+            self._dialer = handshake.read_hello(payload)
+            self.write(self._exchange.challenge())
         else:
             self._check(self._dialer, payload)
-
-    @property
-    def _mine(self) -> Greeting:
-        # A fresh key is as good a nonce as any.
-        return Greeting(self._owner.me, self._exchange.public)
-
-    def _refuse_old(self, dialer: Greeting) -> None:
-        security = self._owner.security
-        if self.has_tls or not security.is_old_allowed():
-            text = (
-                f"node {dialer.identity.node_id} speaks version 1 of the peer protocol, which this cluster has given up"
-            )
-            raise HandshakeError(text)
 
     def _check(self, dialer: Greeting, payload: bytes) -> None:
         exchange = self._exchange
         welcome, known = exchange.welcome(dialer, payload)
-        self._admit(dialer.identity)
+        self.peer = dialer.identity
+        self._place.admit()
+        self.accept_large_frames()
         self.write(welcome)
         if self._owner.security.secret:
             self.seal(
                 outgoing=exchange.seal_key(known, handshake.TO_DIALER),
                 incoming=exchange.seal_key(known, handshake.TO_LISTENER),
             )
-
-    def _check_1(self, dialer: Greeting, payload: bytes) -> None:
-        shown: bytes = handshake.parse(payload, (bytes,))[0]
-        expected = handshake.proof_1(self._owner.security.secret, b"dialer", dialer, self._mine)
-        if not secrets.compare_digest(shown, expected):
-            raise HandshakeError(f"node {dialer.identity.node_id} has another cluster secret")
-        self._admit(dialer.identity)
-        self.write(handshake.OLD_WELCOME)
-
-    def _admit(self, peer: Identity) -> None:
-        self.peer = peer
-        self._place.admit()
-        self.accept_large_frames()
 
     def _deliver(self, peer: Identity, message: Message) -> None:
         if message["type"] == "ask":
@@ -370,7 +328,7 @@ class _Link:
             self._stream.abort()
             return False
         large = messages.bulk_of(message)
-        if large is not None and self._bulk is not None and self._owner.takes_pieces(self._node.id):
+        if large is not None and self._bulk is not None:
             self._bulk.send(message, large)
             return True
         queue = self._held if message["type"] in messages.AFTER_SYNC else self._outbox

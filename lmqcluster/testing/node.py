@@ -30,7 +30,6 @@ from lmqcluster.node.queues.service import QueueService
 from lmqcluster.node.turns import Turns
 from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 from .clock import MovableClock, MovableLoop
 
@@ -123,10 +122,6 @@ class MemoryNode:
     def copies_of(self, command: Command) -> int:
         """As of a real node (`Carrier`)."""
         return self._machine.copies_of(command)
-
-    def batch_bytes_max(self) -> int:
-        """As of a real node (`Carrier`)."""
-        return BATCH_BYTES_MAX
 
     def submit(self, _sequence: int, batch: bytes) -> bool:
         """Apply a batch, as a real node does it after this turn of the loop (`Carrier`)."""

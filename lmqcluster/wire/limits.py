@@ -12,7 +12,6 @@ __all__ = [
     "IDEMPOTENCY_WINDOW_S",
     "MESSAGE_BYTES_MAX",
     "NAME_BYTES_MAX",
-    "OLD_BATCH_BYTES_MAX",
     "PATTERN_BYTES_MAX",
     "PULL_COUNT_MAX",
     "PUSH_COUNT_MAX",
@@ -32,8 +31,6 @@ FRAME_BYTES_MAX: Final = 112 * MiB
 """Largest message between peers; above `REQUEST_BYTES_MAX` so that any accepted request can be replicated."""
 BATCH_BYTES_MAX: Final = FRAME_BYTES_MAX - 64 * 1024
 """Largest batch of commands; a larger one could not be sent to any peer, and would be tried for ever."""
-OLD_BATCH_BYTES_MAX: Final = 64 * MiB - 64 * 1024
-"""The same as long as the cluster may have members that understand machine version 3 and no later one."""
 HANDSHAKE_BYTES_MAX: Final = 4096
 """Largest frame a peer may send before it has authenticated."""
 HTTP_PROPERTY_BYTES_MAX: Final = 8 * MiB

@@ -27,7 +27,8 @@ __all__ = ["PAGE_BYTES_MAX", "PREFIX", "SUFFIX", "PageFiles", "page_payload"]
 
 log = structlog.get_logger("lmq.pages")
 
-PREFIX = b"\x93LMQPAGE" + struct.pack("<I", 1)
+FORMAT = 1
+PREFIX = b"\x93LMQPAGE" + struct.pack("<I", FORMAT)
 SUFFIX = ".page"
 PAGE_BYTES_MAX = 128 * 1024 * 1024
 """No page is larger before compression: it holds a few hundred KiB, or one message."""
@@ -56,7 +57,7 @@ def page_payload(stored: bytes, page: bytes) -> bytes:
         ValueError: it is not this page.
     """
     if not stored.startswith(PREFIX):
-        raise ValueError("this is not a page, or one of an unknown format")
+        raise ValueError(f"this is not a page of format {FORMAT}, which this program reads")
     frame = stored[len(PREFIX) :]
     try:
         if not 0 <= zstandard.frame_content_size(frame) <= PAGE_BYTES_MAX:

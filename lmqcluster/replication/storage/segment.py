@@ -69,7 +69,7 @@ def sector_fields(data: bytes, magic: bytes) -> bytes:
     """The fields in a sector, padded.
 
     Raises:
-        ValueError: it is not what `sector` made.
+        ValueError: it is damaged, or of another format.
     """
     if len(data) != HEADER_BYTES:
         raise ValueError(f"{len(data)} bytes, not {HEADER_BYTES}")
@@ -77,7 +77,7 @@ def sector_fields(data: bytes, magic: bytes) -> bytes:
         raise ValueError("wrong checksum")
     start = _CHECKSUM.size + len(magic)
     if data[_CHECKSUM.size : start] != magic:
-        raise ValueError("unknown format")
+        raise ValueError(f"it is not of the format {magic.decode()}, which this program reads")
     return data[start:]
 
 

@@ -140,7 +140,7 @@ class Header:
         """
         fields = _unpacked(payload)
         if not isinstance(fields, dict) or fields.pop("format", None) != FORMAT:
-            raise ValueError(f"the header is not of format {FORMAT}")
+            raise ValueError(f"the header is not of format {FORMAT}, which this program reads")
         if set(fields) != set(cls.__slots__):
             raise ValueError("the header has other fields than it should")
         header = cls(**fields)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .disk import DamagedFileError, Disk, DiskFile
-from .snapshot_file import HEAD_BYTES, PREFIX, Block, Chain, End, Header, Kind, parse_head, records_of, verified
+from .snapshot_file import FORMAT, HEAD_BYTES, PREFIX, Block, Chain, End, Header, Kind, parse_head, records_of, verified
 
 __all__ = ["SnapshotInfo", "StoredSnapshot", "snapshot_name"]
 
@@ -83,7 +83,7 @@ class StoredSnapshot:
     @classmethod
     def _scan(cls, file: DiskFile, path: str, name: str, *, named: bool) -> StoredSnapshot:
         if file.read_at(0, len(PREFIX)) != PREFIX:
-            raise DamagedFileError(path, 0, "this is not a snapshot, or one of an unknown format")
+            raise DamagedFileError(path, 0, f"this is not a snapshot of format {FORMAT}, which this program reads")
         chain = Chain()
         header: Header | None = None
         offset, size = len(PREFIX), file.size()

@@ -16,7 +16,6 @@ from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.node.queues.pulls import Pulls
 from lmqcluster.node.turns import Turns
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 ORIGIN, INCARNATION = b"n1", 7
 DEADLINE_S = 60.0
@@ -58,12 +57,10 @@ class Bench:
     Attributes:
         sent: every batch that was handed to the carrier, as (sequence, payload).
         leader: whether there is somebody to send to.
-        batch_limit: the largest batch that all members take.
     """
 
     def __init__(self) -> None:
         self.leader = True
-        self.batch_limit = BATCH_BYTES_MAX
         self.sent: list[tuple[int, bytes]] = []
         self.machine = Machine(compile_pattern)
         self.machine.salt = b"s" * 10
@@ -83,9 +80,6 @@ class Bench:
 
     def copies_of(self, command: Command) -> int:
         return self.machine.copies_of(command)
-
-    def batch_bytes_max(self) -> int:
-        return self.batch_limit
 
     @property
     def sequences(self) -> list[int]:

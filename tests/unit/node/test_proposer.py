@@ -14,7 +14,7 @@ from lmqcluster.core import Op
 from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.limits import BATCH_BYTES_MAX, OLD_BATCH_BYTES_MAX
+from lmqcluster.wire.limits import BATCH_BYTES_MAX
 from lmqcluster.wire.parts import LARGE_BYTES
 
 from .command_bench import INCARNATION, ORIGIN, Bench, Recorder, until
@@ -476,26 +476,6 @@ def test_batch_that_no_peer_could_take_is_refused_and_the_next_one_goes() -> Non
         await bench.settle()
         assert [(told[0], told[1]) for told in sink.told] == [("too_large", ["large"]), ("ok", ["next"])]
         assert bench.sequences == [1]
-
-    run(scenario)
-
-
-def test_what_not_all_members_take_yet_is_refused_alone() -> None:
-    """Members of the former release would refuse the whole log from there on."""
-
-    async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.batch_limit = OLD_BATCH_BYTES_MAX
-        push(bench, sink, b"x", "before")
-        with pytest.raises(LmqError, match="until all members are upgraded") as caught:
-            push(bench, sink, bytes(OLD_BATCH_BYTES_MAX), "large")
-        assert caught.value.code == "too_large"
-        push(bench, sink, b"y", "after")
-        await bench.settle()
-        assert [(told[0], told[1]) for told in sink.told] == [("ok", ["before"]), ("ok", ["after"])]
-        bench.batch_limit = BATCH_BYTES_MAX
-        push(bench, sink, bytes(OLD_BATCH_BYTES_MAX), "large")
-        await bench.settle()
-        assert (sink.told[-1][0], sink.told[-1][1]) == ("ok", ["large"])
 
     run(scenario)
 

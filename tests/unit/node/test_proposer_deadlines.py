@@ -19,7 +19,6 @@ from lmqcluster.node import proposer as module
 from lmqcluster.node.proposer import Group, Proposer
 from lmqcluster.node.queues.patterns import compile_pattern
 from lmqcluster.wire.errors import LmqError
-from lmqcluster.wire.limits import BATCH_BYTES_MAX
 
 DEADLINE_S = module.UNKNOWN_AFTER_S + 2 * module.SWEEP_S
 
@@ -91,9 +90,6 @@ class Bench:
 
     def copies_of(self, command: Command) -> int:
         return 0
-
-    def batch_bytes_max(self) -> int:
-        return BATCH_BYTES_MAX
 
     # Clients
 

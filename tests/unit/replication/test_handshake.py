@@ -1,4 +1,4 @@
-"""The handshake of peers: who knows the secret gets in, who does not is told why. Version 1 is that of old programs."""
+"""The handshake of peers admits those who know the secret, and says why it refuses others."""
 
 from __future__ import annotations
 
@@ -11,60 +11,7 @@ from lmqcluster.replication.handshake import Exchange, Greeting, HandshakeError,
 SECRET = b"the cluster's secret"
 DIALER = Identity("n1", 17, "127.0.0.1:1")
 LISTENER = Identity("n2", 4, "127.0.0.1:2")
-NONCE_1, NONCE_2, NONCE_3 = b"1" * 32, b"2" * 32, b"3" * 32
-
-
-def test_both_sides_of_version_1_accept_each_other() -> None:
-    dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
-    assert dialer == Greeting(DIALER, NONCE_1)
-    mine = Greeting(DIALER, NONCE_1)
-    listener = handshake.read_challenge_1(handshake.challenge_1(LISTENER, NONCE_2, dialer, SECRET), mine, SECRET)
-    assert listener == Greeting(LISTENER, NONCE_2)
-    (shown,) = msgpack.unpackb(handshake.proof_frame_1(SECRET, mine, listener))
-    assert shown == handshake.proof_1(SECRET, b"dialer", dialer, Greeting(LISTENER, NONCE_2))
-
-
-def test_listener_with_another_secret_is_refused_by_name() -> None:
-    dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
-    answer = handshake.challenge_1(LISTENER, NONCE_2, dialer, b"another")
-    with pytest.raises(HandshakeError, match="node n2 at the other end has another cluster secret"):
-        handshake.read_challenge_1(answer, Greeting(DIALER, NONCE_1), SECRET)
-
-
-def test_listener_without_a_secret_is_refused() -> None:
-    dialer = handshake.read_hello(handshake.hello(DIALER, NONCE_1))
-    with pytest.raises(HandshakeError, match="secret"):
-        handshake.read_challenge_1(
-            handshake.challenge_1(LISTENER, NONCE_2, dialer, b""), Greeting(DIALER, NONCE_1), SECRET
-        )
-
-
-def test_answer_to_an_earlier_hello_is_refused() -> None:
-    earlier = handshake.challenge_1(LISTENER, NONCE_2, Greeting(DIALER, NONCE_3), SECRET)
-    with pytest.raises(HandshakeError, match="secret"):
-        handshake.read_challenge_1(earlier, Greeting(DIALER, NONCE_1), SECRET)
-
-
-def test_proof_covers_role_nonces_and_identities() -> None:
-    dialer, listener = Greeting(DIALER, NONCE_1), Greeting(LISTENER, NONCE_2)
-    variants = [
-        (SECRET, b"dialer", dialer, listener),
-        (SECRET, b"listener", dialer, listener),
-        (b"another", b"dialer", dialer, listener),
-        (SECRET, b"dialer", Greeting(DIALER, NONCE_3), listener),
-        (SECRET, b"dialer", dialer, Greeting(LISTENER, NONCE_3)),
-        (SECRET, b"dialer", Greeting(Identity("n3", 17, "127.0.0.1:1"), NONCE_1), listener),
-        (SECRET, b"dialer", Greeting(Identity("n1", 18, "127.0.0.1:1"), NONCE_1), listener),
-        (SECRET, b"dialer", Greeting(Identity("n1", 17, "127.0.0.1:9"), NONCE_1), listener),
-        (SECRET, b"dialer", dialer, Greeting(Identity("n3", 4, "127.0.0.1:2"), NONCE_2)),
-        (SECRET, b"dialer", dialer, Greeting(Identity("n2", 5, "127.0.0.1:2"), NONCE_2)),
-        (SECRET, b"dialer", dialer, Greeting(Identity("n2", 4, "127.0.0.1:9"), NONCE_2)),
-        (SECRET, b"dialer", listener, dialer),
-    ]
-    assert len({handshake.proof_1(*variant) for variant in variants}) == len(variants)
-
-
-# --- version 2 ----------------------------------------------------------------------------------------------------------
+KEY = b"1" * 32
 
 
 def exchanged(dialer: Exchange, listener: Exchange) -> tuple[Identity, bytes, bytes]:
@@ -124,7 +71,7 @@ def test_a_proof_is_good_for_one_pair_of_keys_and_one_identity() -> None:
         later.welcome(greeting, proof)
     for identity in (Identity("n3", 17, DIALER.address), Identity("n1", 18, DIALER.address), Identity("n1", 17, "a:9")):
         with pytest.raises(HandshakeError, match="another cluster secret"):
-            listener.welcome(Greeting(identity, greeting.nonce), proof)
+            listener.welcome(Greeting(identity, greeting.key), proof)
     listener.welcome(greeting, proof)
 
 
@@ -144,7 +91,7 @@ def test_a_key_that_gives_nothing_is_refused() -> None:
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x90", msgpack.packb(["text"]), msgpack.packb([b"k" * 32, 1])])
-def test_what_is_no_challenge_of_version_2_is_refused(payload: bytes) -> None:
+def test_what_is_no_challenge_is_refused(payload: bytes) -> None:
     with pytest.raises(HandshakeError, match="does not speak"):
         Exchange(DIALER, b"").answer(payload)
 
@@ -155,27 +102,24 @@ def test_a_challenge_of_the_wrong_size_is_refused(size: int) -> None:
         Exchange(DIALER, b"").answer(msgpack.packb([b"k" * size]))
 
 
-# --- both -----------------------------------------------------------------------------------------------------------------
-
-
 def hello_fields(**changed: object) -> bytes:
-    fields = {"magic": handshake.MAGIC, "version": 1, "id": "n1", "incarnation": 1, "address": "a:1", "nonce": NONCE_1}
+    fields = {"magic": handshake.MAGIC, "version": 1, "id": "n1", "incarnation": 1, "address": "a:1", "key": KEY}
     return msgpack.packb(list((fields | changed).values()))
 
 
 @pytest.mark.parametrize(
     ("payload", "reason"),
     [
-        (hello_fields(version=3), "speaks version 3 of the peer protocol, this node 2"),
+        (hello_fields(version=2), "speaks version 2 of the peer protocol, this node 1"),
         (hello_fields(magic=b"something else!"), "does not speak lmqcluster's peer protocol"),
         (hello_fields(magic="lmqcluster-raft"), "does not speak"),
         (hello_fields(version=True), "does not speak"),
         (hello_fields(id=b"n1"), "does not speak"),
         (hello_fields(incarnation=1.0), "does not speak"),
         (hello_fields(address=None), "does not speak"),
-        (hello_fields(nonce="1" * 32), "does not speak"),
-        (hello_fields(nonce=b"1" * 31), "wrong size"),
-        (hello_fields(nonce=b""), "wrong size"),
+        (hello_fields(key="1" * 32), "does not speak"),
+        (hello_fields(key=b"1" * 31), "wrong size"),
+        (hello_fields(key=b""), "wrong size"),
         (hello_fields(id=""), "wrong size"),
         (hello_fields(id="n" * 256), "wrong size"),
         (hello_fields(address="a" * 256), "wrong size"),
@@ -193,12 +137,3 @@ def hello_fields(**changed: object) -> bytes:
 def test_what_is_no_hello_is_refused_with_the_reason(payload: bytes, reason: str) -> None:
     with pytest.raises(HandshakeError, match=reason):
         handshake.read_hello(payload)
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [b"", b"\x90", msgpack.packb(["n2", 1, "a:1", NONCE_2]), msgpack.packb(["n2", 1, "a:1", NONCE_2, "proof"])],
-)
-def test_what_is_no_challenge_is_refused(payload: bytes) -> None:
-    with pytest.raises(HandshakeError, match="does not speak"):
-        handshake.read_challenge_1(payload, Greeting(DIALER, NONCE_1), SECRET)

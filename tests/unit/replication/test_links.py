@@ -1,10 +1,9 @@
-"""Links between peers on real sockets: sealed, within TLS, with programs of version 1, and against those who change bytes."""
+"""Links between peers on real sockets: sealed, within TLS, and against those who change bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from lmqcluster_cli.shared.certificates import Authority
 
 from lmqcluster.replication import handshake, messages
 from lmqcluster.replication.dialling import ask, dial
-from lmqcluster.replication.handshake import Greeting, HandshakeError, Identity
+from lmqcluster.replication.handshake import HandshakeError, Identity
 from lmqcluster.replication.membership import PeerNode
 from lmqcluster.replication.peer_tls import PeerTls
 from lmqcluster.replication.security import PeerSecurity
@@ -154,24 +153,7 @@ def test_a_frame_that_was_changed_repeated_or_left_out_ends_the_connection(how: 
     asyncio.run(_tampered(how))
 
 
-# --- programs of version 1 --------------------------------------------------------------------------------------------------
-
-
-def old(secret: bytes, *, allowed: bool) -> PeerSecurity:
-    """Of a cluster that may have members of version 1, or has none any more."""
-    return PeerSecurity(secret, is_old_allowed=lambda: allowed)
-
-
-async def _old_dialer(address: str, secret: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, bytes]:
-    """Dial as version 1 does; returns also what comes after the hello, empty if the listener closes."""
-    reader, writer = await asyncio.open_connection(*address.split(":"))
-    mine = Greeting(DIALER, secrets.token_bytes(32))
-    writer.write(messages.frame(handshake.hello(DIALER, mine.nonce, 1)))
-    answer = await _read_frame(reader)
-    if answer:
-        listener = handshake.read_challenge_1(answer, mine, secret)
-        writer.write(messages.frame(handshake.proof_frame_1(secret, mine, listener)))
-    return reader, writer, answer
+# --- strangers -------------------------------------------------------------------------------------------------------------
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -179,59 +161,6 @@ async def _read_frame(reader: asyncio.StreamReader) -> bytes:
         return await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
     except (asyncio.IncompleteReadError, ConnectionResetError):
         return b""
-
-
-async def _old_program_dials() -> None:
-    async with listening(old(SECRET, allowed=True)) as (address, received):
-        reader, writer, _ = await _old_dialer(address, SECRET)
-        assert await _read_frame(reader) == handshake.OLD_WELCOME
-        writer.write(messages.frame(messages.encode(proposal(7))))
-        assert (await received.get())["sequence"] == 7
-        writer.close()
-    async with listening(old(SECRET, allowed=False)) as (address, received):
-        _, writer, answer = await _old_dialer(address, SECRET)
-        assert answer == b"", "a listener that has given version 1 up shows no proof to whoever asks for it"
-        writer.close()
-
-
-def test_a_program_of_version_1_is_let_in_as_long_as_the_cluster_may_have_some() -> None:
-    asyncio.run(_old_program_dials())
-
-
-async def _old_listener(secret: bytes) -> tuple[asyncio.Server, list[bytes]]:
-    """Answers as version 1 does: a greeting of another version ends the connection."""
-    got: list[bytes] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        hello = await _read_frame(reader)
-        if hello and handshake.hello_version(hello) == 1:
-            dialer, nonce = handshake.read_hello(hello), secrets.token_bytes(32)
-            writer.write(messages.frame(handshake.challenge_1(LISTENER, nonce, dialer, secret)))
-            if await _read_frame(reader):
-                writer.write(messages.frame(handshake.OLD_WELCOME))
-                got.append(await _read_frame(reader))
-        writer.close()
-
-    return await asyncio.start_server(serve, "127.0.0.1", 0), got
-
-
-async def _old_program_listens() -> None:
-    server, got = await _old_listener(SECRET)
-    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    with pytest.raises(HandshakeError, match="closed the connection"):
-        await dial(DIALER, old(SECRET, allowed=False), address, "n2")
-    with pytest.raises(HandshakeError, match="another cluster secret"):
-        await dial(DIALER, old(b"other", allowed=True), address, "n2")
-    stream = await dial(DIALER, old(SECRET, allowed=True), address, "n2")
-    stream.write(messages.encode(proposal(3)))
-    await stream.closed.wait()
-    assert [messages.decode(payload)["sequence"] for payload in got] == [3]
-    server.close()
-
-
-def test_version_1_is_spoken_to_a_listener_that_knows_no_other_and_only_while_that_is_allowed() -> None:
-    """Nobody who stands in between can talk a cluster without old members into the older version."""
-    asyncio.run(asyncio.wait_for(_old_program_listens(), DEADLINE_S))
 
 
 async def _ask_as_a_stranger() -> None:
@@ -246,6 +175,19 @@ async def _ask_as_a_stranger() -> None:
             writer.close()
         assert [[len(field) for field in fields] for fields in said] == [[32], [32]]
         assert said[0] != said[1]
+
+
+async def _another_version() -> None:
+    hello = [handshake.MAGIC, handshake.VERSION + 1, "n1", 1, "a:1", b"k" * 32]
+    async with listening(PeerSecurity(SECRET)) as (address, _):
+        reader, writer = await asyncio.open_connection(*address.split(":"))
+        writer.write(messages.frame(msgpack.packb(hello)))
+        assert await _read_frame(reader) == b""
+        writer.close()
+
+
+def test_a_peer_that_speaks_another_version_is_refused() -> None:
+    asyncio.run(_another_version())
 
 
 def test_a_stranger_who_dials_gets_a_fresh_key_and_nothing_else() -> None:
@@ -434,19 +376,6 @@ def test_small_messages_overtake_large_ones(
         kind
     ]
     runner(_both_ways(*pair, _pieces))
-
-
-async def _whole(transports: list[PeerTransport], inboxes: list[asyncio.Queue[dict[str, Any]]]) -> None:
-    transports[0].takes_pieces = lambda node_id: node_id != LISTENER.node_id
-    peer = PeerNode(LISTENER.node_id)
-    assert transports[0].send(peer, proposal(1, messages.BULK_BYTES))
-    assert transports[0].send(peer, beat(1))
-    transports[0].flush()
-    assert [(await inboxes[1].get())["type"] for _ in range(2)] == ["propose", "where"]
-
-
-def test_a_member_that_does_not_know_pieces_gets_none() -> None:
-    asyncio.run(_both_ways(PeerSecurity(), PeerSecurity(), _whole))
 
 
 async def _endless_pieces() -> None:

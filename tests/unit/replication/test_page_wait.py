@@ -75,7 +75,7 @@ class Member:
         self.core = Core()
         backlogs = SimpleNamespace(lows=dict)
         self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
-        self.requests = SnapshotRequests(self.core, lambda _id: True, self.send, lambda action: action())  # type: ignore[arg-type]
+        self.requests = SnapshotRequests(self.core, self.send, lambda action: action())  # type: ignore[arg-type]
         self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)
         self.wait = PageWait(self.pages, self.lost, self.requests, self.woken.set)
         self.needed = [self.page]
