@@ -13,27 +13,18 @@ from pathlib import Path
 from tests.integration.cluster import clean_environment, ports, reaper, wait_for
 
 from .conftest import ROOT
+from .shell import steps
 
 DEADLINE_S = 180.0
 LEFT_OUT = ("make install", ". .venv/bin/activate")
 
 
 def command_lines() -> list[str]:
-    """What the section tells people to type, loops in several lines included."""
+    """Return the commands that the section shows, including loops and continued lines."""
     text = (ROOT / "docs" / "getting-started.md").read_text(encoding="utf-8")
     section = re.search(r"^## Three nodes with TLS and tokens\n.*?(?=^## )", text, re.DOTALL | re.MULTILINE)
     assert section is not None
-    lines: list[str] = []
-    for block in re.findall(r"^```console\n(.*?)^```", section[0], re.DOTALL | re.MULTILINE):
-        inside = False
-        for line in block.splitlines():
-            if line.startswith("$ "):
-                lines.append(line[2:])
-                inside = line.endswith(" do")
-            elif inside:
-                lines.append(line)
-                inside = line.strip() != "done"
-    return [line for line in lines if line not in LEFT_OUT]
+    return [step.command for step in steps(section[0]) if step.command not in LEFT_OUT]
 
 
 def test_the_commands_of_the_page_make_a_cluster_with_tls_and_tokens(tmp_path: Path) -> None:
