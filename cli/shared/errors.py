@@ -52,7 +52,7 @@ class ExitCode(IntEnum):
 _MEANINGS: Final = {
     ExitCode.DONE: "done",
     ExitCode.USAGE: "usage: wrong arguments",
-    ExitCode.BAD_DATA: "bad data, or what contradicts the state of the cluster",
+    ExitCode.BAD_DATA: "bad data, or a conflict with the state of the cluster",
     ExitCode.NOT_FOUND: "no such queue or message",
     ExitCode.UNAVAILABLE: "node unreachable or no quorum, or at a limit: try again later",
     ExitCode.BUG: "a bug in lmqcluster",

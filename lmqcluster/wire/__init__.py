@@ -1,4 +1,4 @@
-"""What clients and servers share: codecs, error codes, limits, names, properties.
+"""Code that clients and servers share: codecs, error codes, limits, names, properties.
 
-This package stands at the bottom: it imports nothing else of the project.
+This is the lowest package: it imports no other package of the project.
 """

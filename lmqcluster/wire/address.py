@@ -1,4 +1,4 @@
-"""Network addresses as options and peers write them: ``HOST:PORT``, IPv6 hosts in brackets."""
+"""Network addresses in the form of options and peers: ``HOST:PORT``, with IPv6 hosts in brackets."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ _WILDCARDS = frozenset({"", "0.0.0.0", "::"})
 
 
 class Address(NamedTuple):
-    """A host name or IP literal and a TCP port; port 0 means any free one."""
+    """A host name or IP literal, and a TCP port; port 0 means any free port."""
 
     host: str
     port: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``HOST:PORT`` or ``[IPV6]:PORT``.
+        """Parse ``HOST:PORT`` or ``[IPV6]:PORT``.
 
-        ``localhost`` becomes ``127.0.0.1``, so that one node never goes by two names.
+        ``localhost`` becomes ``127.0.0.1``, so that a node has only one name.
 
         Raises:
-            ValueError: one sentence that says what is wrong.
+            ValueError: the text is not an address; the message is one sentence.
         """
         host, colon, digits = text.strip().rpartition(":")
         if not colon:
@@ -46,7 +46,7 @@ class Address(NamedTuple):
 
     @property
     def canonical(self) -> Self:
-        """The one spelling of this address by which it is compared: a name in small letters and without a dot at its end."""
+        """Return the spelling for comparisons: a lower-case name without a trailing dot."""
         host = self.host.lower().removesuffix(".")
         with contextlib.suppress(ValueError):
             host = str(ipaddress.ip_address(host))
@@ -54,12 +54,12 @@ class Address(NamedTuple):
 
     @property
     def is_wildcard(self) -> bool:
-        """Whether this means every interface: fine to listen on, nothing a peer could dial."""
+        """Return whether this means every interface: a node can listen on it, but a peer cannot dial it."""
         return self.host in _WILDCARDS
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine can reach the address. A host name other than ``localhost`` counts as reachable."""
+        """Return whether only this machine can reach the address; False for host names other than ``localhost``."""
         try:
             return ipaddress.ip_address(self.host).is_loopback
         except ValueError:
@@ -70,7 +70,7 @@ class Address(NamedTuple):
 
 
 def is_loopback(peer: object) -> bool:
-    """Whether a socket's peer address, as asyncio gives it, is on this machine; False for what cannot be told."""
+    """Return whether a peer address, as asyncio gives it, is on this machine; False if it is not an IP address."""
     if not isinstance(peer, tuple) or not peer:
         return False
     try:

@@ -1,7 +1,7 @@
-"""The one error tree and the one table that maps it to every protocol.
+"""All error codes, and the table that maps them to every protocol.
 
-Every error has a stable ``code``, says whether a retry is safe, and says whether the operation happened.
-"I do not know" is an outcome of its own and travels all the way to the user.
+Each error has a stable ``code`` and states whether a retry is safe and whether the operation took effect. An unknown
+outcome is a separate value, which reaches the user unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ __all__ = ["ERRORS", "ErrorSpec", "LmqError", "Outcome", "forget_frames"]
 
 
 class Outcome(StrEnum):
-    """Whether the operation that failed has taken effect."""
+    """The effect of an operation that failed."""
 
     NOT_APPLIED = "not_applied"
     APPLIED = "applied"
@@ -22,15 +22,15 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorSpec:
-    """How one error code appears on each protocol.
+    """The form of one error code on each protocol.
 
     Attributes:
         http: HTTP status.
         rpc: text of the MessagePack-RPC error element; ``None`` sends ``code: message``.
-        exit_code: exit status of the command-line tools (sysexits) where a retry does not help.
-        retryable: whether sending the same request again is safe and may succeed.
-        outcome: what is known of the operation.
-        title: a short human name, the same for every occurrence.
+        exit_code: exit status of the command-line tools (sysexits) if a retry does not help.
+        retryable: true if sending the same request again is safe and may succeed.
+        outcome: effect of the operation.
+        title: short description for people, the same for every occurrence.
     """
 
     http: int
@@ -49,45 +49,43 @@ ERRORS: dict[str, ErrorSpec] = {
     "bad_pattern": ErrorSpec(400, "throw:invalid_regexp", 65, False, _NO, "The regular expression is invalid"),
     "bad_property": ErrorSpec(400, "throw:invalid", 65, False, _NO, "The property or rule is invalid"),
     "bad_arguments": ErrorSpec(400, "function_clause", 65, False, _NO, "An argument has the wrong type"),
-    "unknown_method": ErrorSpec(404, "undef", 2, False, _NO, "There is no such method with so many arguments"),
-    "unauthorized": ErrorSpec(401, None, 77, False, _NO, "A token is missing or wrong"),
-    "forbidden": ErrorSpec(403, None, 77, False, _NO, "The token does not allow this"),
-    "unknown_host": ErrorSpec(421, None, 77, False, _NO, "The request names a host that this node does not answer for"),
-    "foreign_origin": ErrorSpec(403, None, 77, False, _NO, "The request was sent for a web page from elsewhere"),
-    "token_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such token"),
-    "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "There is no such message under lease"),
-    "lease_expired": ErrorSpec(410, None, 66, False, _NO, "The batch lease has ended"),
-    "subscription_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such subscription"),
-    "job_not_found": ErrorSpec(404, None, 66, False, _NO, "There is no such job of a writer"),
+    "unknown_method": ErrorSpec(404, "undef", 2, False, _NO, "No method with this name and number of arguments exists"),
+    "unauthorized": ErrorSpec(401, None, 77, False, _NO, "The token is missing or wrong"),
+    "forbidden": ErrorSpec(403, None, 77, False, _NO, "The token does not allow this operation"),
+    "unknown_host": ErrorSpec(421, None, 77, False, _NO, "The request names a host that this node does not serve"),
+    "foreign_origin": ErrorSpec(403, None, 77, False, _NO, "The request comes from a web page of another origin"),
+    "token_not_found": ErrorSpec(404, None, 66, False, _NO, "The token does not exist"),
+    "not_found": ErrorSpec(404, "throw:not_found", 66, False, _NO, "The message does not exist or is not leased"),
+    "lease_expired": ErrorSpec(410, None, 66, False, _NO, "The batch lease has expired or was abandoned"),
+    "subscription_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription does not exist"),
+    "job_not_found": ErrorSpec(404, None, 66, False, _NO, "The job does not exist"),
     "batch_not_found": ErrorSpec(404, None, 66, False, _NO, "The subscription has no such batch"),
-    "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "There is no such queue"),
-    "conflict": ErrorSpec(409, None, 65, True, _NO, "The request conflicts with one under way"),
-    "fenced": ErrorSpec(409, None, 65, False, _NO, "A later consumer has taken over the subscription"),
+    "queue_not_found": ErrorSpec(404, "throw:queue_not_found", 66, False, _NO, "The queue does not exist"),
+    "conflict": ErrorSpec(409, None, 65, True, _NO, "The request conflicts with another one in progress"),
+    "fenced": ErrorSpec(409, None, 65, False, _NO, "A later consumer has claimed the subscription"),
     "out_of_sequence": ErrorSpec(409, None, 65, False, _NO, "The writer's position is not the next one of its stream"),
-    "epoch_conflict": ErrorSpec(409, None, 65, False, _NO, "Another run or other rows belong to the writer's epoch"),
-    "key_reused": ErrorSpec(422, None, 65, False, _NO, "The idempotency key was used for another body"),
-    "full": ErrorSpec(507, None, 69, True, _NO, "The queue is full"),
-    "stored_in_part": ErrorSpec(507, None, 65, False, Outcome.UNKNOWN, "Only a part of the messages is stored"),
-    "lease_lost": ErrorSpec(409, None, 66, False, _NO, "A message is not leased any more, so nothing was done"),
-    "suspended": ErrorSpec(503, None, 69, True, _NO, "Such requests are suspended for the queue"),
-    "session_lost": ErrorSpec(409, None, 66, False, _NO, "The session has ended, and what it held with it"),
-    "exclusive": ErrorSpec(409, None, 65, False, _NO, "The queue is exclusive: one session at a time pulls from it"),
-    "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "As much is kept for the client as may be"),
-    "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),
-    "overloaded": ErrorSpec(
-        503, None, 69, True, _NO, "The node is at a limit, or cannot read a body from its disk now"
+    "epoch_conflict": ErrorSpec(
+        409, None, 65, False, _NO, "The writer's epoch belongs to another run or to other rows"
     ),
-    "throttled": ErrorSpec(429, None, 69, True, _NO, "The client sends more requests than it may"),
+    "key_reused": ErrorSpec(422, None, 65, False, _NO, "The idempotency key was used with another body"),
+    "full": ErrorSpec(507, None, 69, True, _NO, "The queue is full"),
+    "stored_in_part": ErrorSpec(507, None, 65, False, Outcome.UNKNOWN, "Only some of the messages are stored"),
+    "lease_lost": ErrorSpec(409, None, 66, False, _NO, "A message is no longer leased; nothing was changed"),
+    "suspended": ErrorSpec(503, None, 69, True, _NO, "Requests of this kind are suspended for the queue"),
+    "session_lost": ErrorSpec(409, None, 66, False, _NO, "The session has ended and released everything that it held"),
+    "exclusive": ErrorSpec(409, None, 65, False, _NO, "The queue is exclusive: only one session at a time can pull"),
+    "quota_exceeded": ErrorSpec(429, None, 69, True, _NO, "The client has reached a quota"),
+    "too_large": ErrorSpec(413, None, 65, False, _NO, "The message or request is too large"),
+    "overloaded": ErrorSpec(503, None, 69, True, _NO, "The node is at a limit, or cannot read a body from disk now"),
+    "throttled": ErrorSpec(429, None, 69, True, _NO, "The client sends too many requests"),
     "no_leader": ErrorSpec(503, None, 69, True, _NO, "The cluster has no leader that this node can reach"),
     "shutting_down": ErrorSpec(503, None, 69, True, _NO, "The node is shutting down"),
-    "left_cluster": ErrorSpec(503, None, 69, True, _NO, "The node belongs to no cluster any more"),
+    "left_cluster": ErrorSpec(503, None, 69, True, _NO, "The node is no longer a member of a cluster"),
     "unreachable": ErrorSpec(503, None, 69, True, _NO, "The node cannot be reached"),
-    "unknown_outcome": ErrorSpec(
-        504, None, 75, False, Outcome.UNKNOWN, "It is not known whether the operation was applied"
-    ),
+    "unknown_outcome": ErrorSpec(504, None, 75, False, Outcome.UNKNOWN, "The outcome of the operation is unknown"),
     "internal": ErrorSpec(500, None, 70, False, Outcome.UNKNOWN, "A bug in lmqcluster"),
 }
-"""Every error code of the project. Codes are stable: scripts may match them."""
+"""All error codes. Codes are stable: scripts may match them."""
 
 
 class LmqError(Exception):
@@ -95,9 +93,9 @@ class LmqError(Exception):
 
     Attributes:
         code: a key of `ERRORS`.
-        message: what failed, where, why, and what to do, in one sentence or two.
-        retryable: whether the same request may be sent again.
-        outcome: whether the operation happened.
+        message: one or two sentences: what failed, where, why, and what to do.
+        retryable: true if the same request may be sent again.
+        outcome: effect of the operation.
     """
 
     def __init__(
@@ -111,28 +109,28 @@ class LmqError(Exception):
         self.outcome = spec.outcome if outcome is None else outcome
 
     def again(self) -> LmqError:
-        """Return an error that says the same and keeps no frames.
+        """Return a copy of the error without a traceback.
 
-        An error that was raised keeps every frame that it has left, and each `raise` adds more. So one that stays, in an
-        attribute, a variable or a future, is never raised itself, and none that was raised stays.
+        A raised error references every frame that it passed, and each `raise` adds more. Never raise an error that an
+        attribute, a variable or a future keeps, and never keep one that was raised: raise or keep a copy.
         """
         return LmqError(self.code, self.message, retryable=self.retryable, outcome=self.outcome)
 
     @property
     def spec(self) -> ErrorSpec:
-        """The row of the table for this error."""
+        """Return the row of the table for this error."""
         return ERRORS[self.code]
 
     def rpc_text(self) -> str:
-        """The error element of a MessagePack-RPC response."""
+        """Return the error element of a MessagePack-RPC response."""
         return self.spec.rpc or f"{self.code}: {self.message}"
 
 
 def forget_frames(error: BaseException) -> None:
-    """Release the frames that an error keeps, and those of the errors behind it, because the error has been answered.
+    """Remove the tracebacks of an error and of its causes after the error has been answered.
 
-    A future or a local variable of one of these frames may hold the error in turn. Without this they would stay, with the
-    request in them, until the garbage collector finds the cycle.
+    A future or a local variable of one of these frames may reference the error. The cycle would keep the frames, and the
+    request in them, until the next run of the garbage collector.
     """
     last: BaseException | None = error
     while last is not None:

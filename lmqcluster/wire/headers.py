@@ -1,7 +1,7 @@
-"""Which request headers may be kept with a message and given to the client that pulls it.
+"""Request headers that a message may keep and deliver to the client that pulls it.
 
-A queue's ``hooks`` name them. What would change how the answer is read, how a browser treats it, or what the node itself says
-in it is not a message's to set; and what proves who the producer is must not reach consumers.
+The ``hooks`` of a queue name them. Reserved headers control how clients and browsers treat the answer, belong to the
+node itself, or authenticate the producer, whose credentials must not reach consumers.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _PREFIXES: Final = (
 )
 _NAMES: Final = frozenset(
     (
-        # how the answer is framed and read
+        # framing of the answer
         "accept-ranges", "connection", "content-encoding", "content-length", "content-location", "content-range",
         "content-transfer-encoding", "content-type", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "via",
-        # what the server says of itself and of the request
+        # statements of the server about itself and the request
         "allow", "alt-svc", "authentication-info", "date", "host", "location", "refresh", "retry-after", "server", "status",
         "www-authenticate",
-        # what browsers and caches make of it
+        # instructions to browsers and caches
         "age", "cache-control", "clear-site-data", "content-disposition", "etag", "expires", "last-modified", "link", "nel",
         "permissions-policy", "pragma", "referrer-policy", "report-to", "reporting-endpoints", "service-worker-allowed",
         "sourcemap", "strict-transport-security", "vary", "x-content-type-options", "x-dns-prefetch-control", "x-frame-options",
         "x-permitted-cross-domain-policies", "x-sourcemap", "x-xss-protection",
-        # who the producer is
+        # credentials of the producer
         "authorization", "cookie",
     )
 )  # fmt: skip
@@ -47,6 +47,6 @@ def is_header_name(name: str) -> bool:
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a header of this name, in whatever case, is not a message's to have."""
+    """Return whether messages must not keep a header of this name; case is ignored."""
     name = name.lower()
     return name in _NAMES or name.startswith(_PREFIXES)

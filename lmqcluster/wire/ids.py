@@ -1,8 +1,7 @@
-"""Message ids: the receipt that a delivery hands out, shown as a lower-case dashed UUID.
+"""Message ids: the receipt of a delivery, shown as a lower-case UUID with dashes.
 
-The state machine numbers deliveries 1, 2, 3, ... On the wire the number is the last 48 bits of a
-UUID whose first 80 bits identify the cluster's life, so that a receipt of an earlier life can never
-acknowledge a message of this one.
+The state machine numbers deliveries 1, 2, 3, ... On the wire, the number is the last 48 bits of a UUID. The first 80 bits
+identify the incarnation of the cluster, so that a receipt of an earlier incarnation cannot acknowledge a message.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ _PREFIX_LENGTH = 24
 
 
 class ReceiptFormat:
-    """Translates delivery numbers to ids and back for one cluster life."""
+    """Translates delivery numbers to ids and back for one incarnation of the cluster."""
 
     __slots__ = ("_template", "prefix", "salt")
 
     def __init__(self, salt: bytes) -> None:
-        """Take the cluster's salt, exactly 10 bytes; it is shaped into the fixed bits of a version 4 UUID."""
+        """Create a format from the cluster's salt, exactly 10 bytes, which becomes the fixed part of a version 4 UUID."""
         if len(salt) != 10:
             raise ValueError(f"the salt of message ids must have 10 bytes, not {len(salt)}")
         self.salt = salt
@@ -31,17 +30,17 @@ class ReceiptFormat:
 
     @property
     def incarnation(self) -> bytes:
-        """Return the text with which all ids of this cluster life begin, as a name of it."""
+        """Return the common beginning of all ids of this incarnation, which names it."""
         return self.prefix[:-1]
 
     def format(self, number: int) -> bytes:
-        """The id of delivery `number` (1 to 2**48 - 1), 36 ASCII bytes."""
+        """Return the id of delivery `number` (1 to 2**48 - 1), 36 ASCII bytes."""
         return self._template % number
 
     def parse(self, text: bytes) -> int:
-        """The delivery number of an id, or 0 if it is not an id of this cluster life.
+        """Return the delivery number of an id, or 0 if it is malformed or of another incarnation.
 
-        Upper case and the form without dashes are accepted. Never raises: a malformed id is simply unknown.
+        Accepts upper case and the form without dashes.
         """
         if text[:_PREFIX_LENGTH] == self.prefix and len(text) == _ID_LENGTH:
             return _hex(text[_PREFIX_LENGTH:])

@@ -1,7 +1,7 @@
-"""MessagePack in the form of its old specification, which LMQ's clients speak.
+"""MessagePack according to its old specification, which LMQ's clients use.
 
-Strings and binaries are one type, raw (fixraw, raw16, raw32); str8, bin and ext never appear in what we send. Both
-the old and the new types are accepted in what we read.
+Strings and binaries are one type, raw (fixraw, raw16, raw32). The encoder never writes str8, bin or ext. The decoder
+accepts the old and the new types.
 
 Source: the MessagePack specification before 2013 ("old spec"), https://github.com/msgpack/msgpack/blob/master/spec-old.md
 """
@@ -39,14 +39,14 @@ _packer = msgpack.Packer(use_bin_type=False, autoreset=True)
 
 
 class UnsupportedExtensionError(ValueError):
-    """The data holds a MessagePack extension type, which the protocol does not know."""
+    """The data contains a MessagePack extension type, which the protocol does not support."""
 
 
 def pack(value: object) -> bytes:
-    """Encode any value with old-specification types only.
+    """Encode a value with types of the old specification only.
 
     Raises:
-        LmqError: ``bad_arguments`` if a value cannot be expressed, such as an integer beyond 64 bits.
+        LmqError: ``bad_arguments`` if the value cannot be encoded, such as an integer beyond 64 bits.
     """
     try:
         data: bytes = _packer.pack(value)
@@ -56,7 +56,7 @@ def pack(value: object) -> bytes:
 
 
 def pack_raw(data: bytes) -> bytes:
-    """Encode one string as raw: the hot path of every push."""
+    """Encode one string as raw. This is the hot path of every push."""
     size = len(data)
     if size < 32:
         return _RAW_HEADERS[size] + data
@@ -66,14 +66,14 @@ def pack_raw(data: bytes) -> bytes:
 
 
 def raw_head(size: int) -> bytes:
-    """What precedes a string of so many bytes as raw."""
+    """Return the header of a raw string of `size` bytes."""
     if size < 32:
         return _RAW_HEADERS[size]
     return _raw16(0xDA, size) if size < 65536 else _raw32(0xDB, size)
 
 
 def _string_headers() -> list[tuple[int, int]]:
-    """By the first byte of a value: how many bytes precede a string's bytes, and how many of them tell its size."""
+    """Return, by the first byte of a string, the size of its header and of the length field in it, in bytes."""
     headers = [(0, 0)] * 256
     headers[0xA0:0xC0] = [(1, 0)] * 32
     for first, size_bytes in ((0xD9, 1), (0xDA, 2), (0xDB, 4), (0xC4, 1), (0xC5, 2), (0xC6, 4)):
@@ -85,7 +85,7 @@ _STRING_HEADERS = _string_headers()
 
 
 def head_bytes(body: bytes) -> int:
-    """How many bytes precede the string in a body in MessagePack that is one string; 0 for any other."""
+    """Return the size of the header if the body is exactly one MessagePack string, else 0."""
     skip, size_bytes = _STRING_HEADERS[body[0]] if body else (0, 0)
     if not skip:
         return 0
@@ -94,7 +94,7 @@ def head_bytes(body: bytes) -> int:
 
 
 def raw_head_bytes(body: bytes) -> int:
-    """How many bytes precede the string in a body that is as `pack_raw` makes it; 0 for any other."""
+    """Return the size of the header if the body is the output of `pack_raw`, else 0."""
     if not body:
         return 0
     first, size = body[0], len(body)
@@ -106,21 +106,21 @@ def raw_head_bytes(body: bytes) -> int:
 
 
 def unwrapped(body: bytes) -> bytes:
-    """The bytes of a body in MessagePack that is one string, old or new; any other body as it is.
+    """Return the content of a body that is exactly one MessagePack string, old or new, and any other body unchanged.
 
-    Anybody may say over HTTP that a body is MessagePack, so that it may be anything.
+    A client can declare any HTTP body as MessagePack, so the body may be malformed.
     """
     skip = head_bytes(body)
     return body[skip:] if skip else body
 
 
 def plain_body(content_type: bytes | None, body: bytes) -> bytes:
-    """A body for readers that know no content types: a string that was pushed over MessagePack-RPC is its bytes."""
+    """Return a body for readers without content types: a string pushed over MessagePack-RPC becomes its bytes."""
     return unwrapped(body) if content_type == CONTENT_TYPE else body
 
 
 _AS_DATETIME = 3
-"""Timestamps, an extension too, never get to the hook below; as datetime they at least cannot be encoded again."""
+"""Timestamps, also an extension type, bypass `_refuse_extension`; decoded as datetime, they fail in `pack`."""
 
 
 def _refuse_extension(code: int, _data: bytes) -> NoReturn:
@@ -128,10 +128,10 @@ def _refuse_extension(code: int, _data: bytes) -> NoReturn:
 
 
 def make_unpacker(buffer_bytes_max: int) -> msgpack.Unpacker:
-    """A streaming decoder for the old and the new types that yields every string as bytes.
+    """Create a streaming decoder for the old and the new types that returns every string as bytes.
 
     Args:
-        buffer_bytes_max: most bytes of an unfinished object that are kept before `msgpack.BufferFull` is raised.
+        buffer_bytes_max: largest unfinished object, in bytes; beyond it, the decoder raises `msgpack.BufferFull`.
     """
     return msgpack.Unpacker(
         raw=True,
@@ -143,7 +143,7 @@ def make_unpacker(buffer_bytes_max: int) -> msgpack.Unpacker:
 
 
 def unpack(data: bytes | bytearray) -> Any:
-    """Decode one complete value, every string as bytes.
+    """Decode one complete value; every string becomes bytes.
 
     Raises:
         ValueError: the data is not exactly one MessagePack value.

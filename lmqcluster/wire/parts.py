@@ -1,4 +1,4 @@
-"""Bytes in parts: what is large stands in them as it is, so that it is copied once, or not at all."""
+"""Encoding into parts: large byte strings are separate parts, so that they are copied at most once."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgpack
 __all__ = ["LARGE_BYTES", "joined", "packed_parts"]
 
 LARGE_BYTES: Final = 256 * 1024
-"""Byte strings from here on are parts of their own."""
+"""Byte strings of this size or more are separate parts."""
 
 _pack = msgpack.Packer().pack
 
 
 def packed_parts(value: Any) -> list[bytes]:
-    """What ``msgpack.packb`` makes of lists, tuples, byte strings and small values, as parts."""
+    """Return the output of ``msgpack.packb`` for lists, tuples, byte strings and small values, as parts."""
     parts: list[bytes] = []
     _add(value, parts)
     return parts
@@ -40,7 +40,7 @@ def _pack_array_header(count: int) -> bytes:
 
 
 def joined(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in few parts, of which those that are large are not copied."""
+    """Yield the same bytes in fewer parts; large parts are not copied."""
     small: list[bytes] = []
     for part in parts:
         if len(part) < LARGE_BYTES:

@@ -1,8 +1,8 @@
-"""Queue properties as clients write them: validation and the canonical form that is replicated.
+"""Queue properties: validation of the client's form, and the canonical form that is replicated.
 
-A property set is a list of ``(name, value)`` pairs in the order given, because default rules are shown exactly as
-set. LMQ's names: ``accum`` (whole milliseconds), ``retry`` (integer), ``timeout`` (seconds), ``hooks`` (hook point to list of
-modules). The others are in `queue_options`.
+A property set is a list of ``(name, value)`` pairs in the given order, because default rules are shown exactly as set.
+LMQ's properties are ``accum`` (whole milliseconds), ``retry`` (integer), ``timeout`` (seconds) and ``hooks`` (hook point to
+list of modules). The others are in `queue_options`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ __all__ = [
 
 Hooks = list[tuple[str, list[tuple[str, list[str]]]]]
 Properties = list[tuple[str, object]]
-"""Pairs in the order given; values are int (accum in ms, retry), int or float (timeout in s), `Hooks`, or those of an option."""
+"""Pairs in the given order. Values: int (accum in ms, retry), int or float (timeout in s), `Hooks`, or those of an option."""
 Rules = list[tuple[str, Properties]]
 
 HOOK_MODULES = ("lmq_hook_preserve_header",)
@@ -54,7 +54,7 @@ def _number(name: str, value: object) -> int | float:
 
 def _accum(value: object) -> int:
     seconds = _number("accum", value)
-    # Rounded half away from zero; int() of a float beyond 2**63 ms would not fit the wire.
+    # Rounded half away from zero. An integer beyond 2**63 ms cannot be encoded.
     milliseconds = math.copysign(math.floor(abs(seconds) * 1000 + 0.5), seconds)
     if abs(milliseconds) > _INT_MAX // 1000:
         raise _invalid("property 'accum' is out of range")
@@ -87,7 +87,7 @@ def _text(value: object, what: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as exc:
-        raise _invalid(f"{what} is not UTF-8, or holds half of a surrogate pair") from exc
+        raise _invalid(f"{what} is not UTF-8, or contains an unpaired surrogate") from exc
     return value
 
 
@@ -137,7 +137,7 @@ def _hooks_bytes(hooks: Hooks) -> int:
 
 
 def properties_bytes(properties: Iterable[tuple[str, object]]) -> int:
-    """About how many bytes a property set takes in the log."""
+    """Return the approximate size of a property set in the log, in bytes."""
     return sum(24 + _value_bytes(name, value) for name, value in properties)
 
 
@@ -150,12 +150,12 @@ def _value_bytes(name: str, value: object) -> int:
 
 
 def parse_properties(value: object) -> Properties:
-    """Validate an object of properties as it came from JSON or MessagePack.
+    """Validate an object of properties decoded from JSON or MessagePack.
 
-    ``pack`` is an alias of ``accum``; if both are given the last one wins. Order is kept.
+    ``pack`` is an alias of ``accum``; if both are given, the last one wins. The order is kept.
 
     Raises:
-        LmqError: ``bad_property``; nothing of the object is to be used.
+        LmqError: ``bad_property`` if any property is invalid.
     """
     if not isinstance(value, Mapping):
         raise _invalid("properties must be an object")
@@ -183,7 +183,7 @@ def parse_properties(value: object) -> Properties:
 def parse_rules(value: object) -> Rules:
     """Validate a list of default rules: ``[[regular expression, properties], ...]``.
 
-    The regular expressions themselves are compiled by the node, which knows the engine.
+    The node compiles the regular expressions, because only it has the engine.
 
     Raises:
         LmqError: ``bad_property``.
@@ -199,7 +199,7 @@ def parse_rules(value: object) -> Rules:
 
 
 def rules_bytes(rules: Rules) -> int:
-    """About how many bytes default rules take in the log."""
+    """Return the approximate size of default rules in the log, in bytes."""
     return sum(16 + len(pattern.encode()) + properties_bytes(properties) for pattern, properties in rules)
 
 
@@ -208,5 +208,5 @@ def _rule(entry: object) -> tuple[str, Properties]:
         raise _invalid("each default rule must be [regular expression, properties]")
     properties = parse_properties(entry[1])
     if empty := [name for name, value in properties if value is None]:
-        raise _invalid(f"a default rule cannot take property {empty[0]!r} away: leave it out")
+        raise _invalid(f"a default rule cannot remove property {empty[0]!r}: leave it out")
     return _text(entry[0], "a regular expression"), properties

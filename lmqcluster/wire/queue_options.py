@@ -1,4 +1,4 @@
-"""The properties of a queue beyond LMQ's: names, units, what each does, and which values it takes."""
+"""The properties of a queue beyond LMQ's: names, units, effects and valid values."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ class QueueOption(NamedTuple):
     """One property.
 
     Attributes:
-        unit: of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``flag``, ``queue`` or ``queues``.
-        check: returns a value in its canonical form, or raises ValueError.
-        text: what it does.
+        unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``flag``, ``queue`` or ``queues``.
+        check: function that returns a value in its canonical form, or raises ValueError.
+        text: effect.
     """
 
     unit: str
@@ -86,28 +86,28 @@ class QueueOption(NamedTuple):
 
 
 QUEUE_OPTIONS: Mapping[str, QueueOption] = {
-    "max_items": QueueOption("messages", _count, "How many messages may wait, those that are not due yet included."),
-    "max_size": QueueOption("bytes", _count, "The queue is full when the bodies that wait have so many bytes."),
-    "max_item_size": QueueOption("bytes", _count, "The largest body that the queue takes."),
-    "discard_old_when_full": QueueOption("flag", _flag, "A push to the full queue discards what is oldest; it is not refused."),
-    "delay": QueueOption("seconds", _seconds, "How long after its push a message that does not say so itself becomes due."),
-    "max_age": QueueOption("seconds", _positive_seconds, "How long after its push a message may be delivered."),
-    "max_queue_age": QueueOption("seconds", _positive_seconds, "How long after its creation the empty queue is deleted."),
-    "expire_to_queue": QueueOption("queue", _queue, "The queue that gets the messages whose time is over."),
-    "dead_letter_queue": QueueOption("queue", _queue, "The queue that gets the messages that have no deliveries left."),
-    "retry_delay": QueueOption("seconds", _seconds, "How much later a message becomes due that comes back from a delivery."),
-    "retry_backoff": QueueOption("factor", _factor, "Multiplies the retry delay with each further delivery."),
+    "max_items": QueueOption("messages", _count, "Most messages that may wait, including those that are not due yet."),
+    "max_size": QueueOption("bytes", _count, "Most bytes that the bodies of waiting messages may have."),
+    "max_item_size": QueueOption("bytes", _count, "The largest body that the queue accepts."),
+    "discard_old_when_full": QueueOption("flag", _flag, "A push to the full queue discards the oldest messages."),
+    "delay": QueueOption("seconds", _seconds, "The default delay of pushed messages."),
+    "max_age": QueueOption("seconds", _positive_seconds, "The time after its push for which a message may be delivered."),
+    "max_queue_age": QueueOption("seconds", _positive_seconds, "The age at which the queue is deleted if it is empty."),
+    "expire_to_queue": QueueOption("queue", _queue, "The queue that gets expired messages."),
+    "dead_letter_queue": QueueOption("queue", _queue, "The queue that gets messages without deliveries left."),
+    "retry_delay": QueueOption("seconds", _seconds, "The delay of a redelivery."),
+    "retry_backoff": QueueOption("factor", _factor, "The factor by which the retry delay grows with each redelivery."),
     "retry_delay_max": QueueOption("seconds", _seconds, "The longest retry delay."),
-    "destination_queues": QueueOption("queues", _queues, "An alias: pushes are passed on to these, it holds nothing."),
-    "fanout_only": QueueOption("flag", _flag, "What is pushed goes to the bound queues alone."),
-    "open_transaction_timeout": QueueOption("seconds", _positive_seconds, "How long a session may hold a message."),
-    "exclusive": QueueOption("flag", _flag, "One session at a time pulls; the others stand by in the order in which they asked."),
+    "destination_queues": QueueOption("queues", _queues, "An alias forwards its pushes to these queues."),
+    "fanout_only": QueueOption("flag", _flag, "Pushes go only to the bound queues."),
+    "open_transaction_timeout": QueueOption("seconds", _positive_seconds, "The longest time a session may hold a message."),
+    "exclusive": QueueOption("flag", _flag, "Only one session at a time pulls; the others wait in the order of their requests."),
 }  # fmt: skip
-"""By name. ``null`` takes a queue's own value away."""
+"""Properties by name. The value ``null`` removes a queue's own value."""
 
 
 def parse_option(name: str, value: object) -> object:
-    """A value of one of these properties in its canonical form; None takes the queue's own value away.
+    """Return a value of one of these properties in its canonical form; None removes the queue's own value.
 
     Raises:
         LmqError: ``bad_property``.

@@ -1,6 +1,6 @@
-"""Where a MessagePack value ends and how many values it holds, found without building any of them.
+"""Finds the end of a MessagePack value and counts the values in it without decoding them.
 
-A value of one byte takes up to a hundred when it is decoded, so requests, bodies and records are bounded by values too.
+A value of one byte takes up to a hundred bytes after decoding, so requests, bodies and records have a limit of values too.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 __all__ = ["VALUES_MAX", "Scan", "TooManyValuesError"]
 
 VALUES_MAX = 1_000_000
-"""Most values in one request or body, each element of an array and each key and value of a map counting as one."""
+"""Most values in one request or body; each element of an array and each key and value of a map counts as one."""
 
 
 class TooManyValuesError(ValueError):
-    """There are more values than the scan was told to go through, or more are announced."""
+    """The data contains or announces more values than the scan allows."""
 
 
 def _sizes() -> list[int]:
-    """By first byte: the size of the whole token, or minus the size of its length field, or that minus 16 for an extension."""
+    """Return, by first byte, the size of the token, or minus the size of its length field; minus 16 more for an extension."""
     sizes = [1] * 256
     for length in range(32):
         sizes[0xA0 + length] = 1 + length
@@ -33,7 +33,7 @@ def _sizes() -> list[int]:
 
 
 def _children() -> list[int]:
-    """By first byte: how many values follow in this one, or -1 for a container whose header says it."""
+    """Return, by first byte, the number of values inside this one, or -1 if the header of the container states it."""
     children = [0] * 256
     for count in range(16):
         children[0x90 + count] = count
@@ -48,17 +48,17 @@ _CHILDREN = _children()
 
 
 class Scan:
-    """Goes through one value that comes in pieces.
+    """A scan of one value that arrives in pieces.
 
     Attributes:
         count: values found so far.
-        pending: values that must still come; 0 when all have begun.
+        pending: values that have not begun yet.
     """
 
     __slots__ = ("_most", "_rest", "_skip", "count", "pending")
 
     def __init__(self, values_max: int = VALUES_MAX) -> None:
-        """Take how many values there may be."""
+        """Create a scan that allows `values_max` values."""
         self.count = 0
         self.pending = 1
         self._most = values_max
@@ -66,10 +66,10 @@ class Scan:
         self._rest = b""
 
     def feed(self, data: bytes, position: int = 0) -> int:
-        """Take the next piece, from this position on; returns where in it the value ends, or -1 if it goes on.
+        """Scan the next piece from `position` on; return the position where the value ends, or -1 if it continues.
 
         Raises:
-            TooManyValuesError: as soon as there must be more values than allowed.
+            TooManyValuesError: the value has more values than allowed; raised as soon as this is certain.
         """
         before = len(self._rest)
         if before:

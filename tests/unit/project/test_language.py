@@ -29,7 +29,6 @@ NOT_YET: tuple[str, ...] = (
     "lmqcluster/server.py",
     "lmqcluster/spark",
     "lmqcluster/testing",
-    "lmqcluster/wire",
     "pyproject.toml",
     "tests/benchmarks",
     "tests/browser",
