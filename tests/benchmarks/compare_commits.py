@@ -72,7 +72,7 @@ class Side:
         leader = cluster.leader()
         self._all = [stack.enter_context(Rpc(node.rpc)) for node in cluster]
         self._rpc = stack.enter_context(Rpc(leader.rpc))
-        self._http = [stack.enter_context(Connection(leader.http)) for _ in range(CONNECTIONS)]
+        self._http = leader.http
         self._turns = 0
 
     def turn(self, count: int, http_count: int) -> dict[str, float]:
@@ -86,7 +86,12 @@ class Side:
         }
         acks = iter([("done", queue, message[b"id"]) for message in pulled])
         found["done"] = self._measured(count, WINDOW, lambda: self._calls([next(acks) for _ in range(WINDOW)]))
-        found["HTTP push"] = self._measured(http_count, CONNECTIONS, lambda: self._push_over_http(queue))
+        # A node closes idle connections, so each turn opens its own.
+        with ExitStack() as stack:
+            connections = [stack.enter_context(Connection(self._http)) for _ in range(CONNECTIONS)]
+            found["HTTP push"] = self._measured(
+                http_count, CONNECTIONS, lambda: self._push_over_http(connections, queue)
+            )
         self._rpc.call("delete", queue)
         return found
 
@@ -109,10 +114,10 @@ class Side:
         assert not errors, errors[0]
         return [reply.result for reply in replies]
 
-    def _push_over_http(self, queue: str) -> None:
-        for connection in self._http:
+    def _push_over_http(self, connections: Sequence[Connection], queue: str) -> None:
+        for connection in connections:
             connection.ask("POST", f"/messages/{queue}", BODY, {"Content-Type": "text/plain"})
-        for connection in self._http:
+        for connection in connections:
             answer = connection.read()
             assert answer.status == 200, answer
 
