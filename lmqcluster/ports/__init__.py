@@ -4,9 +4,9 @@ connections.
 All ports of a node use this package: HTTP, MessagePack-RPC, Kestrel, queued and Raft.
 """
 
-from .connection_limiter import Bounds, ConnectionLimiter
-from .connection_slot import ConnectionSlot, Ending
+from .connection_limiter import Bounds, ConnectionLimiter, ConnectionSlot
 from .descriptor_shares import DescriptorShares
+from .ending import Ending
 from .half_closed import HALF_CLOSED_S, may_be_half_closed, wait_for_acknowledgement
 from .listener import Listener
 from .memory import VALUE_BYTES, Memory

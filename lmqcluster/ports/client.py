@@ -5,10 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from ipaddress import IPv6Address
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .connection_slot import ConnectionSlot
 
 __all__ = ["Client", "client_of"]
 
@@ -52,7 +48,6 @@ class Client:
         name: the address or prefix, for people.
         connections: open connections.
         held_bytes: memory held for its authenticated connections.
-        unauthenticated: its unauthenticated connections, oldest first.
         requests: limits its requests.
         wrong_secrets: limits the unknown secrets that it presents.
         last_wrong: digest of the last unknown secret; presenting it again is not counted as another guess.
@@ -65,7 +60,6 @@ class Client:
         "last_wrong",
         "name",
         "requests",
-        "unauthenticated",
         "wrong_secrets",
     )
 
@@ -73,7 +67,6 @@ class Client:
         self.name = name
         self.connections = 0
         self.held_bytes = 0
-        self.unauthenticated: dict[ConnectionSlot, None] = {}
         self._queue: deque[asyncio.Future[None]] = deque()
         self.requests = TokenBucket(rate)
         self.wrong_secrets = TokenBucket(WRONG_SECRETS_PER_S)

@@ -10,11 +10,11 @@ from itertools import chain
 import structlog
 
 from .client import BURST_S, Client, client_of
-from .connection_slot import ConnectionSlot, Ending
+from .ending import Ending
 from .memory import Memory
 from .rate_limited_log import RateLimitedLog
 
-__all__ = ["AUTHENTICATION_S", "UNAUTHENTICATED_MAX", "Bounds", "ConnectionLimiter"]
+__all__ = ["AUTHENTICATION_S", "UNAUTHENTICATED_MAX", "Bounds", "ConnectionLimiter", "ConnectionSlot"]
 
 log = structlog.get_logger("lmq.ports")
 
@@ -46,6 +46,105 @@ class Bounds:
     def unauthenticated(self) -> int:
         """Return the limit of unauthenticated connections."""
         return max(1, min(UNAUTHENTICATED_MAX, self.connections // 2))
+
+
+class ConnectionSlot:
+    """A connection from acceptance to its end, including the TLS handshake.
+
+    Attributes:
+        client: the client that opened it.
+        address: the peer's socket address.
+        since_s: when it was accepted, in the event loop's time.
+        is_known: whether it is authenticated.
+        is_released: whether it is no longer counted.
+        is_spare: whether it exceeds the limits of its port and must be closed after one answer.
+        held_bytes: its share of the memory budget.
+        user: name of the token that it authenticated with; empty before.
+        verified_digest: digest of the last password that was verified on this connection.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_end",
+        "_gate",
+        "address",
+        "client",
+        "held_bytes",
+        "is_known",
+        "is_released",
+        "is_spare",
+        "since_s",
+        "user",
+        "verified_digest",
+    )  # fmt: skip
+
+    def __init__(self, gate: ConnectionLimiter, client: Client, address: object, since_s: float) -> None:
+        self.client = client
+        self.address = address
+        self.since_s = since_s
+        self.is_known = self.is_spare = False
+        self.held_bytes = 0
+        self.user = ""
+        self.verified_digest = b""
+        self._gate = gate
+        self.is_released = False
+        self._end: Callable[[], object] | None = None
+
+    @property
+    def port(self) -> str:
+        """Return the name of the port."""
+        return self._gate.port
+
+    @property
+    def known_client(self) -> Client | None:
+        """Return the client, None before it has authenticated on this connection."""
+        return self.client if self.is_known else None
+
+    def set_abort(self, end: Callable[[], object]) -> None:
+        """Set the function that aborts the connection; the port calls it to make room."""
+        self._end = end
+
+    def admit(self, *, spare: bool = False) -> bool:
+        """Mark the connection as authenticated, after a permitted request. Idempotent and cheap.
+
+        Args:
+            spare: whether the request may use a connection that the port keeps in reserve.
+
+        Returns:
+            False if the port is full; the caller must refuse the request.
+        """
+        return self.is_known or self.is_released or self._gate.admit(self, spare=spare)
+
+    def hold(self, size_bytes: int, *, must: bool = False) -> bool:
+        """Set the number of bytes that this connection holds; with `must`, even beyond the budget.
+
+        Returns:
+            False if the budget does not allow it; then nothing has changed and the caller must not keep the data.
+        """
+        more = size_bytes - self.held_bytes
+        if more > 0 and not must and not self.is_released and not self._gate.make_room(self, more):
+            return False
+        if more and not self.is_released:
+            self._gate.memory.add(self.known_client, more)
+            self.held_bytes = size_bytes
+        return True
+
+    def note(self, ending: Ending, reason: str = "") -> None:
+        """Count why the node closes this connection; log it at most once a minute for each client."""
+        self._gate.note(self.client, ending, reason)
+
+    def release(self) -> None:
+        """Unregister the connection after it was closed. Idempotent."""
+        self._end = None
+        if not self.is_released:
+            self._gate.leave(self)
+
+    def abort(self) -> None:
+        """Abort the connection and unregister it."""
+        end = self._end
+        self.release()
+        if end is not None:
+            end()
 
 
 class ConnectionLimiter:
@@ -80,7 +179,7 @@ class ConnectionLimiter:
         self._must_authenticate = must_authenticate
         self._log = RateLimitedLog(port)
         self._clients: dict[str, Client] = {}
-        self._unauthenticated_clients: dict[Client, None] = {}
+        self._unauthenticated_of: dict[Client, dict[ConnectionSlot, None]] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -106,8 +205,7 @@ class ConnectionLimiter:
         self.connections += 1
         client.connections += 1
         self.unauthenticated[slot] = None
-        client.unauthenticated[slot] = None
-        self._unauthenticated_clients[client] = None
+        self._unauthenticated_of.setdefault(client, {})[slot] = None
         if self._timer is None:
             self._timer = loop.call_later(SWEEP_S, self._sweep)
         return slot
@@ -127,12 +225,12 @@ class ConnectionLimiter:
 
     def _worst(self) -> Client | None:
         """Return the client with most unauthenticated connections; of several, the one that came first."""
-        return max(self._unauthenticated_clients, key=lambda client: len(client.unauthenticated), default=None)
+        return max(self._unauthenticated_of, key=lambda client: len(self._unauthenticated_of[client]), default=None)
 
     def _end_oldest(self, client: Client | None, ending: Ending) -> bool:
-        if client is None or not client.unauthenticated:
+        if client is None or client not in self._unauthenticated_of:
             return False
-        oldest = next(iter(client.unauthenticated))
+        oldest = next(iter(self._unauthenticated_of[client]))
         oldest.note(ending)
         oldest.abort()
         return True
@@ -151,16 +249,15 @@ class ConnectionLimiter:
             slot.note(full)
             return False
         self._forget_unauthenticated(slot)
-        held = slot.held_bytes
-        self.memory.add(slot, -held)
+        self.memory.add(None, -slot.held_bytes)
         slot.is_known = True
         self._known[slot] = None
-        self.memory.add(slot, held)
+        self.memory.add(slot.client, slot.held_bytes)
         return True
 
     def _full(self, client: Client) -> Ending | None:
         """Return the limit that one more authenticated connection of this client would exceed; None if there is none."""
-        if client.connections - len(client.unauthenticated) >= self.bounds.per_client:
+        if client.connections - len(self._unauthenticated_of.get(client, ())) >= self.bounds.per_client:
             return Ending.CLIENT_FULL
         return Ending.PORT_FULL if len(self._known) >= self.bounds.connections else None
 
@@ -168,7 +265,7 @@ class ConnectionLimiter:
         """Unregister a connection that was closed."""
         self._forget_unauthenticated(slot)
         self._known.pop(slot, None)
-        self.memory.add(slot, -slot.held_bytes)
+        self.memory.add(slot.known_client, -slot.held_bytes)
         slot.is_released = True
         client = slot.client
         client.connections -= 1
@@ -178,9 +275,10 @@ class ConnectionLimiter:
     def _forget_unauthenticated(self, slot: ConnectionSlot) -> None:
         if not slot.is_known:
             client = slot.client
-            del self.unauthenticated[slot], client.unauthenticated[slot]
-            if not client.unauthenticated:
-                del self._unauthenticated_clients[client]
+            unauthenticated = self._unauthenticated_of[client]
+            del self.unauthenticated[slot], unauthenticated[slot]
+            if not unauthenticated:
+                del self._unauthenticated_of[client]
 
     def _forget_later(self, client: Client) -> None:
         if not client.connections:
@@ -200,7 +298,7 @@ class ConnectionLimiter:
         exhausted.
         """
         memory = self.memory
-        while not memory.has_room(slot, more):
+        while not memory.has_room(slot.known_client, more):
             if slot.is_known:
                 return False
             largest = max(self.unauthenticated, key=lambda one: one.held_bytes)

@@ -18,8 +18,8 @@ import structlog
 
 from ..net.loop import find
 from ..net.names import SocketAddress
-from .connection_limiter import ConnectionLimiter
-from .connection_slot import ConnectionSlot, Ending
+from .connection_limiter import ConnectionLimiter, ConnectionSlot
+from .ending import Ending
 
 __all__ = ["Listener"]
 

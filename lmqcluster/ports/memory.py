@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from .connection_slot import ConnectionSlot
+    from .client import Client
 
 __all__ = ["VALUE_BYTES", "Memory"]
 
@@ -40,21 +40,18 @@ class Memory:
         self.unauthenticated_bytes = 0
         self.clients_bytes = 0
 
-    def has_room(self, slot: ConnectionSlot, more: int) -> bool:
-        """Return whether a connection may hold `more` bytes in addition."""
-        if not slot.is_known:
+    def has_room(self, client: Client | None, more: int) -> bool:
+        """Return whether a connection of `client`, None for an unauthenticated one, may hold `more` bytes in addition."""
+        if client is None:
             return self.unauthenticated_bytes + more <= self.unauthenticated_bytes_max
-        return (
-            slot.client.held_bytes + more <= self.client_bytes_max
-            and self.clients_bytes + more <= self.clients_bytes_max
-        )
+        return client.held_bytes + more <= self.client_bytes_max and self.clients_bytes + more <= self.clients_bytes_max
 
-    def add(self, slot: ConnectionSlot, more: int) -> None:
+    def add(self, client: Client | None, more: int) -> None:
         """Change the number of bytes held for a connection by `more`, which may be negative."""
-        if slot.is_known:
-            slot.client.held_bytes += more
-            self.clients_bytes += more
-            if more < 0:
-                slot.client.wake()
-        else:
+        if client is None:
             self.unauthenticated_bytes += more
+            return
+        client.held_bytes += more
+        self.clients_bytes += more
+        if more < 0:
+            client.wake()

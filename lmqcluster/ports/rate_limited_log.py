@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from .connection_slot import Ending
+from .ending import Ending
 
 __all__ = ["RateLimitedLog"]
 
