@@ -47,83 +47,86 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "lmq.servers",
         "",
         _ALL,
-        "Required. MessagePack-RPC addresses of nodes, host:port,host:port, of which one has to answer at the start; the cluster"
-        " names the others.",
+        "Required. MessagePack-RPC addresses of nodes, host:port,host:port, one of which must answer at the "
+        "start; the cluster reports the others.",
     ),
-    Option("servers", "", _ALL, "Another name of lmq.servers."),
+    Option("servers", "", _ALL, "Alias of lmq.servers."),
     Option(
         "lmq.timeout",
         "600",
         _ALL,
-        "Seconds a call may take over all attempts and nodes, for example while the cluster has no majority, before the task"
-        " or query fails; at most 86400. The first contact fails after 60 seconds at the latest.",
+        "Maximum seconds of a call over all attempts and nodes, for example while the cluster has no "
+        "majority, before the task or query fails; at most 86400. The first contact fails after at most 60 "
+        "seconds.",
     ),
     Option(
         "lmq.discover",
         "true",
         _ALL,
-        "Whether to use the addresses too that the cluster names; false where they lead nowhere, as behind NAT.",
+        "Use the addresses that the cluster reports too; false if they are unreachable, as behind NAT.",
     ),
-    Option("lmq.connectTimeout", "2", _ALL, "Seconds a node may take to accept a connection."),
-    Option("lmq.token", "", _ALL, "Token to show to the nodes; default the driver's environment variable LMQ_TOKEN."),
+    Option("lmq.connectTimeout", "2", _ALL, "Maximum seconds for a node to accept a connection."),
+    Option("lmq.token", "", _ALL, "Access token; default: the driver's environment variable LMQ_TOKEN."),
     Option(
         "lmq.token.file",
         "",
         _ALL,
-        "File on the driver that holds the token; default the driver's LMQ_TOKEN_FILE. It is read again when a micro-batch is"
-        " planned and when nodes refuse the token, on executors too where it is there.",
+        "File on the driver that contains the token; default: the driver's LMQ_TOKEN_FILE. It is read again "
+        "when a micro-batch is planned and when nodes refuse the token, also on executors that have the file.",
     ),
     Option(
         "lmq.tls.ca",
         "",
         _ALL,
-        "File, on every machine, with the certificate of the nodes' authority, or the word system for those that the machine"
-        " trusts: use TLS. It is read again for each connection. Default the driver's LMQ_CA_FILE.",
+        "File on every machine with the certificate of the nodes' authority, or the word system for the "
+        "authorities that the machine trusts; enables TLS. It is read again for each connection. Default: the"
+        " driver's LMQ_CA_FILE.",
     ),
     Option(
         "lmq.tls.cert",
         "",
         _ALL,
-        "File, on every machine, with the certificate and the key to show to nodes that ask clients for one. Default the"
-        " driver's LMQ_CERT_FILE.",
+        "File on every machine with the client's certificate and key, for nodes that require one. Default: "
+        "the driver's LMQ_CERT_FILE.",
     ),
     Option(
         "lmq.environment",
         "true",
         _ALL,
-        "Whether credentials that are not given come from the driver's environment.",
+        "Take missing credentials from the driver's environment.",
     ),
     Option(
         "subscribe",
         "",
         _READS,
-        "The queue to read, or several, separated by commas. Exactly one of subscribe and subscribePattern is required.",
+        "The queue to read, or several, separated by commas. Exactly one of subscribe and subscribePattern is"
+        " required.",
     ),
-    Option("subscribePattern", "", _STREAM, "Regular expression (RE2), searched in the names of the queues to read."),
-    Option("includeHeaders", "false", _READS, "Adds the column headers."),
+    Option("subscribePattern", "", _STREAM, "Regular expression (RE2) that matches the names of the queues to read."),
+    Option("includeHeaders", "false", _READS, "Add the column headers."),
     Option(
         "includeDelivery",
         "false",
         _READS,
-        "Adds the columns delivery, pushed_at, priority, group, label, origin, expires_at, ttl and incarnation.",
+        "Add the columns delivery, pushed_at, priority, group, label, origin, expires_at, ttl and incarnation.",
     ),
-    Option("explode", "false", _READS, "A compound message becomes one row for each part instead of one row."),
+    Option("explode", "false", _READS, "Return one row for each part of a compound message instead of one row."),
     Option(
         "minPartitions",
         "1",
         _READS,
-        "Least tasks to read with, as far as there are messages; there are more where there is much to read. Batch reads"
-        " take it for each queue, at most 1000.",
+        "Minimum number of tasks, if there are enough messages; long queues get more. For batch reads it "
+        "holds for each queue, at most 1000.",
     ),
     Option(
         "failOnDataLoss",
         "true",
         _STREAM,
-        "Whether the query fails when messages are gone or may come twice; otherwise it logs them and continues.",
+        "Fail the query if messages are lost or may be read twice; false logs them and continues.",
     ),
-    Option("lmq.lease", "86400", _STREAM, "Seconds that messages stay reserved without a sign of life of the query."),
-    Option("lmq.subscription", "", _STREAM, "Name of the subscription; default a random one, kept in the checkpoint."),
-    Option("maxOffsetsPerTrigger", "100000", _STREAM, "Most messages in one micro-batch, at most 100000."),
+    Option("lmq.lease", "86400", _STREAM, "Seconds that messages stay reserved after the last renewal by the query."),
+    Option("lmq.subscription", "", _STREAM, "Name of the subscription; default: a random one, kept in the checkpoint."),
+    Option("maxOffsetsPerTrigger", "100000", _STREAM, "Maximum number of messages in one micro-batch, at most 100000."),
     Option(
         "maxBytesPerTrigger",
         "134217728",
@@ -134,28 +137,29 @@ OPTIONS: Final[tuple[Option, ...]] = (
         "minOffsetsPerTrigger",
         "1",
         _STREAM,
-        "A micro-batch waits until so many messages can be read, or until maxTriggerDelay is over.",
+        "Number of readable messages that a micro-batch waits for, at most for maxTriggerDelay.",
     ),
-    Option("maxTriggerDelay", "900", _STREAM, "Seconds that minOffsetsPerTrigger may hold a micro-batch back."),
-    Option("mode", "peek", _BATCH, "peek, the only one: looks at messages and leaves them where they are."),
+    Option("maxTriggerDelay", "900", _STREAM, "Maximum seconds that minOffsetsPerTrigger delays a micro-batch."),
+    Option("mode", "peek", _BATCH, "peek, the only mode: read messages and leave them in the queue."),
     Option("queue", "", _WRITE, "The queue to write to; overrides the column queue."),
     Option(
         "priority", "", _WRITE, "Priority of rows without a column priority: 32 bits, lower ones are delivered first."
     ),
     Option("delay", "", _WRITE, "Seconds after which rows can be pulled that have neither a column delay nor due."),
-    Option("ttl", "", _WRITE, "Seconds after which rows without a column ttl are not delivered any more."),
-    Option("group", "", _WRITE, "Group of rows without a column group: those of a group are delivered one at a time."),
+    Option("ttl", "", _WRITE, "Seconds after which rows without a column ttl expire."),
+    Option("group", "", _WRITE, "Group of rows without a column group: rows of a group are delivered one at a time."),
     Option(
         "label", "", _WRITE, "Label of rows without a column label, by which they can be withdrawn while they wait."
     ),
-    Option("lmq.batchSize", "4000", _WRITE, "Most messages in one request, at most 10000."),
+    Option("lmq.batchSize", "4000", _WRITE, "Maximum number of messages in one request, at most 10000."),
     Option("lmq.batchBytes", "1048576", _WRITE, "Bytes after which a request is sent, at most 8388608."),
-    Option("lmq.rate", "", _WRITE, "Most messages a second that each task stores, on average."),
+    Option("lmq.rate", "", _WRITE, "Maximum messages per second that each task stores, on average."),
     Option(
         "lmq.application",
         "",
         _WRITE,
-        "Names a batch write that may be repeated, with lmq.epoch: no row is stored twice. A streaming write has its query's id.",
+        "Name of a batch write that may be repeated, with lmq.epoch: no row is stored twice. A streaming "
+        "write uses its query's id.",
     ),
     Option(
         "lmq.epoch", "", _WRITE, "Number of the write among those of lmq.application, such as that of the micro-batch."
