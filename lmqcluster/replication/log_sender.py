@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from pysyncobj import syncobj as library
 
 from .commit_news import CommitNews
-from .follower_progress import Progress, SnapshotTransfer
+from .follower_progress import Progress, SnapshotTransfer, State
 from .histogram import Histogram
 from .journal import Entry, Journal
 from .membership import PeerNode
@@ -109,7 +109,7 @@ class LogSender:
 
     def _needs_log(self, node: PeerNode) -> bool:
         """Whether the node goes on from an entry that is still in the log, or will do so from a snapshot."""
-        return node in self._connected and self.progress_of(node).snapshot is None
+        return node in self._connected and self.progress_of(node).state is not State.SNAPSHOT
 
     def _log_bytes_for(self, node: PeerNode) -> int:
         """How long the log may become for the sake of a node."""
@@ -141,8 +141,7 @@ class LogSender:
         progress = self._progress.get(node)
         return (
             progress is not None
-            and progress.snapshot is None
-            and not progress.probing
+            and progress.state is State.REPLICATE
             and progress.next_index > self._journal.last_index
         )
 
@@ -154,30 +153,27 @@ class LogSender:
         if node not in self._connected:
             return
         progress = self.progress_of(node)
-        if progress.snapshot is None and progress.next_index <= self._journal.first_index:
-            self._begin_snapshot(progress)
-            if progress.snapshot is None:
-                if heartbeat:
-                    self._send_empty(node, progress)
-                return
-        if progress.snapshot is not None:
+        needs_snapshot = progress.state is not State.SNAPSHOT and progress.next_index <= self._journal.first_index
+        if needs_snapshot and not self._begin_snapshot(progress):
+            if heartbeat:
+                self._send_empty(node, progress)
+        elif progress.snapshot is not None:
             self._send_snapshot(node, progress, progress.snapshot, heartbeat=heartbeat)
-            return
+        else:
+            self._send_entries(node, progress, heartbeat=heartbeat, may_wait=may_wait)
+
+    def _send_entries(self, node: PeerNode, progress: Progress, *, heartbeat: bool, may_wait: bool) -> None:
         last, commit = self._journal.last_index, self._raft.commit_index()
         while True:
             entries: list[Entry] = []
-            if (
-                progress.next_index <= last
-                and progress.window_open()
-                and not progress.bulk_index
-                and not (progress.probing and progress.probe_sent)
-            ):
+            is_probe = progress.state is State.PROBE
+            if progress.next_index <= last and progress.may_send_entries():
                 entries = self._journal.entries(progress.next_index, self._settings.append_bytes_max)
-                if progress.probing and _is_bulk(entries):
+                if is_probe and _is_bulk(entries):
                     # First it is found out whether the follower can go on from here.
                     entries = []
             told = min(progress.awaited_index, commit) if may_wait else commit
-            unaware = progress.commit_sent < told or (progress.probing and not progress.probe_sent)
+            unaware = progress.commit_sent < told or (is_probe and not progress.probe_sent)
             if not (entries or heartbeat or unaware):
                 return
             self._send_append(node, progress, entries)
@@ -207,11 +203,10 @@ class LogSender:
             },
         )
         progress.commit_sent = commit
-        if progress.probing:
+        if progress.state is State.PROBE:
             progress.probe_sent = True
         elif _is_bulk(entries):
-            # What overtakes it goes on from the entry before it.
-            progress.bulk_index = entries[0].idx
+            progress.become_bulk()
         elif entries:
             progress.sent(entries[-1].idx, sum(len(entry.command) for entry in entries))
 
@@ -241,10 +236,9 @@ class LogSender:
         if transfer is None or message["index"] != transfer.info.index:
             return None
         if message["installed"]:
-            progress.snapshot_installed()
+            progress.snapshot_installed(transfer.info.index)
             # It has to catch up with what was added meanwhile; cutting that would send it another snapshot, and so for ever.
             progress.log_bytes = 2 * self._journal.size_bytes
-            progress.probe_from(transfer.info.index + 1)
             return transfer.info.index
         if message["restart"]:
             progress.snapshot_failed(library.monotonicTime())
@@ -255,23 +249,24 @@ class LogSender:
     def send_newer_snapshot(self, node: PeerNode, applied: int) -> None:
         """Send a follower whose state cannot go on a snapshot of a later entry than `applied`, if there is one; or take one."""
         progress, latest = self.progress_of(node), self._snapshots.latest()
-        if progress.snapshot is not None or applied >= self._raft.commit_index() or self._pauses(progress):
+        if progress.state is State.SNAPSHOT or applied >= self._raft.commit_index() or self._pauses(progress):
             # It is on its way, or nothing newer can be had.
             return
         if latest is not None and latest.index > max(applied, self._journal.first_index - 1):
-            progress.snapshot = SnapshotTransfer(latest)
+            progress.become_snapshot(latest)
         else:
             self._snapshots.request()
 
-    def _begin_snapshot(self, progress: Progress) -> None:
-        """Send the latest snapshot if the log goes on from it; otherwise ask for a new one, and begin when it is there."""
+    def _begin_snapshot(self, progress: Progress) -> bool:
+        """Send the latest snapshot if the log continues from it; otherwise request one and return False."""
         if self._pauses(progress):
-            return
+            return False
         latest = self._snapshots.latest()
         if latest is None or latest.index < self._journal.first_index:
             self._snapshots.request()
-        else:
-            progress.snapshot = SnapshotTransfer(latest)
+            return False
+        progress.become_snapshot(latest)
+        return True
 
     def _pauses(self, progress: Progress) -> bool:
         """Whether it is too early for another snapshot after one that was of no use."""

@@ -1,10 +1,10 @@
-"""PySyncObj's `SyncObj` with its unsafe parts replaced: every override of the library's internals stands here.
+"""PySyncObj's `SyncObj` with its unsafe parts replaced: every override of the library's internals is in this file.
 
 Every method named ``_SyncObj__...`` overrides a private one of PySyncObj 0.3.17 (pinned). D1 to D33 are the defects that
 overrides mend; ``docs/pysyncobj.md`` explains them. What stays the library's: elections, vote counting, the commit rule.
 
-The parts that override nothing have files of their own: `log_sender` and `snapshot_intake` (what a leader sends and a follower
-takes), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`. `core_state` answers questions; `core_contact` has timers.
+Parts with a state of their own have files of their own: `log_sender` and `snapshot_intake` (the leader's and the follower's side
+of replication), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from queue import Empty
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Final
 
 from pysyncobj import SyncObj
 from pysyncobj import syncobj as library
@@ -22,10 +22,9 @@ from pysyncobj.transport import Transport
 
 from ..wire.parts import LARGE_BYTES
 from .catch_up import CatchUp, Recovery
-from .core_contact import CoreContact
-from .core_state import FOLLOWER
 from .errors import FatalReplicationError
-from .follower_progress import Progress
+from .follower_progress import Progress, State
+from .histogram import Histogram
 from .journal import Entry, Journal
 from .learners import Learners
 from .log_sender import LogSender
@@ -37,12 +36,20 @@ from .raft_view import Message
 from .settings import RaftSettings
 from .snapshot_intake import SnapshotIntake
 from .snapshot_port import SnapshotPort
+from .status import Role
 from .storage.snapshot_store import SnapshotInfo
 
-__all__ = ["RaftCore"]
+__all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "RaftCore"]
+
+FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
+_ROLES: Final[tuple[Role, ...]] = ("follower", "candidate", "leader")
+VOTES_TAKE = 2.0
+"""How many times as long as a candidate's own vote took to save it waits for those of others, besides the election time."""
+VOTES_WAIT_S_MAX = 10.0
+"""Longest such time: a disk that hung once says nothing about the others."""
 
 
-class RaftCore(CoreContact):
+class RaftCore(SyncObj):
     """One member's consensus state. Not thread-safe: one thread calls everything.
 
     Args:
@@ -63,7 +70,19 @@ class RaftCore(CoreContact):
     Attributes:
         link_changed: called with (node, whether it is connected) when the core has taken note of that.
         begins_to_lead: called when this node is elected, before it takes any proposal.
+        is_held_back: nothing is applied for the time being, because the state is not complete.
+        is_throttled: nothing is applied for the time being, because memory fills faster than the disk takes it, or the next
+            batch needs pages that are being read.
+        needs_snapshot: the state cannot go on with the log, so that any snapshot that is newer is of use.
     """
+
+    # The library's private state.
+    _SyncObj__raftState: int
+    _SyncObj__raftLeader: PeerNode | None
+    _SyncObj__raftElectionDeadline: float
+    _SyncObj__newAppendEntriesTime: float
+    _SyncObj__lastResponseTime: dict[PeerNode, float]
+    _SyncObj__votedForNodeId: str | None
 
     def __init__(
         self,
@@ -92,6 +111,7 @@ class RaftCore(CoreContact):
         self._history = MemberHistory(journal, members)
         self._members = dict(members)
         self._handing_over = self._is_taking = False
+        self.is_held_back = self.is_throttled = self.needs_snapshot = False
         self._proof_from = 0
         self.link_changed: Callable[[PeerNode, bool], None] = lambda _node, _is_connected: None
         self.begins_to_lead: Callable[[], None] = lambda: None
@@ -133,6 +153,113 @@ class RaftCore(CoreContact):
         self._catch_up.applied(self.applied_index())
         self._journal.applied_last = self.applied_index()
         self._synced_last = self._journal.last_index
+
+    # --- state ----------------------------------------------------------------------------------------------------
+
+    def is_leader(self) -> bool:
+        """Whether this node leads its term, as far as it knows."""
+        return bool(self._SyncObj__raftState == LEADER)
+
+    def leader_id(self) -> str | None:
+        """Id of the last known leader of the current term."""
+        leader = self._SyncObj__raftLeader
+        return None if leader is None else str(leader.id)
+
+    def role(self) -> Role:
+        """What this node is in its term."""
+        return _ROLES[self._SyncObj__raftState]
+
+    def term(self) -> int:
+        """Current term."""
+        return int(self._SyncObj__raftCurrentTerm)
+
+    def commit_index(self) -> int:
+        """Highest index known to be committed."""
+        return int(self._SyncObj__raftCommitIndex)
+
+    def applied_index(self) -> int:
+        """Highest index applied."""
+        return int(self._SyncObj__raftLastApplied)
+
+    def match_indexes(self) -> dict[str, int]:
+        """On the leader, what each member is known to hold; empty on others."""
+        if not self.is_leader():
+            return {}
+        matches = {str(node.id): int(match) for node, match in self._SyncObj__raftMatchIndex.items()}
+        matches[self._self_id] = self._journal.last_index
+        return {node_id: matches[node_id] for node_id in self._members if node_id in matches}
+
+    def members(self) -> dict[str, str]:
+        """Id to Raft address of all members, by the newest entries of the log."""
+        return dict(self._members)
+
+    def members_at(self, index: int) -> dict[str, str]:
+        """The members by the entries up to `index`, which is in the log."""
+        return self._history.at(index)
+
+    def snapshot_floor(self) -> int:
+        """Snapshots up to this index are of no use: the log has what follows from them."""
+        return self.applied_index() if self.needs_snapshot else self.commit_index()
+
+    def sender(self) -> LogSender:
+        """What a leader knows of its followers."""
+        return self._sender
+
+    def applied_position(self) -> tuple[int, int, dict[str, str]]:
+        """Index and term of the last applied entry, and the members by then."""
+        index = self.applied_index()
+        return index, self._journal.term_at(index), self.members_at(index)
+
+    def was_removed(self) -> bool:
+        """Whether the cluster has told this node that it is no member any more."""
+        return self._pre_vote.refused_as_stranger and self._self_id in self._members
+
+    def is_installing(self) -> bool:
+        """Whether a snapshot of the leader is being loaded, or what this node's own snapshot lacks."""
+        return self.is_loading() or self.is_held_back
+
+    def is_loading(self) -> bool:
+        """Whether a snapshot of the leader has come and is being loaded."""
+        return self._intake.is_installing
+
+    def received_blocks(self) -> int:
+        """How many blocks of snapshots of leaders have come so far."""
+        return self._intake.received_blocks
+
+    def is_routine(self, node: PeerNode, message: Message) -> bool:
+        """Whether a follower's answer changes nothing but what is known of that follower."""
+        return (
+            self.is_leader()
+            and message["success"]
+            and message["counts"]
+            and message["term"] == self.term()
+            and message["match"] <= self.commit_index()
+            and self._sender.has_sent_all(node)
+        )
+
+    def snapshots_in_use(self) -> list[SnapshotInfo]:
+        """Those that are being sent."""
+        return self._sender.snapshots_in_use()
+
+    def round_trips(self) -> Mapping[str, Histogram]:
+        """By member, seconds from a message to it until its answer, its sync included."""
+        return self._sender.round_trips
+
+    def is_recovering(self) -> bool:
+        """Whether the node still lacks entries that it may have acknowledged in a former life."""
+        return self._recovery.is_recovering
+
+    def has_caught_up(self) -> bool:
+        """Whether the node has applied, since it started, what its leader had when they first met."""
+        return self._catch_up.is_done
+
+    def missing_entries(self) -> int:
+        """How many entries the node lacks of what it knows its leader to have."""
+        return max(self._catch_up.target or 0, self.commit_index()) - self.applied_index()
+
+    def is_empty(self) -> bool:
+        """Whether the log holds nothing but its first base."""
+        return self._journal.last_index <= 1
 
     # --- what the adapter calls -----------------------------------------------------------------------------------
 
@@ -209,6 +336,75 @@ class RaftCore(CoreContact):
     def end_recovery(self) -> None:
         """Take part fully; for when no member knows more than this one."""
         self._recovery.end()
+
+    # --- elections, heartbeats and the leader's quorum: when the other members were last heard --------------------------
+
+    def leader_link_lost(self, node: PeerNode) -> None:
+        """The link to `node` broke: if it led, campaign soon instead of after the full election time."""
+        if node != self._SyncObj__raftLeader or self.is_leader():
+            return
+        self._pre_vote.leader_lost()
+        settings = self._settings
+        soon = library.monotonicTime() + self._rng.uniform(settings.leader_lost_min_s, settings.leader_lost_max_s)
+        self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
+
+    def beat_is_due(self) -> bool:
+        """On the leader, whether it is time for a heartbeat; it is then the caller who sees to it."""
+        now_s = library.monotonicTime()
+        if not self.is_leader() or now_s < self._SyncObj__newAppendEntriesTime:
+            return False
+        self._SyncObj__newAppendEntriesTime = now_s + self._settings.heartbeat_s
+        return True
+
+    def heard_leader(self, node: PeerNode, term: int) -> bool:
+        """Put off the next campaign if `node` is the leader that this node follows; returns whether it is."""
+        if self.is_leader() or term != self.term() or node != self._SyncObj__raftLeader:
+            return False
+        self._put_off_campaign()
+        return True
+
+    def heard_follower(self, node: PeerNode, term: int) -> None:
+        """On the leader, note that a member follows it."""
+        if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
+            self._SyncObj__lastResponseTime[node] = library.monotonicTime()
+
+    def stood_still(self, seconds: float) -> None:
+        """This member has not listened for so long: put off its campaign, or the end of its leadership, by as much.
+
+        Somebody may have been heard since, so nothing is put off for longer than if all had been heard just now.
+        """
+        now_s, deadline_s = library.monotonicTime(), self._SyncObj__raftElectionDeadline
+        latest_s = now_s + self._settings.election_max_s
+        self._SyncObj__raftElectionDeadline = max(deadline_s, min(deadline_s + seconds, latest_s))
+        self._pre_vote.stood_still(seconds)
+        heard = self._SyncObj__lastResponseTime
+        heard.update({node: min(heard_s + seconds, now_s) for node, heard_s in heard.items()})
+
+    def _save_vote(self) -> None:
+        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs."""
+        journal, vote = self._journal, self._SyncObj__votedForNodeId
+        if journal.getCurrentTerm() == self.term() and journal.getVotedForNodeId() == vote:
+            return
+        began_s = library.monotonicTime()
+        journal.setCurrentTerm(self.term(), vote)
+        saved_s = library.monotonicTime() - began_s
+        self._SyncObj__raftElectionDeadline += saved_s + min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
+
+    def _follow(self, node: PeerNode, term: int) -> None:
+        """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""
+        if term > self.term():
+            self._SyncObj__transferInProgress = False
+        self._put_off_campaign()
+        self._SyncObj__raftLeader = node
+        if term > self.term():
+            self._SyncObj__setCurrentTerm(term, None)
+        self._SyncObj__setState(FOLLOWER)
+
+    def _put_off_campaign(self) -> None:
+        if not self._SyncObj__transferInProgress:
+            timeout_s = self._SyncObj__generateRaftTimeout()
+            self._SyncObj__raftElectionDeadline = library.monotonicTime() + timeout_s
+        self._pre_vote.leader_heard()
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -365,16 +561,16 @@ class RaftCore(CoreContact):
                 self._SyncObj__raftMatchIndex[node] = match
             if not message["counts"]:
                 self._prove_leadership()
-            if progress.snapshot is None:
+            if progress.state is not State.SNAPSHOT:
                 progress.matched(match, message["seq"])
-        elif message["seq"] >= progress.reset_sequence and progress.snapshot is None:
+        elif message["seq"] >= progress.reset_sequence and progress.state is not State.SNAPSHOT:
             # D14: back up by whole terms as hinted, and ignore what was sent before.
             match = self._SyncObj__raftMatchIndex.get(node, 0)
             hint = min(message["hint"], progress.next_index - 1, self._journal.last_index + 1)
             if message["hint"] <= 1:
                 # It has no part in the cluster's founding, so it needs a snapshot, which brings the list of members.
                 hint = min(hint, self._journal.first_index)
-            progress.probe_from(max(hint, match + 1, 1))
+            progress.become_probe(max(hint, match + 1, 1))
 
     def _prove_leadership(self) -> None:
         """Commit something new, for a member that has lost its disk (see `Recovery.meet`), unless that is under way."""

@@ -15,12 +15,14 @@ PACKAGES = {
     "pyspark_lmq": ROOT / "lmqcluster" / "spark" / "default_source",
 }
 FILE_LINES_MAX = 600
+LONG_FILE_LINES_MAX = 900
 FUNCTION_LINES_MAX = 60
 CODE = (".py", ".js", ".mjs", ".css", ".html", ".go", ".c", ".h", ".sh")
 
 LONG_FILES = {
-    "tests/integration/kestrel_thrift/generated/Kestrel.py": "what Thrift's compiler has generated",
+    "lmqcluster/replication/raft_core.py": "one class, because it overrides one class of PySyncObj",
 }
+GENERATED_FILES = {"tests/integration/kestrel_thrift/generated/Kestrel.py"}
 LONG_FUNCTIONS = {
     "cli/pipeline/streams.py _stream_options": "a list of click options",
     "lmqcluster/client/async_client.py __init__": "documented keyword arguments",
@@ -60,12 +62,10 @@ def code_files() -> Iterator[Path]:
 
 
 def test_files_are_short() -> None:
-    long_files = {
-        str(path.relative_to(ROOT))
-        for path in code_files()
-        if path.read_text(encoding="utf-8").count("\n") > FILE_LINES_MAX
-    }
-    assert long_files == set(LONG_FILES)
+    lines = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8").count("\n") for path in code_files()}
+    long_files = {name for name, count in lines.items() if count > FILE_LINES_MAX}
+    assert long_files == set(LONG_FILES) | GENERATED_FILES
+    assert [name for name in LONG_FILES if lines[name] > LONG_FILE_LINES_MAX] == []
 
 
 def test_functions_are_short() -> None:

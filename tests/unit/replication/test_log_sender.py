@@ -89,7 +89,7 @@ def test_heartbeats_go_on_from_before_a_large_entry_until_it_is_answered() -> No
 def test_a_large_entry_is_no_probe() -> None:
     leader = Leader()
     leader.add(BULK_BYTES + 1)
-    leader.sender.progress_of(FOLLOWER).probe_from(2)
+    leader.sender.progress_of(FOLLOWER).become_probe(2)
     leader.flush()
     leader.flush()
     assert leader.shown() == [(1, [])]
@@ -102,7 +102,7 @@ def test_a_large_entry_is_sent_again_after_a_refusal() -> None:
     leader = Leader()
     leader.add(BULK_BYTES + 1)
     leader.flush()
-    leader.sender.progress_of(FOLLOWER).probe_from(2)
+    leader.sender.progress_of(FOLLOWER).become_probe(2)
     leader.flush()
     leader.answer(1)
     leader.flush()

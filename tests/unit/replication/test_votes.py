@@ -12,10 +12,9 @@ import pytest
 from pysyncobj import syncobj as library
 from pysyncobj.transport import Transport
 
-from lmqcluster.replication.core_contact import VOTES_TAKE, VOTES_WAIT_S_MAX
 from lmqcluster.replication.journal import MemoryJournal
 from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.raft_core import RaftCore
+from lmqcluster.replication.raft_core import VOTES_TAKE, VOTES_WAIT_S_MAX, RaftCore
 from lmqcluster.replication.settings import RaftSettings
 
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
