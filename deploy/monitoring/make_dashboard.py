@@ -1,7 +1,9 @@
-"""Makes the Grafana dashboard: ``python deploy/monitoring/make_dashboard.py > deploy/monitoring/dashboards/lmqcluster.json``.
+"""Generate the Grafana dashboard.
 
-The order is that of RabbitMQ's overview: what waits, nodes, what comes and goes, queues, and then Raft.
-It needs nothing but Python.
+Usage: ``python deploy/monitoring/make_dashboard.py > deploy/monitoring/dashboards/lmqcluster.json``
+
+The order is that of RabbitMQ's overview: waiting messages, nodes, traffic, queues, and then Raft. The script needs only
+Python.
 """
 
 # ruff: noqa: INP001 - a script on its own
@@ -26,7 +28,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One panel: its title, queries as (expression, legend), the unit of the values, and what it says."""
+    """One panel: its title, queries as (expression, legend), the unit of the values, and a description."""
 
     title: str
     queries: Sequence[tuple[str, str]]
@@ -38,39 +40,39 @@ class Panel:
 
 
 def cluster_value(metric: str) -> str:
-    """A gauge that every node shows alike: the median, so that a node that is cut off does not count."""
+    """Return the median of a gauge that every node has, so that a partitioned node does not count."""
     labels = f"{{{_HERE}}}"
     return f"quantile by (cluster) (0.5, {metric}{labels})"
 
 
 def cluster_rate(counter: str) -> str:
-    """The rate of a counter that every node shows alike. A node that replays its log counts up again: hence the median."""
+    """Return the median rate of a counter that every node has; a node counts up again while it replays its log."""
     return f"quantile by (cluster) (0.5, rate({counter}{{{_HERE}}}[$__rate_interval]))"
 
 
 def rate(counter: str, *by: str) -> str:
-    """The rate of a node's own counter, summed over the nodes of a cluster but for the labels `by`."""
+    """Return the rate of a node's own counter, summed over the nodes of a cluster and grouped by the labels `by`."""
     return f"sum by ({', '.join(('cluster', *by))}) (rate({counter}{{{_NODE}}}[$__rate_interval]))"
 
 
 def p99(histogram: str, *by: str) -> str:
-    """The 99th percentile of a node's own histogram."""
+    """Return the 99th percentile of a node's own histogram."""
     return f"histogram_quantile(0.99, {rate(f'{histogram}_bucket', *by, 'le')})"
 
 
 def of_queues(metric: str, more: str = "") -> str:
-    """A metric of single queues, by queue, whichever nodes are scraped for it; the twenty largest."""
+    """Return the twenty largest values of a metric of single queues, from any scraped nodes."""
     return f'topk(20, quantile by (cluster, queue) (0.5, {metric}{{{_HERE},queue=~"$queue"{more}}}))'
 
 
 def rate_of_queues(counter: str) -> str:
-    """The rate of a counter of single queues, by queue; the twenty largest."""
+    """Return the twenty largest rates of a counter of single queues."""
     inner = f'rate({counter}{{{_HERE},queue=~"$queue"}}[$__rate_interval])'
     return f"topk(20, quantile by (cluster, queue) (0.5, {inner}))"
 
 
 def of_nodes(metric: str) -> str:
-    """A metric of the nodes as it is."""
+    """Return a metric of the selected nodes."""
     return f"{metric}{{{_NODE}}}"
 
 
@@ -80,7 +82,7 @@ def messages(state: str) -> str:
 
 
 def stat(title: str, expression: str, unit: str = "short") -> Panel:
-    """One large number."""
+    """Return a panel with one large number."""
     return Panel(title, [(expression, "")], unit, kind="stat", width=3)
 
 
@@ -129,10 +131,10 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 text="Version and durability of each node; the value is 1 if it is ready.",
             ),
             Panel(
-                "Memory that messages take",
+                "Memory of messages",
                 [(f"{of_nodes('lmq_memory_used_bytes')} / {of_nodes('lmq_memory_limit_bytes')}", "{{instance}}")],
                 "percentunit",
-                "At 100 % pushes are refused.",
+                "At 100 % the node refuses pushes.",
             ),
             Panel("Memory of the process", [(of_nodes("process_resident_memory_bytes"), "{{instance}}")], "bytes"),
             Panel("Free disk", [(of_nodes("lmq_disk_free_bytes"), "{{instance}}")], "bytes"),
@@ -141,7 +143,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Lateness of the event loop",
                 [(p99("lmq_event_loop_lag_seconds", "instance"), "{{instance}}")],
                 "s",
-                "99th percentile. A node that is late is short of processor time.",
+                "99th percentile. A late event loop means that the node lacks processor time.",
             ),
             Panel("Open files", [(of_nodes("process_open_fds"), "{{instance}}")]),
         ),
@@ -163,7 +165,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     for share, legend in ((0.5, "median"), (0.99, "99 %"))
                 ],
                 "s",
-                "How long messages waited before they were pulled; the first of each pull command counts.",
+                "Time from ready to pulled; the first message of each pull command counts.",
             ),
             Panel("Waiting pulls", [(of_nodes("lmq_waiters"), "{{instance}}")], stacked=True),
         ),
@@ -178,7 +180,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     (cluster_rate("lmq_messages_refused_total"), "refused"),
                 ],
                 "ops",
-                "Refused are pushes to full queues.",
+                "Pushes to full queues are refused.",
             ),
             Panel(
                 "Operations a second",
@@ -191,7 +193,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Duration of operations",
                 [(p99("lmq_operation_duration_seconds", "operation"), "{{operation}}")],
                 "s",
-                "99th percentile, from the moment the node took them until they were applied.",
+                "99th percentile, from acceptance to application.",
             ),
             Panel(
                 "HTTP requests a second",
@@ -202,7 +204,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Duration of HTTP requests",
                 [(p99("lmq_request_duration_seconds", "operation"), "{{operation}}")],
                 "s",
-                "99th percentile; pulls that wait take as long as they wait.",
+                "99th percentile, including the waits of pulls.",
             ),
             Panel(
                 "Connections",
@@ -216,13 +218,13 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         (
             Panel("Delivered a second", [(cluster_rate("lmq_messages_pulled_total"), "delivered")], "ops"),
             Panel("Acknowledged a second", [(cluster_rate("lmq_messages_acked_total"), "acknowledged")], "ops"),
-            Panel("Pulls that found nothing, a second", [(rate("lmq_empty_pulls_total"), "empty")], "ops"),
-            Panel("Given back a second", [(cluster_rate("lmq_messages_nacked_total"), "nacked")], "ops"),
+            Panel("Empty pulls a second", [(rate("lmq_empty_pulls_total"), "empty")], "ops"),
+            Panel("Returned a second", [(cluster_rate("lmq_messages_nacked_total"), "nacked")], "ops"),
             Panel(
                 "Timed out a second",
                 [(cluster_rate("lmq_messages_redelivered_total"), "timed out")],
                 "ops",
-                "Leases that ended without an answer.",
+                "Leases that expired without an answer.",
             ),
             Panel(
                 "Dropped a second",
@@ -231,7 +233,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     (cluster_rate("lmq_messages_dead_lettered_total"), "dead letters"),
                 ],
                 "ops",
-                "After their last delivery: dropped, or put into the dead-letter queue.",
+                "After their last delivery: dropped, or moved to the dead-letter queue.",
             ),
             Panel(
                 "Expired a second",
@@ -248,7 +250,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                     (cluster_value("lmq_messages_held"), "messages"),
                     (cluster_value("lmq_groups_busy"), "busy groups"),
                 ],
-                text="Of a group one message is delivered at a time; the others are held.",
+                text="A group delivers one message at a time; the others are held.",
             ),
         ),
     ),
@@ -297,7 +299,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Time to commit",
                 [(p99("lmq_raft_commit_duration_seconds", "instance"), "{{instance}}")],
                 "s",
-                "99th percentile, by the node that took the requests.",
+                "99th percentile, by the node that accepted the requests.",
             ),
             Panel("Commands and batches not applied", [(of_nodes("lmq_raft_proposals_pending"), "{{instance}}")]),
             Panel(
@@ -313,7 +315,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                         "{{instance}}",
                     )
                 ],
-                text="How far a node is from the highest commit index that any node knows.",
+                text="Distance from the highest commit index that any node knows.",
             ),
             Panel(
                 "Sync of the log",
@@ -325,7 +327,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Round trip to members",
                 [(p99("lmq_raft_peer_round_trip_seconds", "instance", "peer_name"), "{{instance}} to {{peer_name}}")],
                 "s",
-                "99th percentile, measured by the leader, the member's sync included.",
+                "99th percentile, measured by the leader, including the member's sync.",
             ),
             Panel("Duration of snapshots", [(SNAPSHOTS, "{{instance}}")], "s"),
             Panel("Leader", [(of_nodes("lmq_raft_is_leader"), "{{instance}}")], kind="state-timeline", width=12),
@@ -341,12 +343,12 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
 
 
 def dashboard() -> Json:
-    """The dashboard as Grafana imports it."""
+    """Return the dashboard in Grafana's format."""
     return {
         "title": "lmqcluster",
         "uid": "lmqcluster-overview",
         "tags": ["lmqcluster"],
-        "description": "What a cluster holds, what comes and goes, and how its nodes are; see docs/metrics.md.",
+        "description": "Messages, traffic, nodes and Raft of a cluster; see docs/metrics.md.",
         "schemaVersion": 39,
         "version": 1,
         "editable": True,
@@ -378,7 +380,7 @@ def _variables() -> list[Json]:
                 "sort": 1,
                 "multi": True,
                 "includeAll": True,
-                # Also finds series that have no such label at all.
+                # Also matches series without this label.
                 "allValue": ".*",
                 "current": {"text": ["All"], "value": ["$__all"]},
             }
@@ -388,7 +390,7 @@ def _variables() -> list[Json]:
 
 
 def _panels() -> Iterator[Json]:
-    """Rows of panels, from left to right and downwards."""
+    """Yield the panels, row by row and from left to right."""
     number, y = 1, 0
     for title, panels in ROWS:
         yield _placed({"type": "row", "title": title, "collapsed": False, "panels": []}, number, 0, y, WIDTH, 1)
@@ -438,7 +440,7 @@ def _panel(panel: Panel) -> Json:
 
 
 def _legend(expression: str, legend: str) -> str:
-    """The legend; instances are of one cluster anyway, anything else says of which cluster it is."""
+    """Return the legend, with the cluster unless the legend has the instance."""
     if not legend:
         return "__auto"
     return legend if "{{instance}}" in legend or "by (cluster" not in expression else f"{legend} {{{{cluster}}}}"

@@ -15,7 +15,6 @@ NOT_YET: tuple[str, ...] = (
     "cli/lmq",
     "cli/pipeline",
     "cli/shared",
-    "deploy",
     "docs",
     "lmqcluster/DESIGN.md",
     "lmqcluster/client",

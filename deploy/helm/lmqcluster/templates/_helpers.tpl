@@ -1,4 +1,4 @@
-{{/* The name of everything: the release's, with the chart's where the release is not called after it. */}}
+{{/* The name of all objects: the release's, followed by the chart's unless the release's contains it. */}}
 {{- define "lmqcluster.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 50 | trimSuffix "-" -}}
@@ -23,7 +23,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ include "lmqcluster.name" . }}-nodes
 {{- end -}}
 
-{{/* What follows a pod's name in its DNS name. */}}
+{{/* The part of a pod's DNS name after the pod's name. */}}
 {{- define "lmqcluster.domain" -}}
 {{ include "lmqcluster.headless" . }}.{{ .Release.Namespace }}.svc.{{ .Values.clusterDomain }}
 {{- end -}}
@@ -45,13 +45,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{ .Values.tls.enabled | ternary "HTTPS" "HTTP" }}
 {{- end -}}
 
-{{/* How Prometheus reads a page of a node. */}}
+{{/* Prometheus' access to a page of a node. */}}
 {{- define "lmqcluster.scrape" -}}
 port: http
 scheme: {{ include "lmqcluster.scheme" . | lower }}
 {{- if .Values.tls.enabled }}
 tlsConfig:
-  # Prometheus dials pods by address, which a certificate does not name.
+  # Prometheus dials pods by address, which a certificate does not contain.
   serverName: {{ printf "%s.%s.svc" (include "lmqcluster.name" .) .Release.Namespace }}
   ca:
     secret:
