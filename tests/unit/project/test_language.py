@@ -15,7 +15,7 @@ NOT_YET: tuple[str, ...] = (
     "cli/lmq",
     "cli/pipeline",
     "cli/shared",
-    "docs",
+    "docs/decisions",
     "lmqcluster/DESIGN.md",
     "lmqcluster/client",
     "lmqcluster/console",
