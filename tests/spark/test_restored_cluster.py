@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
+from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from lmqcluster import Client
+from lmqcluster.spark import start_query
 from lmqcluster.spark.batch_reader import PeekReader
 from lmqcluster.spark.errors import DataLossError
 from lmqcluster.spark.options import BatchRead
 from lmqcluster.spark.schema import Extras, read_schema
-from tests.integration.cluster import NodeProcess
+from tests.integration.cluster import NodeProcess, wait_for
 from tests.integration.programs import Result, run
 
 from .queues import NewReader, numbered, push, values
@@ -128,3 +131,43 @@ def test_a_task_that_runs_while_the_cluster_is_restored_says_so(
     restore(node, tmp_path / "backup")
     with pytest.raises(DataLossError, match="restored from a backup"):
         list(reader.read(part))
+
+
+def test_a_query_fails_when_the_cluster_under_it_is_restored(
+    spark: SparkSession, node: NodeProcess, servers: str, queue: str, tmp_path: Path
+) -> None:
+    """Here Spark runs the query: the error reaches its caller, and with `failOnDataLoss` off no row comes twice."""
+
+    def start(**options: str) -> StreamingQuery:
+        rows = spark.readStream.format("lmq").option("lmq.servers", servers).option("subscribe", queue)
+        sink = rows.options(**options).load().select("value").writeStream.format("parquet")
+        sink = sink.option("path", str(tmp_path / "table")).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        return start_query(sink.trigger(processingTime="0 seconds"))
+
+    def table() -> list[bytes]:
+        if not any((tmp_path / "table" / "_spark_metadata").glob("[0-9]*")):
+            return []
+        return sorted(bytes(row.value) for row in spark.read.parquet(str(tmp_path / "table")).collect())
+
+    def wait_for_rows(query: StreamingQuery, expected: list[bytes]) -> None:
+        wait_for(lambda: not query.isActive or table() == sorted(expected), f"{len(expected)} rows")
+        assert query.isActive, query.exception()
+
+    with Client(servers) as client:
+        push(client, queue, numbered(30))
+        query = start()
+        wait_for_rows(query, numbered(30))
+        done(run("lmq-admin", "--node", node.http, "backup", str(tmp_path / "backup")))
+        push(client, queue, numbered(40)[30:])
+        wait_for_rows(query, numbered(40))
+    restore(node, tmp_path / "backup")
+    with Client(servers) as client:
+        push(client, queue, [b"new"])
+        for failed in (query, None):
+            ended = failed or start()
+            wait_for(lambda one=ended: not one.isActive, "the end of the query")
+            assert "restored from a backup" in str(ended.exception())
+        assert table() == numbered(40)
+        lenient = start(failOnDataLoss="false")
+        wait_for_rows(lenient, [*numbered(40), b"new"])
+        lenient.stop()
