@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import islice
 
@@ -19,9 +19,13 @@ class HeldReads:
 
     What is confirmed stays here until the cluster has confirmed it: should the connection end before, it is aborted too, which
     does nothing to what is confirmed.
+
+    Attributes:
+        timed: by queue, the number of open reads with a time limit that the connection began. They outlive it.
     """
 
     def __init__(self, reads: OpenReads) -> None:
+        self.timed: Counter[bytes] = Counter()
         self._reads = reads
         # Sequences of messages, which say in which order they were put, and numbers of deliveries.
         self._held: dict[bytes, deque[tuple[int, int]]] = {}

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ...core import Role
 from ...node.metrics.kestrel_stats import OF_ALL_QUEUES, global_stats, queue_stats
 from ...node.queues.listing import names_in_order
 from ...wire.errors import LmqError
-from ..kestrel.connection import ClosedError
+from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.fetch import monitor
 from ..kestrel.numbers import int32
 from ..kestrel.queues import KestrelQueues
 from .get import END, value_of
 
-if TYPE_CHECKING:
-    from .connection import MemcacheConnection
-
 __all__ = ["COMMANDS"]
 
-Command = Callable[["MemcacheConnection", list[bytes]], Awaitable[None]]
+Command = Callable[[KestrelConnection, list[bytes]], Awaitable[None]]
 _ERROR = b"ERROR\r\n"
 _BYTES = ("utf-8", "surrogateescape")
 
 
-def _queues(connection: MemcacheConnection) -> KestrelQueues:
+def _queues(connection: KestrelConnection) -> KestrelQueues:
     if connection.queues is None:
         raise ClosedError
     return connection.queues
@@ -38,12 +34,12 @@ def _number(text: bytes, what: str) -> int:
     return number
 
 
-def _say(connection: MemcacheConnection, tokens: list[bytes], answer: bytes) -> None:
+def _say(connection: KestrelConnection, tokens: list[bytes], answer: bytes) -> None:
     if tokens[-1] != b"noreply":
         connection.write(answer)
 
 
-async def _monitor(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _monitor(connection: KestrelConnection, tokens: list[bytes]) -> None:
     if len(tokens) < 3:
         raise LmqError("bad_request", "monitor needs a queue and seconds")
     seconds = _number(tokens[2], "number of seconds")
@@ -53,7 +49,7 @@ async def _monitor(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     connection.write(END)
 
 
-async def _confirm(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _confirm(connection: KestrelConnection, tokens: list[bytes]) -> None:
     if len(tokens) < 3:
         connection.write(b"CLIENT_ERROR confirm needs a queue and a count\r\n")
         return
@@ -65,7 +61,7 @@ async def _confirm(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     connection.write(END)
 
 
-async def _delete(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _delete(connection: KestrelConnection, tokens: list[bytes]) -> None:
     if len(tokens) < 2:
         connection.write(b"CLIENT_ERROR the name of the queue is missing\r\n")
         return
@@ -73,7 +69,7 @@ async def _delete(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     _say(connection, tokens[2:] or [b""], b"DELETED\r\n")
 
 
-async def _flush(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _flush(connection: KestrelConnection, tokens: list[bytes]) -> None:
     if len(tokens) < 2:
         connection.write(b"CLIENT_ERROR the name of the queue is missing\r\n")
         return
@@ -81,22 +77,22 @@ async def _flush(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     connection.write(END)
 
 
-async def _flush_all(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _flush_all(connection: KestrelConnection, tokens: list[bytes]) -> None:
     await _queues(connection).flush_all(connection.client())
     _say(connection, tokens, b"Flushed all queues.\r\n")
 
 
-async def _flush_expired(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _flush_expired(connection: KestrelConnection, tokens: list[bytes]) -> None:
     if len(tokens) < 2:
         raise LmqError("bad_request", "the name of the queue is missing")
     connection.write(b"%d\r\n" % await _queues(connection).flush_expired(tokens[1]))
 
 
-async def _flush_all_expired(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+async def _flush_all_expired(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     connection.write(b"%d\r\n" % await _queues(connection).flush_expired())
 
 
-async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+async def _stats(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     _queues(connection).principal.require_role(Role.READ)
     # Without a leader there are statistics, too.
     await connection.port.node.service.refresh()
@@ -104,7 +100,7 @@ async def _stats(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
     connection.write(END)
 
 
-async def _stat_lines(connection: MemcacheConnection) -> AsyncIterator[bytes]:
+async def _stat_lines(connection: KestrelConnection) -> AsyncIterator[bytes]:
     node, principal = connection.port.node, _queues(connection).principal
     for name, value in (await global_stats(node)).items():
         if principal.everywhere or name not in OF_ALL_QUEUES:
@@ -120,14 +116,14 @@ async def _stat_lines(connection: MemcacheConnection) -> AsyncIterator[bytes]:
             )
 
 
-async def _dump_stats(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _dump_stats(connection: KestrelConnection, tokens: list[bytes]) -> None:
     _queues(connection).principal.require_role(Role.READ)
     await connection.port.node.service.refresh()
     await connection.write_all(_dumped(connection, tokens[1:]))
     connection.write(END)
 
 
-async def _dumped(connection: MemcacheConnection, wanted: list[bytes]) -> AsyncIterator[bytes]:
+async def _dumped(connection: KestrelConnection, wanted: list[bytes]) -> AsyncIterator[bytes]:
     """Of the wanted queues, or of all; one that the client may not look at is shown as one that is not there."""
     node, allows = connection.port.node, _queues(connection).principal.allows
     names = wanted or names_in_order(node.service.machine)
@@ -143,11 +139,11 @@ async def _dumped(connection: MemcacheConnection, wanted: list[bytes]) -> AsyncI
         yield b"\r\n"
 
 
-async def _version(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+async def _version(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     connection.write(f"VERSION {connection.port.node.version}\r\n".encode())
 
 
-async def _status(connection: MemcacheConnection, tokens: list[bytes]) -> None:
+async def _status(connection: KestrelConnection, tokens: list[bytes]) -> None:
     status = connection.port.status
     if len(tokens) < 2:
         connection.write(f"{status.present.name}\r\n".encode())
@@ -158,12 +154,12 @@ async def _status(connection: MemcacheConnection, tokens: list[bytes]) -> None:
     connection.write(END)
 
 
-async def _refused(connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+async def _refused(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     """What decides over a cluster must not hang on a port without tokens."""
     connection.write(_ERROR)
 
 
-async def _quit(_connection: MemcacheConnection, _tokens: list[bytes]) -> None:
+async def _quit(_connection: KestrelConnection, _tokens: list[bytes]) -> None:
     raise ClosedError
 
 

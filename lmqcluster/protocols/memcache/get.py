@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ...core.commands import Delivered
-from ..kestrel.connection import ClosedError
+from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.fetch import open_next, take_next
 from ..kestrel.queues import KestrelQueues, body_of
 from .requests import Get, parse_get
-
-if TYPE_CHECKING:
-    from .connection import MemcacheConnection
 
 __all__ = ["END", "answer_get", "serve_get", "value_of"]
 
@@ -24,7 +19,7 @@ def value_of(queue: bytes, content: bytes) -> bytes:
     return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(content), content)
 
 
-async def serve_get(connection: MemcacheConnection, tokens: list[bytes], count: int = 1) -> None:
+async def serve_get(connection: KestrelConnection, tokens: list[bytes], count: int = 1) -> None:
     """Answer a ``get`` that came `count` times; only the first key counts.
 
     Raises:
@@ -36,7 +31,7 @@ async def serve_get(connection: MemcacheConnection, tokens: list[bytes], count: 
     await answer_get(connection, parse_get(tokens[1]), count)
 
 
-async def answer_get(connection: MemcacheConnection, asked: Get, count: int = 1) -> None:
+async def answer_get(connection: KestrelConnection, asked: Get, count: int = 1) -> None:
     """Answer what was asked for `count` times. Raises as `serve_get`."""
     queues = connection.queues
     if queues is None:
@@ -58,7 +53,7 @@ async def answer_get(connection: MemcacheConnection, asked: Get, count: int = 1)
             count -= await _fetch(connection, queues, asked, count)
 
 
-async def _peek(connection: MemcacheConnection, queues: KestrelQueues, asked: Get) -> None:
+async def _peek(connection: KestrelConnection, queues: KestrelQueues, asked: Get) -> None:
     content = await queues.peek(asked.queue, asked.wait_ms)
     if content is None:
         _answer_none(connection, queues, asked.queue, 1)
@@ -68,7 +63,7 @@ async def _peek(connection: MemcacheConnection, queues: KestrelQueues, asked: Ge
     await connection.flushed()
 
 
-async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: Get, count: int) -> int:
+async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Get, count: int) -> int:
     """Answer as many of `count` equal requests as can be answered now, at least one; returns how many they were."""
     held, queue, most = connection.held, asked.queue, connection.port.open_reads_max
     open_reads = held.count(queue) - (asked.closes and held.count(queue) > 0)
@@ -102,12 +97,12 @@ async def _fetch(connection: MemcacheConnection, queues: KestrelQueues, asked: G
     return answered
 
 
-async def _answer(connection: MemcacheConnection, queue: bytes, found: list[Delivered]) -> None:
+async def _answer(connection: KestrelConnection, queue: bytes, found: list[Delivered]) -> None:
     connection.port.counts.get_hits += len(found)
     connection.write(b"".join([value_of(queue, body_of(message)) for _, _, _, message in found]))
     await connection.flushed()
 
 
-def _answer_none(connection: MemcacheConnection, queues: KestrelQueues, queue: bytes, count: int) -> None:
+def _answer_none(connection: KestrelConnection, queues: KestrelQueues, queue: bytes, count: int) -> None:
     queues.missed(queue, count)
     connection.write(END * count)

@@ -3,29 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING
 
 from ...core import Role
 from ...wire.errors import LmqError
-from ..kestrel.connection import ClosedError
+from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.fetch import monitor, open_next
 from ..kestrel.numbers import int32
 from ..kestrel.queues import KestrelQueues, body_of
 from .parser import Request
 
-if TYPE_CHECKING:
-    from .connection import TextConnection
-
 __all__ = ["COMMANDS"]
 
-Command = Callable[["TextConnection", Request], Awaitable[None]]
+Command = Callable[[KestrelConnection, Request], Awaitable[None]]
 NOTHING = b"*\n"
 NO_NAME = "Queue name required."
 PUTS_MAX = 512
 """Items that are under way at the same time."""
 
 
-def _queues(connection: TextConnection) -> KestrelQueues:
+def _queues(connection: KestrelConnection) -> KestrelQueues:
     if connection.queues is None:
         raise ClosedError
     return connection.queues
@@ -52,7 +48,7 @@ def _line(content: bytes) -> bytes:
     return b":" + content + b"\n"
 
 
-async def _put(connection: TextConnection, request: Request) -> None:
+async def _put(connection: KestrelConnection, request: Request) -> None:
     queue, queues = _queue_of(request, 1, NO_NAME), _queues(connection)
     ttl_s: float | None = None
     if len(request.arguments) > 1:
@@ -67,7 +63,7 @@ async def _put(connection: TextConnection, request: Request) -> None:
     connection.write(b"+%d\n" % stored)
 
 
-async def _get(connection: TextConnection, request: Request) -> None:
+async def _get(connection: KestrelConnection, request: Request) -> None:
     queue = _queue_of(request, 1, NO_NAME)
     wait_ms, held, counts = _wait_ms(request), connection.held, connection.port.counts
     counts.cmd_get += 1
@@ -77,7 +73,7 @@ async def _get(connection: TextConnection, request: Request) -> None:
     _answer(connection, queue, body_of(found[0][3]) if found else None)
 
 
-async def _peek(connection: TextConnection, request: Request) -> None:
+async def _peek(connection: KestrelConnection, request: Request) -> None:
     queue = _queue_of(request, 1, NO_NAME)
     wait_ms = _wait_ms(request)
     connection.port.counts.cmd_peek += 1
@@ -85,7 +81,7 @@ async def _peek(connection: TextConnection, request: Request) -> None:
     _answer(connection, queue, await _queues(connection).peek(queue, wait_ms))
 
 
-async def _check_or_confirm(connection: TextConnection, queue: bytes) -> None:
+async def _check_or_confirm(connection: KestrelConnection, queue: bytes) -> None:
     """Confirm what is open also where nothing may be fetched."""
     try:
         _queues(connection).check_get(queue)
@@ -94,7 +90,7 @@ async def _check_or_confirm(connection: TextConnection, queue: bytes) -> None:
         raise
 
 
-def _answer(connection: TextConnection, queue: bytes, content: bytes | None) -> None:
+def _answer(connection: KestrelConnection, queue: bytes, content: bytes | None) -> None:
     if content is None:
         _queues(connection).missed(queue)
         connection.write(NOTHING)
@@ -103,7 +99,7 @@ def _answer(connection: TextConnection, queue: bytes, content: bytes | None) -> 
     connection.write(_line(content))
 
 
-async def _monitor(connection: TextConnection, request: Request) -> None:
+async def _monitor(connection: KestrelConnection, request: Request) -> None:
     required = "Queue name & timeout required."
     queue, held = _queue_of(request, 2, required), connection.held
     wait_ms = _wait_ms(request)
@@ -113,7 +109,7 @@ async def _monitor(connection: TextConnection, request: Request) -> None:
     connection.write(NOTHING)
 
 
-async def _confirm(connection: TextConnection, request: Request) -> None:
+async def _confirm(connection: KestrelConnection, request: Request) -> None:
     required = "Queue name & count required."
     queue, held = _queue_of(request, 2, required), connection.held
     count = _number(request.arguments[1], "Error parsing count.")
@@ -123,17 +119,17 @@ async def _confirm(connection: TextConnection, request: Request) -> None:
     connection.write(b"+%d\n" % count)
 
 
-async def _flush(connection: TextConnection, request: Request) -> None:
+async def _flush(connection: KestrelConnection, request: Request) -> None:
     await _queues(connection).flush(_queue_of(request, 1, NO_NAME))
     connection.write(b"+0\n")
 
 
-async def _delete(connection: TextConnection, request: Request) -> None:
+async def _delete(connection: KestrelConnection, request: Request) -> None:
     await _queues(connection).delete(_queue_of(request, 1, NO_NAME))
     connection.write(b"+0\n")
 
 
-async def _status(connection: TextConnection, request: Request) -> None:
+async def _status(connection: KestrelConnection, request: Request) -> None:
     status = connection.port.status
     if not request.arguments:
         connection.write(_line(status.present.name.encode()))
@@ -144,16 +140,16 @@ async def _status(connection: TextConnection, request: Request) -> None:
     connection.write(b"+0\n")
 
 
-async def _version(connection: TextConnection, _request: Request) -> None:
+async def _version(connection: KestrelConnection, _request: Request) -> None:
     connection.write(_line(connection.port.node.version.encode()))
 
 
-async def _shutdown(_connection: TextConnection, _request: Request) -> None:
+async def _shutdown(_connection: KestrelConnection, _request: Request) -> None:
     # What decides over a cluster must not hang on a port without tokens.
     raise LmqError("bad_request", "Nodes are not shut down over this port.")
 
 
-async def _quit(_connection: TextConnection, _request: Request) -> None:
+async def _quit(_connection: KestrelConnection, _request: Request) -> None:
     raise ClosedError
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from ...ports import ConnectionSlot, Ending
 from ...wire.errors import LmqError, forget_frames
 from ...wire.limits import REQUEST_BYTES_MAX
@@ -19,17 +17,12 @@ _LENGTH_BYTES = 4
 
 
 class ThriftConnection(KestrelConnection):
-    """See the module.
-
-    Attributes:
-        opened: how many reads with a time it has opened that are still open, by queue. They outlive it.
-    """
+    """See the module."""
 
     counts_bytes = False
 
     def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
-        self.opened: Counter[bytes] = Counter()
         self._call: Call | None = None
 
     async def serve(self) -> None:

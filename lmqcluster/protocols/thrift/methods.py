@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...core import Role
 from ...core.commands import Delivered
@@ -12,31 +12,28 @@ from ...node.metrics.kestrel_stats import queue_stats, waiters
 from ...node.queues.deliveries import rendered
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
-from ..kestrel.connection import ClosedError
+from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.queues import KestrelQueues, body_of
 from ..kestrel.status import Status
 from .ids import id_of, receipt_of
 from .types import Item, QueueInfo
 
-if TYPE_CHECKING:
-    from .connection import ThriftConnection
-
 __all__ = ["CALLS"]
 
 Arguments = Mapping[str, Any]
-Method = Callable[["ThriftConnection", Arguments], Awaitable[object]]
+Method = Callable[[KestrelConnection, Arguments], Awaitable[object]]
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
 """A get that has so much does not wait for more."""
 _STATUS = {Status.QUIESCENT: 1, Status.READONLY: 2, Status.UP: 3}
 
 
-def _queues(connection: ThriftConnection) -> KestrelQueues:
+def _queues(connection: KestrelConnection) -> KestrelQueues:
     if connection.queues is None:
         raise ClosedError
     return connection.queues
 
 
-async def _put(connection: ThriftConnection, arguments: Arguments) -> int:
+async def _put(connection: KestrelConnection, arguments: Arguments) -> int:
     items, expiry_ms = arguments["items"], arguments["expiration_msec"]
     connection.port.counts.cmd_set += len(items)
     ttl_s = max(0, expiry_ms) / 1000 if expiry_ms else None
@@ -46,14 +43,14 @@ async def _put(connection: ThriftConnection, arguments: Arguments) -> int:
 # --- get ----------------------------------------------------------------------------------------------------------
 
 
-async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]:
+async def _get(connection: KestrelConnection, arguments: Arguments) -> list[Item]:
     queue, abort_ms = arguments["queue_name"], arguments["auto_abort_msec"]
     queues, node, counts = _queues(connection), connection.port.node, connection.port.counts
     queues.check_get(queue)
     most = min(arguments["max_items"], PULL_COUNT_MAX)
     if abort_ms > 0:
         node.timed_reads.check_room()
-        most = min(most, connection.port.open_reads_max - connection.opened[queue])
+        most = min(most, connection.port.open_reads_max - connection.held.timed[queue])
     if most <= 0:
         return []
     found = await _collect(connection, queue, most, arguments["timeout_msec"])
@@ -64,7 +61,7 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
     if abort_ms > 0:
         opened = rendered(receipts, found, node.service.unix_us)
         queues.opened(queue, len(found))
-        node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.opened)
+        node.timed_reads.begin(queue, opened, abort_ms / 1000, connection.held.timed)
         if opened and connection.has_stopped:
             connection.settle_when_sent(None, partial(node.timed_reads.abort, queue, [one.id for one in opened]))
         return [Item(body_of(message), id_of(receipts, number)) for _, number, _, message in found]
@@ -82,7 +79,7 @@ async def _get(connection: ThriftConnection, arguments: Arguments) -> list[Item]
     return [Item(body_of(one[3]), 0) for one, is_gone in zip(found, done, strict=False) if is_gone]
 
 
-async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_ms: int) -> list[Delivered]:
+async def _collect(connection: KestrelConnection, queue: bytes, most: int, wait_ms: int) -> list[Delivered]:
     """Open up to `most` items, waiting up to `wait_ms` for all of them. Those of a client that goes meanwhile return."""
     queues, loop = _queues(connection), connection.loop
     ends_s = loop.time() + wait_ms / 1000
@@ -113,19 +110,19 @@ async def _collect(connection: ThriftConnection, queue: bytes, most: int, wait_m
 # --- settle -------------------------------------------------------------------------------------------------------
 
 
-def _receipts_of(connection: ThriftConnection, arguments: Arguments) -> list[bytes]:
+def _receipts_of(connection: KestrelConnection, arguments: Arguments) -> list[bytes]:
     _queues(connection).principal.require(Role.WRITE, arguments["queue_name"])
     receipts = connection.port.node.service.receipts()
     found = (receipt_of(receipts, number) for number in sorted(set(arguments["ids"])))
     return [one for one in found if one is not None]
 
 
-async def _confirm(connection: ThriftConnection, arguments: Arguments) -> int:
+async def _confirm(connection: KestrelConnection, arguments: Arguments) -> int:
     ids = _receipts_of(connection, arguments)
     return await connection.port.node.timed_reads.confirm(arguments["queue_name"], ids) if ids else 0
 
 
-async def _abort(connection: ThriftConnection, arguments: Arguments) -> int:
+async def _abort(connection: KestrelConnection, arguments: Arguments) -> int:
     ids = _receipts_of(connection, arguments)
     return await connection.port.node.timed_reads.abort(arguments["queue_name"], ids) if ids else 0
 
@@ -133,7 +130,7 @@ async def _abort(connection: ThriftConnection, arguments: Arguments) -> int:
 # --- the rest -----------------------------------------------------------------------------------------------------
 
 
-async def _peek(connection: ThriftConnection, arguments: Arguments) -> QueueInfo:
+async def _peek(connection: KestrelConnection, arguments: Arguments) -> QueueInfo:
     queue, queues, node = arguments["queue_name"], _queues(connection), connection.port.node
     connection.port.counts.cmd_peek += 1
     head = await queues.peek(queue)
@@ -150,23 +147,23 @@ async def _peek(connection: ThriftConnection, arguments: Arguments) -> QueueInfo
     return QueueInfo(head, items, size, journal, age, waiters(node, queue), open_reads)
 
 
-async def _flush_queue(connection: ThriftConnection, arguments: Arguments) -> None:
+async def _flush_queue(connection: KestrelConnection, arguments: Arguments) -> None:
     await _queues(connection).flush(arguments["queue_name"])
 
 
-async def _flush_all_queues(connection: ThriftConnection, _arguments: Arguments) -> None:
+async def _flush_all_queues(connection: KestrelConnection, _arguments: Arguments) -> None:
     await _queues(connection).flush_all(connection.client())
 
 
-async def _delete_queue(connection: ThriftConnection, arguments: Arguments) -> None:
+async def _delete_queue(connection: KestrelConnection, arguments: Arguments) -> None:
     await _queues(connection).delete(arguments["queue_name"])
 
 
-async def _current_status(connection: ThriftConnection, _arguments: Arguments) -> int:
+async def _current_status(connection: KestrelConnection, _arguments: Arguments) -> int:
     return _STATUS.get(connection.port.status.present, 0)
 
 
-async def _set_status(connection: ThriftConnection, arguments: Arguments) -> None:
+async def _set_status(connection: KestrelConnection, arguments: Arguments) -> None:
     _queues(connection).principal.require_all(Role.ADMIN)
     wanted = next((status for status, number in _STATUS.items() if number == arguments["status"]), None)
     if wanted is None:
@@ -174,7 +171,7 @@ async def _set_status(connection: ThriftConnection, arguments: Arguments) -> Non
     connection.port.status.set(wanted.name)
 
 
-async def _get_version(connection: ThriftConnection, _arguments: Arguments) -> str:
+async def _get_version(connection: KestrelConnection, _arguments: Arguments) -> str:
     return connection.port.node.version
 
 
