@@ -295,8 +295,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.count,
             "Maximum connections of one client, which is an IPv4 address or an IPv6 /64, on each client port. At "
-            "the limit the node closes the client's oldest idle connection in favour of a new one. If none is "
-            "idle, it closes the new one; over HTTP it answers first.",
+            "the limit the node closes the client's oldest unauthenticated connection in favour of a new one; if "
+            "there is none, it closes the new one, over HTTP after an answer.",
             extremes="At least 1. Clients behind one NAT or proxy share an address. A port accepts 10,000 connections in "
             "total, or fewer if the limit of open files is lower.",
             metavar="COUNT",
@@ -331,8 +331,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.count,
             "Seconds without a request after which the node closes a MessagePack-RPC connection, unless a pull "
-            "waits. It closes an idle HTTP connection after 5 s, and one that has not presented a token after 10 "
-            "s or request_seconds_max, whichever is shorter.",
+            "waits. It closes an idle HTTP connection after 5 s, and any unauthenticated connection after 10 s or"
+            " request_seconds_max, whichever is shorter.",
             extremes="At least 1. The Python clients reconnect when needed.",
             metavar="SECONDS",
             default="3600",
