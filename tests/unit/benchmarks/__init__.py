@@ -1,1 +1,1 @@
-"""What reports on benchmarks."""
+"""Tests of the reports on benchmarks."""

@@ -1,4 +1,4 @@
-"""The statistics, the choice of cases and the table of the benchmark suite; nothing here measures anything."""
+"""The statistics, the choice of cases and the table of the benchmark suite; nothing here is measured."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_percentile_of_one_value_is_that_value() -> None:
 
 
 @pytest.mark.parametrize(("values", "percent"), [([], 50), ([1.0], 0), ([1.0], 101)])
-def test_percentile_refuses_nonsense(values: list[float], percent: float) -> None:
+def test_percentile_refuses_invalid_arguments(values: list[float], percent: float) -> None:
     with pytest.raises(ValueError, match=r"percent"):
         percentile(values, percent)
 
@@ -63,8 +63,8 @@ def test_figure_is_the_median_of_the_repeats() -> None:
     assert (figure.p50_ms, figure.p99_ms, figure.rate) == (2, 5, None)
 
 
-def test_ratio_compares_only_what_ran_in_the_same_repeat() -> None:
-    # The machine was ten times slower in the second repeat: the ratio of medians would say 5.5, the truth is 2.
+def test_ratio_compares_only_results_of_the_same_repeat() -> None:
+    # The machine was ten times slower in the second repeat: the ratio of medians would be 5.5, the true ratio is 2.
     ours = [rate("a", 2000, 0), rate("a", 200, 1), rate("a", 50, 2)]
     theirs = [rate("b", 100, 1), rate("b", 1000, 0)]
     assert paired_ratio(ours, theirs) == 2
@@ -108,7 +108,7 @@ def test_size_names_and_sizes_agree() -> None:
     assert size_name(1500) == "1500B"
 
 
-def test_small_messages_go_through_every_route_and_large_ones_through_the_leader() -> None:
+def test_small_messages_use_every_route_and_large_ones_the_leader() -> None:
     cases = list(matrix([100, 64000], full=False))
     assert {case.via for case in cases if case.size == 100} == set(Via)
     assert {case.via for case in cases if case.size == 64000} == {Via.LEADER}
@@ -181,7 +181,7 @@ def test_the_window_is_kept_and_nothing_is_done_twice() -> None:
     assert all(results)
 
 
-def test_a_failure_within_the_window_comes_out_as_it_is() -> None:
+def test_a_failure_within_the_window_is_raised_unchanged() -> None:
     async def operation(number: int) -> int:
         raise ConnectionError(f"lost at {number}")
 
@@ -290,7 +290,7 @@ def test_the_table_of_peers_alone_has_no_ratios() -> None:
     assert "vs " not in shown(report(rate("JetStream", 10_000), rate("RabbitMQ", 5_000)))
 
 
-def test_cells_say_no_more_than_is_known() -> None:
+def test_cells_show_no_more_than_is_known() -> None:
     assert figure_text(None) == "-"
     assert figure_text(Figure(1, 1, rate=1234.5)) == "1,234"
     assert [ratio_text(ratio) for ratio in (None, 0.456, 9.99, 21.34)] == ["-", "0.46x", "9.99x", "21.3x"]
@@ -341,7 +341,7 @@ def test_the_plots_of_the_documentation_show_the_result_beside_them(tmp_path: Pa
 
 
 def _curves(path: Path) -> list[list[int]]:
-    """The points of the lines and markers of a plot, to the pixel."""
+    """Return the points of the lines and markers of a plot, to the pixel."""
     svg = path.read_text(encoding="utf-8")
     curves = [shape for shape in re.findall(r'<path d="([^"]*)" clip-path', svg) if shape.count("L") >= 3]
     assert curves

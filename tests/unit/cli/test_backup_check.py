@@ -1,4 +1,4 @@
-"""Backups that somebody made up: refused in little memory, before anything is written."""
+"""Forged backups: refused in little memory, before anything is written."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from lmqcluster.replication.storage.snapshot_file import (
 from lmqcluster.wire.values import Scan
 
 ADDRESS_SPACE_MAX = 600 * 1024 * 1024
-"""What a restore may take; the interpreter with its libraries takes half of it, and no sum of records counts."""
+"""Memory limit of a restore; the interpreter with its libraries takes half of it, and no sum of records counts."""
 STATE = [list(record) for record in Machine(lambda _pattern: lambda _name: False).snapshot()]
 WHOLE = b"".join(map(msgpack.packb, STATE))
 
 
 def backup(path: Path, *blocks: tuple[int, bytes], records: int | None = None) -> Path:
-    """Write a file whose checksums are right, whatever its blocks hold."""
+    """Write a file with valid checksums, whatever its blocks hold."""
     chain = Chain()
     with path.open("wb") as out:
         out.write(PREFIX)
@@ -78,12 +78,12 @@ def test_a_state_is_a_state(tmp_path: Path) -> None:
         ([(Kind.RECORDS, b"\x00")], 1, "malformed"),
     ],
 )  # fmt: skip
-def test_what_is_no_state_is_refused(
+def test_an_invalid_state_is_refused(
     blocks: list[tuple[int, bytes]], records: int, reason: str | None, tmp_path: Path
 ) -> None:
     path = backup(tmp_path / "file", *blocks, records=records)
     if reason is None:
-        # What goes on behind its end is found by the node that loads it.
+        # Data after its end is found by the node that loads it.
         verify(path)
         return
     with pytest.raises(DamagedFileError, match=reason):
@@ -91,7 +91,7 @@ def test_what_is_no_state_is_refused(
 
 
 def bomb(name: str) -> list[tuple[int, bytes]]:
-    """Blocks that stand for gigabytes: zeros in pieces, and values that take a hundred times their bytes."""
+    """Return blocks that stand for gigabytes: zeros in pieces, and values that take a hundred times their bytes."""
     head = (Kind.RECORDS, msgpack.packb(STATE[0]))
     end = (Kind.RECORDS, msgpack.packb(["end", 2]))
     lists = b"\xdd" + (BLOCK_BYTES_MAX - 5).to_bytes(4, "big") + b"\x90" * (BLOCK_BYTES_MAX - 5)
@@ -145,8 +145,8 @@ def test_a_small_file_that_stands_for_very_many_records_is_refused_soon(
         verify(path)
 
 
-def test_the_bounds_leave_room_for_queues_that_are_alike(tmp_path: Path) -> None:
-    """Queues that are numbered, with one message each: what compresses best of all that clients can make."""
+def test_the_bounds_leave_room_for_similar_queues(tmp_path: Path) -> None:
+    """Numbered queues with one message each compress best of all that clients can create."""
     machine = Machine(lambda _pattern: lambda _name: False)
     machine.apply(1, b"o", 1, 1, [[Op.FOUND, bytes(16)], [Op.UPGRADE, Machine.VERSION_MAX]])
     machine.apply(2, b"o", 1, 2, [[Op.PUSH, b"queue-%05d" % number, None, [b"x"], None, 0] for number in range(20_000)])
@@ -160,14 +160,14 @@ def test_the_bounds_leave_room_for_queues_that_are_alike(tmp_path: Path) -> None
     verify(path)
 
 
-def test_the_bounds_leave_room_for_what_nodes_write() -> None:
-    """A slice has 500 rows of some dozen values, and a body of 64 MiB is a record of its own."""
+def test_the_bounds_leave_room_for_snapshots_of_nodes() -> None:
+    """A slice has 500 rows of some dozen values, and a body of 64 MiB is a separate record."""
     assert backup_check.RECORD_BYTES_MAX >= 8 * 64 * 1024 * 1024
     assert backup_check.RECORD_VALUES_MAX >= 1000 * 500
 
 
-def test_what_is_copied_is_what_was_there(tmp_path: Path) -> None:
-    """Blocks go over as they are; only the header is the new node's."""
+def test_a_copy_equals_the_original(tmp_path: Path) -> None:
+    """Blocks are copied unchanged; only the header is the new node's."""
     large: Any = ["x", b"\x00\xff" * BLOCK_BYTES_MAX]
     packed = msgpack.packb(large)
     half = BLOCK_BYTES_MAX - 100_000

@@ -34,7 +34,7 @@ def test_messagepack_is_decoded(value: object, text: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\xa5four", b"\x01\x02", b"", msgpack.packb(msgpack.ExtType(5, b"x"))])
-def test_what_is_no_messagepack_is_shown_in_hexadecimal(data: bytes) -> None:
+def test_invalid_messagepack_is_shown_in_hexadecimal(data: bytes) -> None:
     assert shown(data, MSGPACK, Show.AUTO, dump=False) == data.hex(" ")
 
 
@@ -67,7 +67,7 @@ def test_nothing_in_a_message_reaches_the_terminal_as_a_command() -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"text", "ü".encode(), b"\xff\x00"])
-def test_contents_of_the_api_go_both_ways(data: bytes) -> None:
+def test_contents_of_the_api_are_converted_in_both_directions(data: bytes) -> None:
     assert content_bytes(content_json(data)) == data
 
 

@@ -1,4 +1,4 @@
-"""Contexts: their files, which one is used, and what does not get in."""
+"""Contexts: their files, the choice of one, and refused ones."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHER = "127.0.0.1:2"
 
 @pytest.fixture
 def admin(tmp_path: Path) -> Callable[..., Result]:
-    """Runs lmq-admin with a configuration folder of the test's own."""
+    """Runs lmq-admin with a configuration folder for one test."""
 
     def run(*arguments: str, **variables: str) -> Result:
         return run_here(*arguments, environment={"XDG_CONFIG_HOME": str(tmp_path), **variables})
@@ -34,7 +34,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def reached(result: Result) -> str:
-    """The node that a command could not reach."""
+    """Return the node that a command could not reach."""
     assert result.code == ExitCode.UNAVAILABLE, result
     return result.err.split("cannot reach ")[1].split(": ")[0]
 
@@ -65,7 +65,7 @@ def test_save_list_select_show_and_remove(admin: Callable[..., Result], folder: 
     assert sorted(path.name for path in folder.iterdir()) == ["dev.json"]
 
 
-def test_files_are_named_so_that_they_are_found_from_everywhere(
+def test_files_are_saved_with_absolute_paths(
     admin: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -91,7 +91,7 @@ def test_which_node_is_asked(admin: Callable[..., Result]) -> None:
 
 
 def test_the_token_of_a_context_is_for_its_cluster_only(admin: Callable[..., Result], tmp_path: Path) -> None:
-    """A token file that cannot be read shows whether it was to be used."""
+    """A token file that cannot be read shows whether it would be used."""
     missing = tmp_path / "missing"
     admin("context", "save", "prod", "--node", NODE, "--token-file", str(missing), "--select")
     assert admin("status").code == ExitCode.CONFIGURATION
@@ -168,13 +168,13 @@ def test_a_context_that_others_may_read_or_write_is_refused(
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
-def test_a_context_of_somebody_else_is_refused(admin: Callable[..., Result], folder: Path) -> None:
+def test_a_context_of_another_user_is_refused(admin: Callable[..., Result], folder: Path) -> None:
     admin("context", "save", "prod", "--node", NODE, "--select")
     os.chown(folder / "prod.json", 1, 1)
     assert admin("status").code == ExitCode.CONFIGURATION
 
 
-def test_what_is_no_file_is_refused(admin: Callable[..., Result], folder: Path, tmp_path: Path) -> None:
+def test_a_context_that_is_not_a_file_is_refused(admin: Callable[..., Result], folder: Path, tmp_path: Path) -> None:
     admin("context", "save", "prod", "--node", NODE, "--select")
     file = folder / "prod.json"
     file.rename(tmp_path / "elsewhere")
@@ -185,7 +185,7 @@ def test_what_is_no_file_is_refused(admin: Callable[..., Result], folder: Path, 
     assert admin("status").code == ExitCode.CONFIGURATION
 
 
-def test_a_selected_context_that_is_gone_is_told(admin: Callable[..., Result], folder: Path) -> None:
+def test_a_missing_selected_context_is_reported(admin: Callable[..., Result], folder: Path) -> None:
     admin("context", "save", "prod", "--node", NODE, "--select")
     (folder / "prod.json").unlink()
     assert "no context 'prod'" in admin("status").one_line_error()
@@ -203,7 +203,7 @@ def test_names_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_program_without_contexts_uses_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`lmq ping` has no option for them, so the variable does not count either."""
+    """`lmq ping` has no option for contexts, so the variable does not count either."""
     monkeypatch.setenv("LMQ_CONTEXT", "prod")
     context = click.Context(click.Command("ping"))
     contexts.note_node(context)

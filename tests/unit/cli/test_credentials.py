@@ -1,4 +1,4 @@
-"""Where the programs take tokens and certificates from."""
+"""The sources of tokens and certificates for the programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lmqcluster_cli.shared.errors import CliError
 @click.group()
 @credential_options
 def program() -> None:
-    """Something with commands."""
+    """A program with commands."""
 
 
 @program.command()
@@ -41,7 +41,7 @@ def test_without_any_nothing_is_shown() -> None:
     assert run("show").output == "http None {}\n"
 
 
-def test_options_stand_before_or_behind_the_command(token_file: str) -> None:
+def test_options_are_accepted_before_or_after_the_command(token_file: str) -> None:
     expected = "http from a file {'Authorization': 'Bearer from a file'}\n"
     assert run("--token-file", token_file, "show").output == expected
     assert run("show", "--token-file", token_file).output == expected

@@ -11,14 +11,14 @@ from lmqcluster_cli.shared.data_folder import hold_data_dir
 from lmqcluster.node.config import ConfigError
 
 
-def test_the_directory_is_made_and_free_again_afterwards(tmp_path: Path) -> None:
+def test_the_directory_is_created_and_released_afterwards(tmp_path: Path) -> None:
     directory = tmp_path / "deep" / "n1"
     for _ in range(2):
         with hold_data_dir(directory):
             assert directory.is_dir()
 
 
-def test_a_second_node_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+def test_a_second_node_is_refused_and_the_first_is_named(tmp_path: Path) -> None:
     with hold_data_dir(tmp_path):
         with pytest.raises(ConfigError, match=r"another node runs .*--data-dir"), hold_data_dir(tmp_path):
             pass
@@ -27,7 +27,7 @@ def test_a_second_node_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
             pass
 
 
-def test_a_pid_file_left_behind_stops_nobody(tmp_path: Path) -> None:
+def test_a_stale_pid_file_does_not_prevent_a_start(tmp_path: Path) -> None:
     (tmp_path / "lmq.pid").write_text("1\n")
     with hold_data_dir(tmp_path):
         pass
@@ -45,7 +45,7 @@ def fails_with(directory: Path, name: str) -> None:
         raise ZeroDivisionError
 
 
-def test_what_fails_leaves_no_empty_folders_that_were_not_there(tmp_path: Path) -> None:
+def test_a_failure_leaves_no_new_empty_folders(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     kept.mkdir()
     directory = kept / "deep" / "n1"

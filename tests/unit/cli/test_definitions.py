@@ -1,4 +1,4 @@
-"""Files of definitions: what is understood, and what is refused before anything is asked or sent."""
+"""Files of definitions: accepted contents, and contents refused before anything is asked or sent."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD: dict[str, Any] = {
 }
 
 
-def test_what_is_written_is_read() -> None:
+def test_a_written_file_can_be_read() -> None:
     found = parse_definitions("x", json.dumps(GOOD).encode())
     assert found.as_json() == GOOD
     assert [queue_name(one.name) for one in found.queues] == ["orders", "\udcff"]
@@ -60,7 +60,7 @@ def test_everything_but_format_and_version_may_be_left_out() -> None:
         ({"tokens": [{"name": "t", "role": "read"}] * 2}, "twice"),
     ],
 )
-def test_what_is_refused(change: dict[str, Any], words: str) -> None:
+def test_invalid_definitions_are_refused(change: dict[str, Any], words: str) -> None:
     with pytest.raises(CliError) as caught:
         parse_definitions("the file", json.dumps({**GOOD, **change}).encode())
     assert caught.value.exit_code is ExitCode.BAD_DATA
@@ -69,7 +69,7 @@ def test_what_is_refused(change: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff", b"[" * 100_000, b"NaN", b'"\\ud800"'])
-def test_what_is_no_json_is_refused(data: bytes) -> None:
+def test_invalid_json_is_refused(data: bytes) -> None:
     with pytest.raises(CliError) as caught:
         parse_definitions("the file", data)
     assert caught.value.exit_code is ExitCode.BAD_DATA

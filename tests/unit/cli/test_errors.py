@@ -1,4 +1,4 @@
-"""Exit codes: the table in --help, and what each kind of failure becomes."""
+"""Exit codes: the table in --help, and the code of each kind of failure."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def test_every_failure_is_one_line_and_an_exit_code(
     assert text.endswith("\n")
 
 
-def test_a_bug_shows_where_on_request(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_shows_a_traceback_on_request(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("LMQ_DEBUG", "1")
     status, text = outcome_of(ZeroDivisionError("by zero"), capsys, monkeypatch)
     assert status == 70
@@ -102,8 +104,12 @@ def test_a_bug_shows_where_on_request(capsys: pytest.CaptureFixture[str], monkey
         if code != "unknown_outcome" or outcome is Outcome.UNKNOWN
     ],
 )
-def test_the_exit_code_tells_refusals_from_what_may_have_happened(code: str, retryable: bool, outcome: Outcome) -> None:
-    """75 is for unknown outcomes only and for all of them, so that a script may repeat what ended with 69."""
+def test_the_exit_code_distinguishes_refusals_from_unknown_outcomes(
+    code: str, retryable: bool, outcome: Outcome
+) -> None:
+    """75 stands for unknown outcomes only and for all of them, so that a script may repeat a command that
+    ended with 69.
+    """
     error = LmqError(code, "it failed", retryable=retryable, outcome=outcome)
     found = exit_code_of(error)
     assert found in CONTRACT
@@ -125,7 +131,7 @@ def test_the_exit_code_tells_refusals_from_what_may_have_happened(code: str, ret
 def test_a_program_or_group_without_a_command_prints_its_help(
     arguments: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole page on standard output, not one line of it as a complaint; the status says that no command was given."""
+    """The whole page is on standard output, without a one-line error; the status says that no command was given."""
     program, *rest = arguments
     commands = {"lmq": lmq_cli, "lmq-admin": admin_cli, "lmq-pipeline": pipeline_cli}
     monkeypatch.setattr("sys.argv", arguments)

@@ -1,4 +1,4 @@
-"""Every command has an example in its help, and the program takes it."""
+"""Every command has an example in its help, and the program accepts it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WORDS_OF_SHELLS = re.compile(r"^[A-Z]+=\S+ |^eval \"\$\(|\)\"$| [>|] .*$")
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """The help of every command that is no group, by the words that call it."""
+    """Yield the help of every command that is not a group, by the words that call it."""
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
             inner = command.get_command(context, name)
@@ -37,12 +37,12 @@ HELP = {
 
 
 def examples(path: str) -> list[str]:
-    """The example lines of a command's help."""
+    """Return the example lines of a command's help."""
     return [line.strip() for block in _BLOCK.findall(HELP[path]) for line in block.splitlines()]
 
 
 def called(words: list[str]) -> str:
-    """Parse a command line, without carrying it out; the words of the command."""
+    """Parse a command line without executing it; return the words of the command."""
     command: click.Command = PROGRAMS[words[0]]
     context = command.make_context(words[0], words[1:])
     while isinstance(command, click.Group):
@@ -58,7 +58,7 @@ def test_every_command_has_an_example() -> None:
 
 
 @pytest.mark.parametrize("path", HELP)
-def test_the_program_takes_the_example(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_accepts_the_example(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for example in examples(path):
         words = shlex.split(_WORDS_OF_SHELLS.sub("", _WORDS_OF_SHELLS.sub("", example)))

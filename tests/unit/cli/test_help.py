@@ -1,4 +1,4 @@
-"""Help pages: nothing is cut off, and what every command takes is described once."""
+"""Help pages: nothing is truncated, and common options are described once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SHARED = ("--node", "--context", "--token", "--token-file", "--ca-file", "--cert
 
 
 def pages(command: click.Command, context: click.Context) -> Iterator[tuple[str, str]]:
-    """The help page of a command and of all below it, by the words that call it."""
+    """Yield the help page of a command and of all below it, by the words that call it."""
     yield context.command_path, command.get_help(context)
     if isinstance(command, click.Group):
         for name in command.list_commands(context):
@@ -40,7 +40,7 @@ def test_no_summary_is_cut_off(path: str) -> None:
     assert cut == []
 
 
-def test_the_options_of_every_command_stand_on_one_page() -> None:
+def test_the_options_of_every_command_are_on_one_page() -> None:
     assert all(f"{option} " in PAGES["lmq-admin"] for option in SHARED)
     commands = [text for path, text in PAGES.items() if path.startswith("lmq-admin ") and "  --node," in text]
     assert len(commands) > 30
@@ -49,7 +49,7 @@ def test_the_options_of_every_command_stand_on_one_page() -> None:
         assert line.strip() == "--node, --context, --token, ..."
         assert not any(f"  {option} " in text for option in SHARED)
         assert "lmq-admin --help" in " ".join(text.split()).replace("lmq- admin", "lmq-admin")
-    assert "--ca-file FILE" in PAGES["lmq ping"], "that program has no page of its own for them"
+    assert "--ca-file FILE" in PAGES["lmq ping"], "that program has no separate page for them"
 
 
 @pytest.mark.parametrize("program", ["lmq", "lmq-admin", "lmq-pipeline"])

@@ -1,4 +1,4 @@
-"""``lmq-admin import queued`` from a server that means harm."""
+"""``lmq-admin import queued`` from a hostile server."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LIMIT_BYTES = 1024 * 1024
 
 
 class Hostile(http.server.ThreadingHTTPServer):
-    """Answers everything alike.
+    """A server that gives the same answer to every request.
 
     Attributes:
-        answer: what it answers.
-        block: what it sends without an end, if it is not empty.
-        location: where it redirects, if it is not empty.
-        sent: how many bytes it has sent without an end.
-        seen: the paths that were asked for, with the key that was shown.
+        answer: the answer.
+        block: data that it sends without an end, if not empty.
+        location: the target of its redirect, if not empty.
+        sent: number of bytes it has sent without an end.
+        seen: the requested paths, with the key that was sent.
     """
 
     def __init__(self) -> None:
@@ -55,14 +55,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(server.block)
                 server.sent += len(server.block)
         except OSError:
-            # The client has had enough.
+            # The client has closed the connection.
             return
 
     def do_POST(self) -> None:
         self.do_GET()
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Discard the log message."""
 
 
 @pytest.fixture
@@ -80,11 +80,11 @@ def test_an_answer_without_end_is_not_read_to_its_end(hostile: Hostile, monkeypa
     hostile.answer, hostile.block = b"\xc6\xff\xff\xff\xff", bytes(64 * 1024)
     with pytest.raises(CliError, match=f"more than {LIMIT_BYTES} bytes"):
         Source(hostile.url, None).queues()
-    # Sockets hold some more.
+    # Socket buffers hold some more.
     assert hostile.sent < 16 * LIMIT_BYTES
 
 
-def test_values_are_counted_before_they_are_made(hostile: Hostile) -> None:
+def test_values_are_counted_before_they_are_built(hostile: Hostile) -> None:
     hostile.answer = b"\xdd\x00\x50\x00\x00" + b"\x90" * 0x500000
     with pytest.raises(CliError, match="values"):
         Source(hostile.url, None).queues()
@@ -94,7 +94,7 @@ def test_values_are_counted_before_they_are_made(hostile: Hostile) -> None:
     "answer",
     [None, 5, [], {}, {"queues": 5}, {"queues": [5]}, {"queues": [{}]}, {"queues": [{"name": b"x"}]}, {"queues": None}],
 )
-def test_what_queued_would_not_answer_is_named(hostile: Hostile, answer: Any) -> None:
+def test_an_answer_unlike_queued_is_reported(hostile: Hostile, answer: Any) -> None:
     hostile.answer = msgpack.packb(answer)
     with pytest.raises(CliError, match="does not answer as queued does") as caught:
         Source(hostile.url, None).queues()
@@ -105,13 +105,13 @@ def test_what_queued_would_not_answer_is_named(hostile: Hostile, answer: Any) ->
 
 
 @pytest.mark.parametrize("answer", [b"", b"\x81", b"\x80\x80", b"\xc1"])
-def test_what_is_no_messagepack_is_named(hostile: Hostile, answer: bytes) -> None:
+def test_invalid_messagepack_is_reported(hostile: Hostile, answer: bytes) -> None:
     hostile.answer = answer
     with pytest.raises(CliError, match="cannot be asked"):
         Source(hostile.url, None).queues()
 
 
-def test_a_key_is_shown_to_nobody_else(hostile: Hostile) -> None:
+def test_a_key_is_sent_to_no_other_server(hostile: Hostile) -> None:
     with Hostile() as other:
         thread = threading.Thread(target=other.serve_forever)
         thread.start()

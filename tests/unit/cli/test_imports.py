@@ -1,4 +1,4 @@
-"""What programs import: a command loads what it needs itself, and nothing that the other commands need."""
+"""Imports of programs: a command loads only what it needs itself."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ HEAVY = {
     "structlog",
     "uvloop",
 }
-"""What takes longest to import of all that the programs need for one command or another."""
+"""The slowest imports of all that the programs need for some command."""
 
-NOBODY = "127.0.0.1:1"
+UNREACHABLE = "127.0.0.1:1"
 
 SCRIPT = """
 import sys
@@ -42,7 +42,7 @@ except SystemExit:
 
 
 def imported(program: str, *words: str) -> set[str]:
-    """The modules that a program has imported when it ends."""
+    """Return the modules that a program has imported when it ends."""
     module = program.removeprefix("lmq-")
     code = SCRIPT.format(module=module, words=[program, *words])
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=True)
@@ -55,28 +55,28 @@ def imported(program: str, *words: str) -> set[str]:
     [
         ("lmq-admin", ["--help"]),
         ("lmq-admin", ["status", "--help"]),
-        ("lmq-admin", ["status", "--node", NOBODY]),
-        ("lmq-admin", ["queue", "list", "--node", NOBODY]),
-        ("lmq-admin", ["message", "push", "q", "text", "--node", NOBODY]),
+        ("lmq-admin", ["status", "--node", UNREACHABLE]),
+        ("lmq-admin", ["queue", "list", "--node", UNREACHABLE]),
+        ("lmq-admin", ["message", "push", "q", "text", "--node", UNREACHABLE]),
         ("lmq-admin", ["completion", "bash"]),
         ("lmq", ["--help"]),
-        ("lmq", ["ping", "--node", NOBODY]),
+        ("lmq", ["ping", "--node", UNREACHABLE]),
     ],
     ids=lambda value: value if isinstance(value, str) else "-".join(value),
 )
-def test_a_command_imports_nothing_that_others_need(program: str, words: list[str]) -> None:
+def test_a_command_imports_only_what_it_needs(program: str, words: list[str]) -> None:
     modules = imported(program, *words)
     assert "lmqcluster_cli.shared.errors" in modules
     assert modules & HEAVY == set()
 
 
-def test_what_others_need_is_imported_for_them() -> None:
+def test_other_commands_import_what_they_need() -> None:
     assert imported("lmq-admin", "tls", "--help") & HEAVY >= {"cryptography"}
     assert imported("lmq-admin", "backup", "--help") & HEAVY >= {"pysyncobj", "structlog"}
 
 
 @pytest.mark.parametrize("group", [lmq, lmq_admin], ids=["lmq", "lmq-admin"])
-def test_help_of_a_group_says_of_commands_what_they_say_of_themselves(group: AliasGroup) -> None:
+def test_help_of_a_group_has_the_summaries_of_its_commands(group: AliasGroup) -> None:
     context = click.Context(group, info_name=group.name)
     deferred = [command for command in group.commands.values() if isinstance(command, Deferred)]
     assert len(deferred) > 4
@@ -89,7 +89,7 @@ def test_help_of_a_group_says_of_commands_what_they_say_of_themselves(group: Ali
 
 
 @pytest.mark.parametrize("package", [lmqcluster, lmqcluster.client], ids=lambda package: package.__name__)
-def test_every_name_of_a_package_is_there(package: object) -> None:
+def test_every_name_of_a_package_exists(package: object) -> None:
     for name in package.__all__:  # type: ignore[attr-defined]
         assert getattr(package, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Nothing'"):

@@ -1,4 +1,4 @@
-"""``lmq-admin import kestrel-config``: what a configuration file of Kestrel becomes, and files that mean harm."""
+"""``lmq-admin import kestrel-config``: the translation of a Kestrel configuration file, and hostile files."""
 
 from __future__ import annotations
 
@@ -101,12 +101,12 @@ def test_a_file_as_kestrel_ships_it(tmp_path: Path) -> None:
         (") 5", "line 2: not understood: )"),
     ],
 )
-def test_what_is_not_understood_is_named(line: str, problem: str, tmp_path: Path) -> None:
+def test_unknown_settings_are_reported(line: str, problem: str, tmp_path: Path) -> None:
     more = 'queues = new QueueBuilder { name = "other"; maxItems = 1 }'
     result = translated(tmp_path, "new KestrelConfig {\n" + line + "\n" + more + "\n}")
     assert result.return_value == 65
     assert f"lmq-admin: {problem}" in result.stderr
-    # The rest is translated all the same.
+    # The rest is translated nevertheless.
     assert commands(result)[-1] == ["lmq-admin", "queue", "set", "--create", "--max-items", "1", "--", "other"]
 
 
@@ -159,12 +159,12 @@ SCRIPT = "touch harmed"
         "admin.httpPortVALUE = 1",
     ],
 )
-def test_no_value_begins_a_line_of_its_own(line: str, ending: str, tmp_path: Path) -> None:
+def test_no_value_begins_a_new_line(line: str, ending: str, tmp_path: Path) -> None:
     value = line.replace("VALUE", f"{ending}{SCRIPT}")
     result = translated(tmp_path, "new KestrelConfig {\nmemcacheListenPort = 22133\n" + value + "\n}")
     assert all(one.startswith(("# ", "lmq-admin ")) for one in result.stdout.split("\n")[:-1])
     assert result.stdout.replace("\n", "").isprintable()
-    # As the help text recommends, but with a lmq-admin that does nothing.
+    # The recommendation of the help text, with a lmq-admin that does nothing.
     (tmp_path / "lmq-admin").symlink_to("/bin/true")
     path = f"{tmp_path}:/usr/bin:/bin"
     subprocess.run(

@@ -1,4 +1,4 @@
-"""What is left of Kestrel's journals, whole, torn and damaged."""
+"""The contents of Kestrel's journals: intact, torn and damaged."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_file_that_is_torn_anywhere_is_read_up_to_its_last_whole_operation(tmp
 @pytest.mark.parametrize(
     "wrong", [b"\x0a", b"\xff" * 50, b"\2\xff\xff\xff\xff" + b"x" * 40, b"\2\xff\xff\xff\x7f" + b"x" * 40]
 )
-def test_what_is_no_operation_ends_its_file(tmp_path: Path, wrong: bytes) -> None:
+def test_an_invalid_operation_ends_its_file(tmp_path: Path, wrong: bytes) -> None:
     (tmp_path / "q.1").write_bytes(add(b"a") + wrong + add(b"lost"))
     (tmp_path / "q").write_bytes(add(b"b"))
     journal = Journal.read(journal_files(tmp_path, "q"))
@@ -148,7 +148,7 @@ def test_random_journals_leave_what_a_queue_would_have(tmp_path: Path) -> None:
         assert left(tmp_path) == [*sorted(held.values(), key=order.index), *waiting]
 
 
-def test_what_is_read_is_told_also_of_a_damaged_file(tmp_path: Path) -> None:
+def test_progress_is_reported_also_for_a_damaged_file(tmp_path: Path) -> None:
     sound = add(b"x" * 1000) * 3_000
     (tmp_path / "q.1").write_bytes(sound + b"\xff" + b"y" * 3_000_000)
     (tmp_path / "q").write_bytes(add(b"z" * 5_000_000))
@@ -156,5 +156,5 @@ def test_what_is_read_is_told_also_of_a_damaged_file(tmp_path: Path) -> None:
     journal = Journal.read(journal_files(tmp_path, "q"), sizes.append)
     assert (len(journal.items), len(journal.damages)) == (3_001, 1)
     assert sum(sizes) == sum(path.stat().st_size for path in tmp_path.iterdir())
-    # Often enough for somebody who looks at it.
+    # Often enough for a person who watches it.
     assert max(sizes) < 2 << 20

@@ -36,7 +36,7 @@ def test_the_worst_counts() -> None:
     assert worst(findings(State.CRITICAL, State.WARNING, State.UNKNOWN)) is State.CRITICAL
 
 
-def test_a_line_tells_what_is_wrong_and_all_figures() -> None:
+def test_a_line_has_the_problem_and_all_figures() -> None:
     findings = [
         graded("lag", 3, "n2 is 3 behind", (10, 20)),
         graded("memory", 81.25, "messages | 81 %", (80, None), unit="%"),

@@ -1,4 +1,4 @@
-"""What commands print: tab-separated lines for scripts, tables on a terminal, JSON."""
+"""Output of commands: tab-separated lines for scripts, tables on a terminal, JSON."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def test_scripts_get_the_header_of_an_empty_table(capsys: pytest.CaptureFixture[
 
 
 class Terminal(io.StringIO):
-    """Standard output as a person sees it."""
+    """Standard output as a terminal."""
 
     def isatty(self) -> bool:
         return True
 
 
 def become_terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
-    # Not a fixture: pytest exchanges standard output between set-up and test.
+    # Not a fixture: pytest replaces standard output between setup and test.
     out = Terminal()
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setenv("NO_COLOR", "1")
@@ -50,7 +50,7 @@ def test_people_get_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_people_are_told_that_there_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_table_is_reported_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = become_terminal(monkeypatch)
     print_table(COLUMNS, [], empty="No queues.")
     assert terminal.getvalue() == "No queues.\n"
@@ -66,7 +66,7 @@ def test_a_narrow_terminal_folds_and_loses_nothing(monkeypatch: pytest.MonkeyPat
     assert set("abcdefghijklmnopqrstuvwxyz") <= set(out)
 
 
-def test_a_narrow_terminal_leaves_out_what_matters_least(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_omits_the_least_important_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     columns = [Column("Node", "n"), Column("Raft", "r", rank=2), Column("HTTP", "h"), Column("RPC", "p", rank=1)]
     row = ["n1", "r" * 15, "h" * 15, "p" * 15]
     for width, titles in ((60, "Node Raft HTTP RPC"), (50, "Node HTTP RPC"), (30, "Node HTTP")):
@@ -114,25 +114,25 @@ ROWS = [["b", 2, 10], ["a", None, 30], ["c", 10, 20]]
     ids=repr,
 )
 def test_columns_order_and_form(view: View, shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers sort as numbers, and what is not known comes last either way."""
+    """Numbers sort as numbers, and unknown values are last in both directions."""
     print_table(COLUMNS, ROWS, view=view)
     assert capsys.readouterr().out == shown
 
 
 @pytest.mark.parametrize("view", [View(columns=("size",)), View(sort="size"), View(sort="-size")], ids=repr)
-def test_a_column_that_is_not_there(view: View) -> None:
+def test_an_unknown_column(view: View) -> None:
     with pytest.raises(click.UsageError, match="no column 'size'; there are queue, ready, bytes"):
         print_table(COLUMNS, ROWS, view=view)
 
 
-def test_a_table_on_request_where_no_terminal_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_table_on_request_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(COLUMNS, ROWS, view=View(Form.TABLE))
     out = capsys.readouterr().out
     assert out.splitlines()[0].split() == ["Queue", "Ready", "Bytes"]
     assert "\x1b" not in out
 
 
-def test_people_see_an_extra_column_only_if_they_ask_for_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_extra_column_is_shown_only_on_request(capsys: pytest.CaptureFixture[str]) -> None:
     columns = [Column("Queue", "queue"), Column("Rate", "rate", right=True, extra=True)]
     views = [View(), View(Form.TABLE), View(Form.TABLE, sort="-rate"), View(Form.TABLE, columns=("queue", "rate"))]
     shown = []
@@ -170,7 +170,7 @@ def test_times_for_people(seconds: float, text: str) -> None:
     assert human_duration(seconds) == text
 
 
-def test_what_a_node_told_counts_only_while_it_is_here() -> None:
+def test_the_report_of_a_node_counts_only_while_it_is_connected() -> None:
     told = {"uptime_s": 5.0, "process_bytes": 7, "disk_free_bytes": 9}
     node = {"id": "n-1", "name": None, "state": "follower", "lag": 3, "vitals": told}
     shown = with_figures(node)

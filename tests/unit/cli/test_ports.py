@@ -1,4 +1,4 @@
-"""A port in use is told before anything starts."""
+"""A port in use is reported before anything starts."""
 
 from __future__ import annotations
 

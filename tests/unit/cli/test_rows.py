@@ -1,4 +1,4 @@
-"""Rows of CSV and JSON lines become messages; what cannot is told with its line."""
+"""Rows of CSV and JSON lines become messages; invalid ones are reported with their line."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_tsv_byte_order_mark_and_crlf() -> None:
         (b"x" * 300 + b",1", "308 bytes, it must have 1 to 255"),
     ],
 )
-def test_bad_csv_rows_are_told_and_passed_over(line: bytes, reason: str) -> None:
+def test_bad_csv_rows_are_reported_and_skipped(line: bytes, reason: str) -> None:
     before, bad, after = read_csv(b"origin,n\nB,1\n" + line + b"\nC,2\n")
     assert isinstance(bad, BadRow)
     assert bad.line == 3
@@ -82,7 +82,7 @@ def test_an_unusable_header_ends_the_replay(text: str, reason: str) -> None:
     assert caught.value.exit_code == 65
 
 
-def test_a_json_line_stays_as_it_is() -> None:
+def test_a_json_line_stays_unchanged() -> None:
     rows = read_json('{"origin": "EWR",  "n": 1.50}\n\n{"origin":7}\r\n{"origin":true}')
     assert rows == [
         Row(1, b"flights.EWR", b'{"origin": "EWR",  "n": 1.50}'),
@@ -105,7 +105,7 @@ def test_a_json_line_stays_as_it_is() -> None:
         (b"[" * 100_000, ""),
     ],
 )
-def test_bad_json_lines_are_told_and_passed_over(line: bytes, reason: str) -> None:
+def test_bad_json_lines_are_reported_and_skipped(line: bytes, reason: str) -> None:
     bad, after = read_json(line + b'\n{"origin":"C"}\n')
     assert isinstance(bad, BadRow)
     assert bad.line == 1
@@ -170,7 +170,7 @@ def test_plain_gzip_and_zip_files_give_the_same_rows(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "form"), [("a.tsv", "tsv"), ("a.jsonl", "jsonl"), ("a.ndjson", "jsonl"), ("a.json.gz", "jsonl")]
 )
-def test_the_format_is_told_by_the_name(tmp_path: Path, name: str, form: str) -> None:
+def test_the_format_is_derived_from_the_name(tmp_path: Path, name: str, form: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b"") if name.endswith("gz") else b"")
     with open_source(str(tmp_path / name), None) as source:
         assert source.form == form

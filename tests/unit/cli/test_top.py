@@ -1,4 +1,4 @@
-"""Rates as differences of two looks."""
+"""Rates as differences of two samples."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_new_queues_have_no_rate_yet_and_no_rate_is_negative() -> None:
     assert by_name["again"]["push_per_s"] == 0.0
 
 
-def test_two_looks_at_the_same_sums_tell_no_rate() -> None:
+def test_two_samples_of_the_same_sums_give_no_rate() -> None:
     seen = picture(sample(10.0, {"a": 1}), sample(10.0, {"a": 1}))
     assert seen.totals["push_per_s"] is None
 

@@ -1,4 +1,4 @@
-"""Times and sizes of command lines."""
+"""Times and sizes on command lines."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_sizes(text: str, count: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "m", "5x", "1e3", "5 m m", "nan", "\u0661"])
-def test_what_is_neither(text: str) -> None:
+def test_invalid_times_and_sizes(text: str) -> None:
     with pytest.raises(click.BadParameter):
         duration(text)
     with pytest.raises(click.BadParameter):

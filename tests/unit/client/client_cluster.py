@@ -1,7 +1,8 @@
 """A small MessagePack-RPC server that the client's tests can make misbehave.
 
-`ModelCluster` is what all nodes share: queues, leases and the highest sequence of each producer, deduplicating as the real
-state machine does. `ScriptedNode` is one listening node on a real socket. For every request the test's script chooses a `Fate`.
+`ModelCluster` is the state that all nodes share: queues, leases and the highest sequence of each producer,
+deduplicating as the real state machine does. `ScriptedNode` is one listening node on a real socket. The test's script
+chooses a `Fate` for every request.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ import msgpack
 
 
 class Fate(Enum):
-    """What becomes of a request."""
+    """The fate of a request."""
 
     ANSWER = auto()
-    DROP_BEFORE = auto()  # the connection ends, nothing happened
-    DROP_AFTER = auto()  # it is applied, the connection ends without an answer
+    DROP_BEFORE = auto()  # the connection is closed, nothing happened
+    DROP_AFTER = auto()  # it is applied, the connection is closed without an answer
     APPLY_LATE = (
         auto()
-    )  # the connection ends; it and what followed it is applied when `ModelCluster.apply_late` is called
+    )  # the connection is closed; it and later requests are applied when `ModelCluster.apply_late` is called
     HOLD = auto()  # it is applied, and answered only when `ScriptedNode.answer_held` is called
-    STALL = auto()  # nothing happens, nor to pushes that follow, and a moment later the connection ends
+    STALL = auto()  # nothing happens, nor to later pushes, and a moment later the connection is closed
     REFUSE = auto()  # "no_leader", nothing happened
     DOUBT = auto()  # "unknown_outcome", but it is applied
 
@@ -40,7 +41,7 @@ class Request:
     method: str
     arguments: list[Any]
     first_sequence: int = 0
-    """Number of the first content of an un-keyed push."""
+    """Number of the first content of a push without a key."""
 
 
 Script = Callable[[Request], "Fate | str"]
@@ -55,14 +56,14 @@ class ModelCluster:
         self.stored: list[Any] = []
         self.leases: dict[bytes, tuple[bytes, Any]] = {}
         self.settled: list[tuple[str, bytes]] = []
-        self.forgotten: set[bytes] = set()  # of these nothing is known any more
+        self.forgotten: set[bytes] = set()  # nothing is known of these any more
         self.last: dict[bytes, int] = {}
         self.keys: set[bytes] = set()
         self.late: list[Callable[[], Any]] = []
         self.arrival = asyncio.Event()  # set, and replaced, by every push
 
     def push(self, queue: bytes, contents: list[Any], producer: bytes | None, first: int) -> list[bytes]:
-        """Store what is new of a numbered batch."""
+        """Store the new contents of a numbered batch."""
         for sequence, content in enumerate(contents, first):
             if producer is not None:
                 if sequence <= self.last.get(producer, 0):
@@ -75,14 +76,14 @@ class ModelCluster:
         return [b"ok"] * len(contents)
 
     def push_keyed(self, queue: bytes, contents: list[Any], keys: list[bytes]) -> list[bytes]:
-        """Store what has a key not seen before."""
+        """Store contents with new keys."""
         fresh = [content for content, key in zip(contents, keys, strict=True) if key not in self.keys]
         self.keys.update(keys)
         self.push(queue, fresh, None, 0)
         return [b"ok"] * len(contents)
 
     def pull(self, queue: bytes, count: int) -> list[dict[bytes, Any]]:
-        """Hand out messages under new ids."""
+        """Deliver messages under new ids."""
         ready = self.queues.setdefault(queue, deque())
         pulled = []
         while ready and len(pulled) < count:
@@ -111,7 +112,7 @@ class ModelCluster:
         return True
 
     def transaction(self, operations: list[list[Any]], *, again: bool) -> tuple[bytes | None, Any]:
-        """Acks and keyed pushes, all of them or none."""
+        """Apply acks and keyed pushes, all or none."""
         acks = [operation[2] for operation in operations if operation[0] == b"done"]
         if not all(message_id in self.leases for message_id in acks):
             was_done = again and all(("done", message_id) in self.settled for message_id in acks)
@@ -124,7 +125,7 @@ class ModelCluster:
         return None, [b"ok"] * len(operations)
 
     def apply_late(self) -> None:
-        """What a node had taken from lost connections gets into the log now."""
+        """Append the pending requests of lost connections to the log now."""
         late, self.late = self.late, []
         for apply in late:
             apply()
@@ -134,7 +135,7 @@ class ScriptedNode:
     """One node, listening on 127.0.0.1.
 
     Args:
-        is_old: of a release that has no ``push_each``, so that every push is a request of its own.
+        is_old: of a release without ``push_each``, so that every push is a separate request.
     """
 
     def __init__(
@@ -146,8 +147,9 @@ class ScriptedNode:
         self.requests: list[Request] = []
         self.notifications: list[tuple[str, list[Any]]] = []
         self.connections = 0
-        self.named: list[str] | None = None  # what it calls the nodes of its cluster; by default, itself
-        self.reply_piece = 0  # above 0: replies are written in pieces of so many bytes
+        # The addresses that it reports as those of its cluster; by default, its own.
+        self.named: list[str] | None = None
+        self.reply_piece = 0  # above 0: size of the pieces in which replies are written
         self.port = 0
         self.seen = asyncio.Event()
         self._held: list[Callable[[], None]] = []
@@ -168,7 +170,7 @@ class ScriptedNode:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
-        """Vanish: stop listening and cut every connection."""
+        """Stop listening and cut every connection."""
         if self._server is not None:
             self._server.close()
             self.cut()
@@ -181,23 +183,23 @@ class ScriptedNode:
             connection.cut()
 
     def answer_held(self) -> None:
-        """Answer every request that was held so far."""
+        """Answer every held request."""
         held, self._held = self._held, []
         for answer in held:
             answer()
 
     def answer(self, request: Request, result: Any) -> None:
-        """Answer a request that was held with something else."""
+        """Answer a held request with `result`."""
         for connection in self._open:
             connection._reply(request.msgid, None, result)
 
     @property
     def address(self) -> str:
-        """Where it listens."""
+        """Return its address."""
         return f"127.0.0.1:{self.port}"
 
     def methods(self) -> list[str]:
-        """Names of the methods called so far, without the connection's own."""
+        """Return the names of the methods called so far, without the connection's own."""
         return [
             request.method
             for request in self.requests
@@ -205,7 +207,7 @@ class ScriptedNode:
         ]
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds, which is looked at after every request and loss."""
+        """Wait until the condition is true; it is checked after every request and lost connection."""
         while not condition():
             self.seen.clear()
             await self.seen.wait()
@@ -277,7 +279,7 @@ class _Connection(asyncio.Protocol):
         if isinstance(fate, str):
             if numbered and fate.startswith(("no_leader", "overloaded", "shutting_down")):
                 self._refusing = fate
-            # What the node does not know to be applied holds up all that follows.
+            # A request with an unknown outcome blocks all later ones.
             self._stalled = self._stalled or fate.startswith("unknown_outcome")
             self._reply(request.msgid, fate.encode(), None)
         elif fate is Fate.DROP_BEFORE:
@@ -395,14 +397,14 @@ class _Connection(asyncio.Protocol):
 
 
 def async_test(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    """Run an asynchronous test to its end on a loop of its own; hanging is failing."""
+    """Run an asynchronous test to its end on a new loop; a hanging test fails."""
 
     @functools.wraps(function)
     def test(*args: Any, **kwargs: Any) -> None:
         async def limited() -> None:
             async with asyncio.timeout(300):
                 await function(*args, **kwargs)
-            # Of asyncio's own a connection that is just being accepted may be left.
+            # A task of asyncio that accepts a connection may be left.
             left = [task for task in asyncio.all_tasks() if "_accept" not in repr(task.get_coro())]
             left.remove(cast("asyncio.Task[Any]", asyncio.current_task()))
             assert not left, f"tasks left over: {left}"
@@ -413,5 +415,5 @@ def async_test(function: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 def _has_keys(options: list[Any]) -> bool:
-    """Whether the options of a push, if there are any, name keys."""
+    """Return whether the options of a push, if there are any, name keys."""
     return any(one.get(b"key") is not None or one.get(b"keys") is not None for one in options)

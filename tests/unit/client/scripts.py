@@ -1,4 +1,4 @@
-"""Scripts for the nodes of `client_cluster`: which requests meet which fate, and a client that hurries."""
+"""Scripts for the nodes of `client_cluster`, which assign fates to requests, and a client with short timeouts."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ QUICK = Backoff(first_s=0.002, max_s=0.01)
 
 
 def fates(method: str, *chosen: Fate | str) -> Script:
-    """The given fates for the first requests of one method; everything else is answered."""
+    """Return the given fates for the first requests of one method; all others are answered."""
     left: Iterator[Fate | str] = iter(chosen)
     return lambda request: next(left, Fate.ANSWER) if request.method == method else Fate.ANSWER
 
 
 def once(when: Callable[[Request], bool], fate: Fate | str) -> Script:
-    """One fate for the first request that `when` picks."""
+    """Return a fate for the first request that `when` selects."""
     done = False
 
     def script(request: Request) -> Fate | str:

@@ -36,7 +36,7 @@ async def test_push_pull_ack() -> None:
 
 
 @async_test
-async def test_strings_come_back_as_bytes_unless_decoding_is_asked_for() -> None:
+async def test_strings_are_returned_as_bytes_unless_decoding_is_requested() -> None:
     value = {"name": "ä", "list": ["x", b"\xff", 1.5, None]}
     async with (
         node() as server,
@@ -76,7 +76,7 @@ async def test_names_may_be_bytes_that_are_not_utf8() -> None:
 
 
 @async_test
-async def test_all_other_methods_send_what_the_protocol_says() -> None:
+async def test_all_other_methods_follow_the_protocol() -> None:
     async with node() as server, AsyncClient(server.address) as client:
         assert await client.push("q", 1, key="k") == "ok"
         assert await client.push("q", 1, key="k") == "ok"
@@ -108,7 +108,7 @@ async def test_all_other_methods_send_what_the_protocol_says() -> None:
 
 
 @async_test
-async def test_a_blocked_pull_does_not_hold_up_others() -> None:
+async def test_a_blocked_pull_does_not_delay_other_calls() -> None:
     async with node() as server, AsyncClient(server.address) as client:
         waiting = asyncio.ensure_future(client.pull("q"))
         await server.until(lambda: "pull" in server.methods())
@@ -160,7 +160,7 @@ async def test_large_contents_and_a_node_that_reads_slowly() -> None:
 
 
 @async_test
-async def test_replies_may_come_in_pieces() -> None:
+async def test_replies_may_arrive_in_pieces() -> None:
     async with node() as server, AsyncClient(server.address) as client:
         server.reply_piece = 3
         await client.push_many("q", ["a" * 40, "b" * 70_000])
@@ -171,7 +171,7 @@ async def test_replies_may_come_in_pieces() -> None:
 
 
 @async_test
-async def test_too_much_waiting_in_the_client_is_told() -> None:
+async def test_too_many_waiting_calls_are_refused() -> None:
     client = AsyncClient("127.0.0.1:1", backlog_max=2, timeout_s=5)
     futures = [client.push("q", number) for number in range(3)]
     with pytest.raises(LmqError) as caught:
@@ -294,7 +294,7 @@ async def test_iterating_over_a_queue() -> None:
 
 
 @async_test
-async def test_leaving_an_iteration_gives_prefetched_messages_back_in_order() -> None:
+async def test_leaving_an_iteration_returns_prefetched_messages_in_order() -> None:
     async with node() as server, AsyncClient(server.address) as client:
         await client.push_many("q", list(range(6)))
         async with client.messages("q", prefetch=4) as messages:
@@ -326,7 +326,7 @@ async def test_closing_ends_waiting_pulls_and_waits_for_the_rest() -> None:
 
 
 @async_test
-async def test_a_client_connects_with_its_first_call_and_says_where() -> None:
+async def test_a_client_connects_with_its_first_call_and_shows_the_address() -> None:
     async with node() as server:
         client = AsyncClient(server.address)
         assert client.address is None
@@ -347,7 +347,7 @@ async def test_entering_fails_if_no_node_answers() -> None:
 
 
 class _Recorder:
-    """The owner of a connection, for looking at it alone."""
+    """The owner of a connection, which only records its calls."""
 
     def __init__(self) -> None:
         self.lost: list[str] = []
@@ -399,7 +399,7 @@ async def test_replies_byte_by_byte_and_message_numbers_that_wrap() -> None:
     "garbage", [b"\xc1", b"\x94\x01\x63\xc0\xc0", b"\x05", b"\x93\x01\x02\x03", b"\x94\x00\x01\xc0\xc0"]
 )
 @async_test
-async def test_a_peer_that_does_not_speak_the_protocol_is_left(garbage: bytes) -> None:
+async def test_a_peer_with_another_protocol_is_disconnected(garbage: bytes) -> None:
     async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(garbage)
         await writer.drain()

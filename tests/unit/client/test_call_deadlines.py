@@ -1,4 +1,4 @@
-"""`AsyncClient` and time: deadlines of calls, silent nodes, closing while nobody answers."""
+"""Deadlines in `AsyncClient`: deadlines of calls, silent nodes, closing while no node answers."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ async def test_the_deadline_of_a_call_that_was_never_sent() -> None:
 
 
 @async_test
-async def test_the_deadline_of_a_call_that_was_refused_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_deadline_of_a_call_that_was_refused_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     loop = asyncio.get_running_loop()
     clock, ahead_s, timeout_s = loop.time, 0.0, 15.0
     monkeypatch.setattr(loop, "time", lambda: clock() + ahead_s)
 
     class Pause(Backoff):
-        """The time is over in the pause after the second refusal, when the call is on its way nowhere."""
+        """The deadline passes in the pause after the second refusal, when the call is not in flight."""
 
         def delay_s(self, failures: int, addresses: int) -> float:
             nonlocal ahead_s
@@ -94,7 +94,7 @@ async def test_a_node_that_answers_pings_may_take_its_time_with_a_pull() -> None
 
 
 @async_test
-async def test_a_node_that_accepts_and_says_nothing_is_passed_over() -> None:
+async def test_a_node_that_accepts_and_sends_nothing_is_skipped() -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster, lambda _request: Fate.HOLD) as first, ScriptedNode(cluster) as second:
         client = AsyncClient([first.address, second.address], connect_timeout_s=0.05, backoff=QUICK)
@@ -104,7 +104,7 @@ async def test_a_node_that_accepts_and_says_nothing_is_passed_over() -> None:
 
 
 @async_test
-async def test_a_node_that_refuses_the_producer_is_passed_over() -> None:
+async def test_a_node_that_refuses_the_producer_is_skipped() -> None:
     cluster = ModelCluster()
     script = fates("producer", "shutting_down: bye")
     async with (
@@ -133,7 +133,7 @@ async def test_an_idle_client_does_not_reconnect_until_it_is_used() -> None:
 
 
 @async_test
-async def test_closing_while_no_node_answers_ends_in_time_and_tells_everybody() -> None:
+async def test_closing_while_no_node_answers_ends_in_time_and_fails_all_calls() -> None:
     async with ScriptedNode(ModelCluster()) as node:
         pass
     client = client_of(node, timeout_s=60)
@@ -156,14 +156,14 @@ async def test_closing_does_not_wait_long_for_a_node_that_ignores_the_cancelling
         client = client_of(node)
         pull = asyncio.ensure_future(client.pull("q"))
         await node.until(lambda: "pull" in node.methods())
-        async with asyncio.timeout(10):  # Far less than the 20 s a call may take.
+        async with asyncio.timeout(10):  # Much less than the 20 s that a call may take.
             await client.close()
         with pytest.raises(LmqError, match="closed"):
             await pull
 
 
 @async_test
-async def test_a_call_never_sent_is_not_in_doubt_because_another_one_is() -> None:
+async def test_a_call_never_sent_is_not_in_doubt_beside_one_in_doubt() -> None:
     script = fates("push", *["unknown_outcome: x"] * 10_000)
     async with ScriptedNode(ModelCluster(), script) as node:
         client = AsyncClient(node.address, timeout_s=1.0, in_flight_max=1, backoff=QUICK)

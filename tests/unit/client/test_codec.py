@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 
 
-def test_addresses_come_as_text_or_list_with_a_default_port() -> None:
+def test_addresses_are_text_or_a_list_with_a_default_port() -> None:
     assert parse_addresses("a:1, b ,[::1]:3") == [("a", 1), ("b", 18800), ("::1", 3)]
     assert parse_addresses(["a:1", "b:2,c:3", "a:1"]) == [("a", 1), ("b", 2), ("c", 3)]
     assert [str(address) for address in parse_addresses("h:7,[fe80::1]:8")] == ["h:7", "[fe80::1]:8"]
@@ -29,7 +29,7 @@ def test_bad_addresses_are_refused(text: str) -> None:
 
 
 @given(st.binary(max_size=300), st.sampled_from([b"push", b"done", b"a_rather_long_method_name"]), st.integers(1, 9))
-def test_a_head_is_what_packing_would_give(name: bytes, method: bytes, arguments: int) -> None:
+def test_a_head_equals_the_packed_form(name: bytes, method: bytes, arguments: int) -> None:
     head = Heads(method, arguments)[name]
     rest = [1] * (arguments - 1)
     assert head + b"\x01" * len(rest) == msgpack.packb(method, use_bin_type=False) + msgpack.packb(
@@ -37,7 +37,7 @@ def test_a_head_is_what_packing_would_give(name: bytes, method: bytes, arguments
     )
 
 
-def test_heads_forget_when_they_have_seen_too_many_names() -> None:
+def test_the_cache_of_heads_is_bounded() -> None:
     heads = Heads(b"push", 2)
     for number in range(25_000):
         assert heads[f"q{number}"].endswith(f"q{number}".encode())
@@ -67,13 +67,13 @@ def test_strings_of_every_length_class(size: int) -> None:
 
 
 @pytest.mark.parametrize("content", [object(), 2**64, {1, 2}, "\ud800"])
-def test_what_messagepack_cannot_express_is_refused_at_once(content: object) -> None:
+def test_values_without_a_messagepack_form_are_refused_at_once(content: object) -> None:
     with pytest.raises(LmqError) as caught:
         encode_content(content)
     assert (caught.value.code, caught.value.outcome) == ("bad_arguments", Outcome.NOT_APPLIED)
 
 
-def test_what_no_node_would_take_is_refused_at_once() -> None:
+def test_requests_that_no_node_accepts_are_refused_at_once() -> None:
     for build in (
         lambda: encode_content(bytes(REQUEST_BYTES_MAX)),
         lambda: request_body(b"m", [bytes(REQUEST_BYTES_MAX)]),
@@ -111,7 +111,7 @@ def test_arrays_of_encoded_values(count: int) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS))
-def test_every_error_text_finds_back_to_its_code(code: str) -> None:
+def test_every_error_text_maps_back_to_its_code(code: str) -> None:
     error = parse_error(LmqError(code, "why: because").rpc_text().encode())
     assert error.code == code
     assert (error.retryable, error.outcome) == (ERRORS[code].retryable, ERRORS[code].outcome)

@@ -1,4 +1,4 @@
-"""Tokens and certificates from files: when they are read, and what a file that cannot be used changes."""
+"""Tokens and certificates from files: when they are read, and the effect of an unusable file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_refused_token_is_replaced_by_the_one_in_the_file(tmp_path: Path) -> N
     assert shown.token == b"three"
 
 
-def test_a_token_that_is_given_comes_before_the_file(tmp_path: Path) -> None:
+def test_a_given_token_takes_precedence_over_the_file(tmp_path: Path) -> None:
     file = tmp_path / "token"
     shown = Credentials(token="given", token_file=file)
     assert shown.token == b"given"
@@ -53,7 +53,7 @@ def test_a_file_without_a_token_changes_nothing(tmp_path: Path, content: str) ->
         read_token(file)
 
 
-def test_what_cannot_be_used_at_the_start_is_refused(tmp_path: Path) -> None:
+def test_an_unusable_file_at_the_start_is_refused(tmp_path: Path) -> None:
     absent, text = tmp_path / "absent", tmp_path / "text"
     text.write_text("no certificate")
     missing: list[ClientOptions] = [{"token_file": absent}, {"tls_ca": absent}, {"tls_cert": absent}]

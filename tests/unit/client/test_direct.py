@@ -1,4 +1,4 @@
-"""The short way of `Client`: a connection of its own for calls that are made one at a time."""
+"""The fast path of `Client`: a separate connection for sequential calls."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Nodes:
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
 
     def until(self, node: ScriptedNode, method: str) -> None:
-        """Wait until a node has seen a request or notification."""
+        """Wait until a node has received a request or notification."""
         self.run(
             node.until(
                 lambda: (
@@ -78,7 +78,7 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls go the short way from the first on, and again at once after trouble."""
+    """Use the fast path from the first call, and again at once after errors."""
     monkeypatch.setattr(direct, "_FIRST_CALLS", 0)
     monkeypatch.setattr(direct, "_PAUSE_S", 0.0)
 
@@ -103,7 +103,7 @@ def test_a_program_that_calls_often_gets_a_second_connection(nodes: Nodes) -> No
 
 
 @pytest.mark.usefixtures("short")
-def test_the_short_way_follows_the_session(nodes: Nodes) -> None:
+def test_the_fast_path_follows_the_session(nodes: Nodes) -> None:
     first, second = nodes.nodes
     with client_of(nodes) as client:
         for number in range(3):
@@ -121,7 +121,7 @@ def test_the_short_way_follows_the_session(nodes: Nodes) -> None:
 @pytest.mark.parametrize(
     ("error", "code"), [("bad_name: no", "bad_name"), ("full: it is", "full"), ("nonsense", "internal")]
 )
-def test_a_refusal_is_told_and_the_connection_stays(nodes: Nodes, error: str, code: str) -> None:
+def test_a_refusal_is_raised_and_the_connection_stays(nodes: Nodes, error: str, code: str) -> None:
     node = nodes.nodes[0]
     with client_of(nodes) as client:
         client.push("q", 0)
@@ -203,11 +203,11 @@ def test_a_pull_that_acknowledges_is_not_repeated(nodes: Nodes) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_what_cannot_be_repeated_is_not_sent_over_a_connection_that_has_ended(nodes: Nodes) -> None:
+def test_a_non_repeatable_call_is_not_sent_over_a_closed_connection(nodes: Nodes) -> None:
     node = nodes.nodes[0]
 
     async def end_the_idle_one() -> None:
-        # The node ends connections that say nothing for long, here the second one.
+        # The node closes idle connections, here the second one.
         idle = next(one for one in node._open if one._transport.get_extra_info("peername")[1] == port)
         idle.cut()
         await node.until(lambda: idle not in node._open)
@@ -224,11 +224,11 @@ def test_what_cannot_be_repeated_is_not_sent_over_a_connection_that_has_ended(no
 
 
 @pytest.mark.usefixtures("short")
-def test_a_node_that_is_silent_is_asked_and_then_left(nodes: Nodes) -> None:
+def test_a_silent_node_is_pinged_and_then_left(nodes: Nodes) -> None:
     first, _ = nodes.nodes
     with client_of(nodes, heartbeat_s=0.05) as client:
         client.push("q", 0)
-        # It answers pings: an answer may take as long as it likes.
+        # It answers pings: an answer may take any time.
         first.script = lambda request: Fate.HOLD if request.method == "push" else Fate.ANSWER
         with ThreadPoolExecutor(1) as pool:
             first.requests.clear()
@@ -243,7 +243,7 @@ def test_a_node_that_is_silent_is_asked_and_then_left(nodes: Nodes) -> None:
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    # A runner of tests may have made its processes deaf to interrupts.
+    # A test runner may have disabled interrupts in its processes.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -263,11 +263,11 @@ def _interrupting(method: str, fate: Fate) -> Any:
 
 
 @pytest.mark.usefixtures("short", "interruptible")
-def test_an_interrupted_pull_gives_back_what_was_sent_to_it(nodes: Nodes) -> None:
+def test_an_interrupted_pull_returns_its_messages(nodes: Nodes) -> None:
     node = nodes.nodes[0]
     with client_of(nodes) as client:
         client.push("q", 1)
-        node.script = _interrupting("pull", Fate.HOLD)  # It is applied, and the answer is under way.
+        node.script = _interrupting("pull", Fate.HOLD)  # It is applied, and the answer is in flight.
         with pytest.raises(KeyboardInterrupt):
             client.pull("q")
         nodes.until(node, "cancel")
@@ -336,7 +336,7 @@ def test_closing_waits_for_the_call_of_another_thread(nodes: Nodes, grace_s: flo
 
 
 @pytest.mark.usefixtures("short")
-def test_closing_gives_up_a_push_in_doubt(nodes: Nodes) -> None:
+def test_closing_abandons_a_push_in_doubt(nodes: Nodes) -> None:
     client = client_of(nodes)
     client.push("q", 0)
     for node in nodes.nodes:
@@ -351,7 +351,7 @@ def test_closing_gives_up_a_push_in_doubt(nodes: Nodes) -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_without_a_second_connection_calls_go_the_long_way(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_second_connection_calls_use_the_event_loop(nodes: Nodes, caplog: pytest.LogCaptureFixture) -> None:
     node = nodes.nodes[0]
     with client_of(nodes) as client, caplog.at_level(logging.DEBUG, "lmqcluster.client"):
         node.script = lambda request: "overloaded: full" if request.method == "producer" else Fate.ANSWER
@@ -373,7 +373,7 @@ def test_a_node_that_does_not_answer_gets_no_second_connection(nodes: Nodes) -> 
     assert nodes.cluster.stored == [0]
 
 
-def test_large_calls_go_the_long_way(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_calls_use_the_event_loop(nodes: Nodes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(direct, "_FIRST_CALLS", 0)
     with client_of(nodes) as client:
         client.push("q", "small")

@@ -1,4 +1,4 @@
-"""Acks, nacks and the like with which `AsyncClient` goes on after their callers were told, or have gone."""
+"""Acks, nacks and similar calls that `AsyncClient` continues after their callers got an error or were cancelled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ WAYS: dict[str, tuple[str, Settle]] = {
 
 
 class Outage:
-    """While it lasts, requests that settle or renew meet this fate."""
+    """During the outage, requests that settle or renew meet this fate."""
 
     def __init__(self, fate: Fate) -> None:
         self.fate = fate
@@ -62,7 +62,7 @@ async def _settled(node: ScriptedNode, verb: str, message: Message) -> None:
 @pytest.mark.parametrize("fate", [Fate.REFUSE, Fate.DROP_BEFORE, Fate.STALL])
 @pytest.mark.parametrize("way", WAYS)
 @async_test
-async def test_a_settlement_goes_on_after_its_caller_was_told(way: str, fate: Fate) -> None:
+async def test_a_settlement_continues_after_its_caller_got_an_error(way: str, fate: Fate) -> None:
     cluster, outage = ModelCluster(), Outage(fate)
     verb, settle = WAYS[way]
     async with ScriptedNode(cluster, outage) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
@@ -76,7 +76,7 @@ async def test_a_settlement_goes_on_after_its_caller_was_told(way: str, fate: Fa
 
 
 @async_test
-async def test_a_settlement_goes_on_after_its_caller_was_cancelled() -> None:
+async def test_a_settlement_continues_after_its_caller_was_cancelled() -> None:
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node, client_of(node) as client:
         message = await _message(cluster, client)
@@ -88,7 +88,7 @@ async def test_a_settlement_goes_on_after_its_caller_was_cancelled() -> None:
 
 
 @async_test
-async def test_a_settlement_goes_on_when_no_node_could_be_reached() -> None:
+async def test_a_settlement_continues_when_no_node_could_be_reached() -> None:
     cluster = ModelCluster()
     node = ScriptedNode(cluster)
     await node.start()
@@ -104,7 +104,7 @@ async def test_a_settlement_goes_on_when_no_node_could_be_reached() -> None:
 
 @pytest.mark.parametrize("applied", [True, False])
 @async_test
-async def test_a_caller_that_asks_again_is_told_the_truth(applied: bool) -> None:
+async def test_a_repeated_call_gets_the_true_outcome(applied: bool) -> None:
     cluster, outage = ModelCluster(), Outage(Fate.HOLD if applied else Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
         message = await _message(cluster, client)
@@ -134,7 +134,7 @@ async def test_an_extend_and_a_transaction_that_settles_nothing_end_with_their_c
 
 
 @async_test
-async def test_who_waits_for_the_outcome_gets_it() -> None:
+async def test_a_waiting_caller_gets_the_outcome() -> None:
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node, client_of(node, timeout_s=TIMEOUT_S) as client:
         message = await _message(cluster, client)
@@ -146,7 +146,7 @@ async def test_who_waits_for_the_outcome_gets_it() -> None:
 
 
 @async_test
-async def test_closing_waits_for_what_the_client_goes_on_with() -> None:
+async def test_closing_waits_for_continued_settlements() -> None:
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node:
         client = client_of(node, timeout_s=TIMEOUT_S)
@@ -162,7 +162,7 @@ async def test_closing_waits_for_what_the_client_goes_on_with() -> None:
 
 
 @async_test
-async def test_closing_gives_up_after_its_time(caplog: pytest.LogCaptureFixture) -> None:
+async def test_closing_ends_at_its_deadline(caplog: pytest.LogCaptureFixture) -> None:
     cluster, outage = ModelCluster(), Outage(Fate.REFUSE)
     async with ScriptedNode(cluster, outage) as node:
         client = client_of(node, timeout_s=TIMEOUT_S)
@@ -175,7 +175,7 @@ async def test_closing_gives_up_after_its_time(caplog: pytest.LogCaptureFixture)
 
 
 @async_test
-async def test_too_many_are_given_up_oldest_first(
+async def test_too_many_are_abandoned_oldest_first(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(KeptSettlements, "COUNT_MAX", 3)
@@ -195,7 +195,7 @@ async def test_too_many_are_given_up_oldest_first(
         assert any("given up" in record.message for record in caplog.records)
 
 
-def test_sessions_end_when_their_client_has_given_up_a_settlement() -> None:
+def test_sessions_end_when_their_client_has_abandoned_a_settlement() -> None:
     with MemoryCluster() as cluster:
         client = cluster.client()
         client.push("q", 1)
@@ -205,12 +205,12 @@ def test_sessions_end_when_their_client_has_given_up_a_settlement() -> None:
             client._run(session._session.wait_lost)
             assert session.lost
             cluster.advance(1)
-            # What the client holds in a session that nobody renews comes again.
+            # Messages of a session that is not renewed are redelivered.
             assert client.pull("q", 60) is not None
 
 
 @pytest.mark.parametrize("direct", [False, True])
-def test_the_blocking_client_goes_on_too(direct: bool) -> None:
+def test_the_blocking_client_continues_too(direct: bool) -> None:
     cluster, outage = ModelCluster(), Outage(Fate.STALL)
 
     async def serve(started: asyncio.Future[ScriptedNode], stop: asyncio.Event) -> None:

@@ -1,4 +1,4 @@
-"""The list of nodes: what is taken from an answer, and that no answer makes the list grow."""
+"""The list of nodes: what an answer contributes, and that no answer makes the list grow."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ def test_each_address_has_its_turn_also_after_the_list_has_changed() -> None:
         None, 7, b"10.0.0.2:1", {b"10.0.0.2:1": 1}, [None, 1, [], {}, 1.5],
         [b"", b" ", b"host name:1", b"a@b:1", b"h:port", b"h:99999999", b"\xff:1", b"a:1,b:2", b"//x", b"h/p:1"],
         [b"x" * 400 + b":1"], [b"in-memory:1"],
-        # They lead each machine to itself.
+        # These addresses lead each machine to itself.
         [b"127.0.0.1:18800", b"localhost:18800", b"LOCALHOST.:1", b"a.localhost:1", b"[::1]:1", b"0.0.0.0:1", b"[::]:1"],
     ],
 )  # fmt: skip
-def test_what_is_no_usable_address_is_left_out(answer: Any) -> None:
+def test_unusable_addresses_are_left_out(answer: Any) -> None:
     nodes = KnownNodes("10.0.0.1")
     nodes.learn(answer, FAR)
     assert nodes.all == nodes.given
 
 
-def test_this_machine_is_named_where_the_client_reaches_a_node_on_it() -> None:
+def test_loopback_addresses_are_kept_if_the_client_reaches_a_node_there() -> None:
     nodes = KnownNodes("127.0.0.1")
     nodes.learn([b"127.0.0.1:18800", b"127.0.0.1:18810"], NEAR)
     assert named(nodes) == ["127.0.0.1:18810"]
@@ -72,14 +72,14 @@ def test_no_answer_makes_the_list_grow() -> None:
         assert len(nodes) == 1 + NAMED_MAX
 
 
-def test_a_client_that_is_not_to_ask_takes_nothing() -> None:
+def test_a_client_without_discovery_learns_nothing() -> None:
     nodes = KnownNodes("10.0.0.1", discovers=False)
     nodes.learn([b"10.0.0.2:1"], FAR)
     assert nodes.all == nodes.given
 
 
 @async_test
-async def test_a_client_that_a_hostile_node_names_many_addresses_still_reaches_the_given_ones() -> None:
+async def test_many_addresses_of_a_hostile_node_do_not_hide_the_given_ones() -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster) as hostile, ScriptedNode(cluster) as other:
         hostile.named = [f"127.0.0.1:{port}" for port in range(1, 5000)]

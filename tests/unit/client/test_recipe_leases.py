@@ -1,4 +1,4 @@
-"""How long a message is a consumer's of the recipes, and where it goes then."""
+"""The time for which a consumer of the recipes holds a message, and its redelivery afterwards."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def until(probe: Callable[[], object], what: str) -> None:
 
 
 def hold_answers_back(client: Client) -> None:
-    """Let a client read nothing more from its connection, as soon as a pull waits there."""
+    """Stop a client from reading its connection, once a pull waits there."""
 
     async def on_loop() -> bool:
         connection = client._client._session._connection
@@ -40,7 +40,7 @@ def hold_answers_back(client: Client) -> None:
 
 
 def cut(client: Client) -> None:
-    """End the connection of a client."""
+    """Close the connection of a client."""
 
     async def on_loop() -> None:
         client._client._session._connection.abort("cut")
@@ -48,7 +48,7 @@ def cut(client: Client) -> None:
     client._run(on_loop)
 
 
-def test_a_message_whose_delivery_was_lost_comes_again_long_before_the_lease_would_end() -> None:
+def test_a_lost_delivery_is_repeated_long_before_the_lease_expires() -> None:
     got: list[str] = []
     arrived = threading.Event()
 
@@ -72,7 +72,7 @@ def test_a_message_whose_delivery_was_lost_comes_again_long_before_the_lease_wou
     assert got == ["lost", "next"]
 
 
-def test_what_a_consumer_holds_is_its_own_for_the_whole_lease() -> None:
+def test_a_consumer_holds_its_messages_for_the_whole_lease() -> None:
     got: list[str] = []
     go, begun = threading.Event(), threading.Event()
 
@@ -93,7 +93,7 @@ def test_what_a_consumer_holds_is_its_own_for_the_whole_lease() -> None:
     assert got == ["long"]
 
 
-def test_what_a_silent_consumer_held_is_handled_in_its_old_place() -> None:
+def test_messages_of_a_silent_consumer_are_handled_in_their_old_order() -> None:
     got: list[str] = []
     go, begun = threading.Event(), threading.Event()
 
@@ -110,7 +110,7 @@ def test_what_a_silent_consumer_held_is_handled_in_its_old_place() -> None:
         with DistributedQueue(silent, "q", TextSerializer(), hold, options) as queue:
             assert begun.wait(PATIENCE_S)
             with DistributedQueue(other, "q", TextSerializer(), got.append, options):
-                until(lambda: len(got) == 2, "what nobody held")
+                until(lambda: len(got) == 2, "the messages without a lease")
             for number in range(5, 8):
                 queue.put(str(number))
             queue.flush_puts()
@@ -142,7 +142,7 @@ def test_a_consumer_that_outlives_its_queue_keeps_its_item_until_the_session_end
             assert next_one.pull("q", PATIENCE_S) is not None
 
 
-def test_a_group_whose_session_has_ended_is_not_handed_out_any_further() -> None:
+def test_a_group_whose_session_has_ended_is_not_delivered_further() -> None:
     got: list[str] = []
     go, begun = threading.Event(), threading.Event()
 
@@ -218,7 +218,7 @@ def test_nothing_overtakes_an_item_whose_delivery_to_an_exclusive_consumer_was_l
     assert got == ["first", "lost", "next"]
 
 
-def test_what_an_exclusive_consumer_took_in_advance_waits_for_an_item_that_failed() -> None:
+def test_prefetched_items_of_an_exclusive_consumer_wait_for_a_failed_one() -> None:
     got: list[str] = []
     go = threading.Event()
 
@@ -239,7 +239,7 @@ def test_what_an_exclusive_consumer_took_in_advance_waits_for_an_item_that_faile
 
 
 def settlements(client: Client) -> list[Settlement]:
-    """Those that the client has to send."""
+    """Return the settlements that the client has to send."""
     return [call for call in tuple(client._client._session._backlog) if isinstance(call, Settlement)]
 
 
@@ -275,7 +275,7 @@ def test_nothing_overtakes_an_item_whose_exclusive_consumer_cannot_acknowledge_i
 
 
 @pytest.mark.parametrize("is_exclusive", [True, False])
-def test_what_the_cluster_refuses_to_settle_does_not_stay_with_the_consumer(
+def test_a_refused_settlement_does_not_keep_the_item_at_the_consumer(
     is_exclusive: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     got: list[str] = []
@@ -299,7 +299,7 @@ def test_what_the_cluster_refuses_to_settle_does_not_stay_with_the_consumer(
     assert message.content == b"unreadable"
 
 
-def test_how_often_an_operator_lets_items_come_again_is_left_alone() -> None:
+def test_an_operators_retry_limit_is_not_changed() -> None:
     with MemoryCluster() as cluster:
         client, operator = cluster.client(), cluster.client()
         operator.update_props("q", {"retry": 1, "dead_letter_queue": "poison"})

@@ -1,4 +1,4 @@
-"""The page for those who come from Curator names what there is."""
+"""The page for users of Curator names existing objects."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_NAME = re.compile(r"`\.?([A-Za-z_]+)(?![A-Za-z_=])")
 
 
 def named() -> set[str]:
-    """The first name of each piece of code in the right column of the table of names."""
+    """Return the first name of each piece of code in the right column of the table of names."""
     text = PAGE.read_text(encoding="utf-8")
     table = text.partition("## Names")[2].partition("\n\nThe bytes")[0]
     rows = [row for row in table.splitlines() if row.startswith("| ")]

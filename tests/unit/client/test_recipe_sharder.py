@@ -1,4 +1,4 @@
-"""How a sharder opens its shards."""
+"""Opening of shards by a sharder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CHECK_S = 0.001
 
 
 class SlowShard(DistributedQueue[str]):
-    """A shard whose start takes longer than the time between two checks."""
+    """A shard whose start takes longer than the interval between two checks."""
 
     async def start(self) -> None:
         await super().start()

@@ -1,4 +1,4 @@
-"""`AsyncClient` over lost connections and refusals: which calls are repeated, in which order, and what callers are told."""
+"""`AsyncClient` over lost connections and refusals: repeated calls, their order, and the results for callers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def test_a_push_in_trouble_is_stored_once_and_in_order(fate: Fate | str, c
 
 
 @async_test
-async def test_a_single_node_that_comes_back_is_found_again() -> None:
+async def test_a_single_node_that_restarts_is_found_again() -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster) as node, client_of(node) as client:
         await client.push("q", 0)
@@ -47,7 +47,7 @@ async def test_a_single_node_that_comes_back_is_found_again() -> None:
 
 
 @async_test
-async def test_what_a_lost_node_stores_late_is_not_stored_twice() -> None:
+async def test_late_storing_by_a_lost_node_is_not_stored_twice() -> None:
     cluster = ModelCluster()
     script = once(lambda request: request.arguments == [b"q", 3], Fate.APPLY_LATE)
     async with ScriptedNode(cluster, script) as first:
@@ -79,7 +79,7 @@ async def test_late_storing_before_the_resend_arrives_is_not_stored_twice_either
 
 
 @async_test
-async def test_a_refused_push_takes_a_new_number_and_one_in_doubt_keeps_its_own() -> None:
+async def test_a_refused_push_takes_a_new_number_and_one_in_doubt_keeps_its_number() -> None:
     cluster = ModelCluster()
 
     def script(request: Request) -> Fate:
@@ -101,7 +101,7 @@ async def test_a_refused_push_takes_a_new_number_and_one_in_doubt_keeps_its_own(
 
 
 @async_test
-async def test_what_the_node_itself_does_not_know_is_repeated_before_what_it_has_not_answered() -> None:
+async def test_unknown_outcomes_are_repeated_before_unanswered_pushes() -> None:
     cluster = ModelCluster()
 
     def script(request: Request) -> Fate | str:
@@ -135,7 +135,7 @@ async def test_batches_and_single_pushes_share_the_numbers() -> None:
 
 
 @async_test
-async def test_the_numbers_skip_what_was_given_up() -> None:
+async def test_the_numbers_skip_abandoned_pushes() -> None:
     cluster = ModelCluster()
     script = once(lambda request: request.method == "push" and request.arguments[1] == 2, Fate.DROP_BEFORE)
     async with ScriptedNode(cluster, script) as first, ScriptedNode(cluster) as second:
@@ -151,7 +151,7 @@ async def test_the_numbers_skip_what_was_given_up() -> None:
 
 
 @async_test
-async def test_a_push_that_the_node_rejects_for_good_does_not_disturb_the_numbers() -> None:
+async def test_a_permanently_rejected_push_does_not_disturb_the_numbers() -> None:
     cluster = ModelCluster()
 
     def script(request: Request) -> Fate | str:
@@ -213,7 +213,7 @@ async def test_a_batch_with_options_takes_a_number_for_each_content() -> None:
 
 
 @async_test
-async def test_a_push_with_a_key_of_its_own_is_repeated_under_it() -> None:
+async def test_a_push_with_an_explicit_key_is_repeated_under_it() -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster, fates("push", Fate.DROP_AFTER)) as server, client_of(server) as client:
         assert await client.push("q", "x", priority=1, key="k") == "ok"
@@ -246,7 +246,7 @@ async def test_a_push_that_a_full_queue_refuses_is_not_repeated() -> None:
 
 @pytest.mark.parametrize("trouble", [Fate.DROP_BEFORE, Fate.DROP_AFTER, Fate.DOUBT, Fate.REFUSE])
 @async_test
-async def test_a_transaction_in_trouble_is_carried_out_once(trouble: Fate) -> None:
+async def test_a_transaction_in_trouble_is_applied_once(trouble: Fate) -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster, fates("transaction", trouble)) as server, client_of(server) as client:
         await client.push("q", "x")
@@ -259,7 +259,7 @@ async def test_a_transaction_in_trouble_is_carried_out_once(trouble: Fate) -> No
         assert cluster.stored == [b"x", {b"a": [1.5, b"\xff"]}]
         first, second = (request.arguments for request in server.requests if request.method == "transaction")
         assert second[0] == first[0]
-        # What was certainly not carried out is no repetition.
+        # A request that was certainly not applied is no repetition.
         assert second[1:] == ([] if trouble is Fate.REFUSE else [{b"again": True}])
 
 

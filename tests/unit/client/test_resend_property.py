@@ -1,4 +1,4 @@
-"""Whatever happens to nodes, connections and refusals: each push is stored exactly once, and in the order of the calls."""
+"""With any failures of nodes and connections and any refusals, each push is stored exactly once, in call order."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ TROUBLE = st.sampled_from(
     [fate for fate in Fate if fate is not Fate.HOLD] + ["overloaded: x", "shutting_down: x", "unknown_outcome: x"]
 )
 PLAN = st.lists(st.one_of(st.integers(0, 12), TROUBLE), max_size=25)
-"""How many requests are answered, and what then happens to the next one; afterwards all are answered."""
+"""Numbers of answered requests, each followed by the fate of the next one; afterwards all are answered."""
 CALLS = st.lists(st.one_of(st.just(0), st.integers(1, 5)), min_size=1, max_size=60)
 """0 is a single push, other numbers are batches."""
 
 
 def plan_script(plan: list[int | Fate | str], cluster: ModelCluster) -> Script:
-    """The fates of pushes, in turn."""
+    """Return the fates of pushes, in turn."""
 
     def steps() -> Iterator[Fate | str]:
         for step in plan:

@@ -1,4 +1,4 @@
-"""`AsyncClient` over lost connections and refusals: what became of receipts that are sent again, and pulls that wait."""
+"""`AsyncClient` over lost connections and refusals: resent receipts, and waiting pulls."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ async def _pulled(client: AsyncClient, cluster: ModelCluster, count: int = 1) ->
 
 @pytest.mark.parametrize("verb", ["done", "release"])
 @async_test
-async def test_a_repeated_ack_is_told_what_became_of_the_first(verb: str) -> None:
+async def test_a_repeated_ack_gets_the_result_of_the_first(verb: str) -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster, fates(verb, Fate.DROP_AFTER)) as node, client_of(node) as client:
         (message,) = await _pulled(client, cluster)
         assert await getattr(client, verb)("q", message.id) is True
         assert node.methods()[-2:] == [verb, f"{verb}_many"]
-        assert await getattr(client, verb)("q", message.id) is False, "a first attempt is told the truth"
+        assert await getattr(client, verb)("q", message.id) is False, "a first attempt gets the true result"
 
 
 @pytest.mark.parametrize("verb", ["done", "release"])
 @async_test
-async def test_a_repeated_ack_whose_lease_ended_before_the_first_is_told_so(verb: str) -> None:
+async def test_a_repeated_ack_whose_lease_expired_before_the_first_fails(verb: str) -> None:
     cluster = ModelCluster()
     script = fates(verb, Fate.DROP_BEFORE)
     async with ScriptedNode(cluster, script) as node, client_of(node) as client:
@@ -43,7 +43,7 @@ async def test_a_repeated_ack_whose_lease_ended_before_the_first_is_told_so(verb
 
 
 @async_test
-async def test_a_repeated_ack_of_which_nothing_is_known_any_more_has_an_unknown_outcome() -> None:
+async def test_a_repeated_ack_without_a_record_has_an_unknown_outcome() -> None:
     cluster = ModelCluster()
     script = fates("done", Fate.DROP_AFTER)
     async with ScriptedNode(cluster, script) as node, client_of(node) as client:
@@ -64,7 +64,7 @@ async def test_a_refused_ack_is_not_in_doubt() -> None:
 
 
 @async_test
-async def test_a_repeated_extend_is_told_the_truth() -> None:
+async def test_a_repeated_extend_gets_the_true_outcome() -> None:
     cluster = ModelCluster()
     async with (
         ScriptedNode(cluster, fates("retain", Fate.DROP_AFTER, Fate.DROP_BEFORE)) as node,
@@ -89,7 +89,7 @@ async def test_repeated_batches_of_receipts() -> None:
 
 
 @async_test
-async def test_a_queue_that_is_not_there_has_no_leases() -> None:
+async def test_a_missing_queue_has_no_leases() -> None:
     def script(request: Request) -> Fate | str:
         return "throw:queue_not_found" if request.method.startswith(("done", "retain")) else Fate.ANSWER
 
@@ -103,7 +103,7 @@ async def test_a_queue_that_is_not_there_has_no_leases() -> None:
 
 
 @async_test
-async def test_a_pull_is_repeated_and_waits_for_what_is_left_of_its_time() -> None:
+async def test_a_pull_is_repeated_and_waits_for_the_rest_of_its_time() -> None:
     cluster = ModelCluster()
     async with ScriptedNode(cluster) as first, ScriptedNode(cluster) as second, client_of(first, second) as client:
         limited = asyncio.ensure_future(client.pull("a", 100))
@@ -135,7 +135,7 @@ async def test_a_cancelled_pull_is_forgotten_by_the_node() -> None:
 
 @pytest.mark.parametrize("refusal", ["shutting_down: x", "no_leader: x"])
 @async_test
-async def test_a_node_that_is_left_delivers_first_what_it_has_for_waiting_pulls(refusal: str) -> None:
+async def test_a_node_delivers_messages_of_waiting_pulls_before_the_client_leaves_it(refusal: str) -> None:
     cluster = ModelCluster()
     cluster.push(b"q", [1], None, 0)
 
@@ -196,7 +196,7 @@ async def test_a_pull_cancelled_in_the_turn_its_answer_arrives_is_put_back_too()
         pulls: list[asyncio.Task[Message | None]] = []
 
         def decode_and_cancel_soon(reply: object) -> Message | None:
-            # The cancellation meets a task whose future has its result, but which has not gone on yet.
+            # The cancellation meets a task whose future has its result, but which has not resumed yet.
             asyncio.get_running_loop().call_soon(pulls[0].cancel)
             return decode(reply)
 

@@ -1,4 +1,4 @@
-"""Calls of one turn of the event loop that share a request: what the node sees, and what each caller is told."""
+"""Calls of one turn of the event loop that share a request: the node's view, and the result for each caller."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Use = Callable[[AsyncClient, ScriptedNode, ModelCluster], Awaitable[None]]
 
 
 async def with_node(use: Use, *, is_old: bool = False) -> None:
-    """Run against one node of this release, with a client that is connected."""
+    """Run against one node of this release, with a connected client."""
     cluster = ModelCluster()
     async with ScriptedNode(cluster, is_old=is_old) as node, AsyncClient(node.address, timeout_s=20) as client:
         await use(client, node, cluster)
@@ -54,7 +54,7 @@ async def test_a_single_push_is_a_push() -> None:
 
 
 @async_test
-async def test_pushes_to_other_queues_and_large_ones_are_requests_of_their_own() -> None:
+async def test_pushes_to_other_queues_and_large_ones_are_separate_requests() -> None:
     async def use(client: AsyncClient, node: ScriptedNode, cluster: ModelCluster) -> None:
         large = b"x" * (ITEM_BYTES_MAX + 1)
         contents = [("a", 1), ("a", 2), ("b", 3), ("a", 4), ("a", large), ("a", 5), ("a", 6)]
@@ -87,7 +87,7 @@ async def test_a_node_of_a_former_release_gets_single_pushes() -> None:
 
 
 @async_test
-async def test_each_push_has_an_outcome_of_its_own() -> None:
+async def test_each_push_has_its_outcome() -> None:
     cluster = ModelCluster()
     answers = [b"ok", [b"full: no room"], b"packed", [b"too_large: too much"], "nonsense", [None]]
 
@@ -169,7 +169,7 @@ async def test_pulls_of_one_turn_are_one_request_in_order() -> None:
 
 
 @async_test
-async def test_pulls_that_are_left_wait_on_together() -> None:
+async def test_unserved_pulls_keep_waiting_together() -> None:
     async def use(client: AsyncClient, node: ScriptedNode, _cluster: ModelCluster) -> None:
         await client.push_many("q", [0, 1])
         pulls = [asyncio.ensure_future(client.pull("q", 60)) for _ in range(5)]
@@ -186,7 +186,7 @@ async def test_pulls_that_are_left_wait_on_together() -> None:
 
 
 @async_test
-async def test_pulls_that_do_not_wait_are_told_that_there_is_nothing() -> None:
+async def test_pulls_that_do_not_wait_get_nothing_from_an_empty_queue() -> None:
     async def use(client: AsyncClient, _node: ScriptedNode, _cluster: ModelCluster) -> None:
         await client.push("q", 1)
         assert contents(await asyncio.gather(*(client.pull("q", 0) for _ in range(3)))) == [1, None, None]
@@ -226,7 +226,7 @@ async def test_pulls_cancelled_before_they_are_sent_are_not_sent() -> None:
 
 
 @async_test
-async def test_messages_for_callers_who_have_gone_are_given_back() -> None:
+async def test_messages_for_cancelled_callers_are_returned() -> None:
     cluster = ModelCluster()
     script = lambda request: Fate.HOLD if request.method == "pull_many" else Fate.ANSWER  # noqa: E731
     async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
@@ -259,7 +259,7 @@ async def test_pulls_go_to_the_next_node_together_with_their_session() -> None:
 
 
 @async_test
-async def test_more_messages_than_were_asked_for_end_the_connection() -> None:
+async def test_more_messages_than_requested_end_the_connection() -> None:
     cluster = ModelCluster()
     fates = [Fate.HOLD]
     script = lambda request: fates.pop() if fates and request.method == "pull_many" else Fate.ANSWER  # noqa: E731
@@ -314,4 +314,4 @@ async def _run(steps: list[tuple[str, int]]) -> None:
         leased = [content for _, content in cluster.leases.values()]
         assert len(set(got)) == len(got)
         assert sorted(map(repr, kept + leased)) == sorted(map(repr, cluster.stored))
-        assert set(map(repr, got)) == set(map(repr, leased)), "what nobody got was given back"
+        assert set(map(repr, got)) == set(map(repr, leased)), "messages without a receiver were returned"

@@ -1,4 +1,4 @@
-"""`Client`, the blocking twin, against a node that lives on an event loop in another thread."""
+"""`Client`, the blocking twin, against a node on an event loop in another thread."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Threads = Callable[[], list[str]]
 
 @pytest.fixture
 def threads() -> Threads:
-    """Tells the names of clients' threads that were not there before the test: pools of other tests may keep some."""
+    """Return the names of new client threads since the start of the test: pools of other tests may keep some."""
     before = set(threading.enumerate())
     return lambda: [one.name for one in threading.enumerate() if one.name == "lmqcluster-client" and one not in before]
 
@@ -116,7 +116,7 @@ def test_threads_share_connections(node: ScriptedNode) -> None:
     with Client(node.address) as client, ThreadPoolExecutor(8) as pool:
         assert set(pool.map(lambda number: client.push("q", number), range(200))) == {"ok"}
         assert sorted(node.cluster.stored) == list(range(200))
-        # One for calls that are made at once, and one for those that are made alone.
+        # One for concurrent calls, and one for sequential calls.
         assert node.connections <= 2
 
 
@@ -157,7 +157,7 @@ def test_an_interrupted_pull_is_cancelled_at_the_node(node: ScriptedNode) -> Non
             signal.pthread_kill(main, signal.SIGINT)
         return Fate.ANSWER
 
-    # A runner of tests may have made its processes deaf to interrupts.
+    # A test runner may have disabled interrupts in its processes.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with Client(node.address) as client:
@@ -180,7 +180,7 @@ def test_the_blocking_client_refuses_to_block_its_own_loop(node: ScriptedNode) -
             client._thread.run(inside)
 
 
-def test_a_process_that_is_forked_off_leaves_the_client_alone(node: ScriptedNode) -> None:
+def test_a_forked_process_does_not_use_the_client(node: ScriptedNode) -> None:
     with Client(node.address) as client:
         for number in range(10):
             client.push("q", number)

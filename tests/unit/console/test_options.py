@@ -1,4 +1,4 @@
-"""The console knows the properties that there are."""
+"""The console knows all properties."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ class MemoryPages:
 
     Attributes:
         payloads: the encoded pages by name.
-        wanted: those that were asked for ahead of need.
+        wanted: pages that were requested ahead of need.
     """
 
     def __init__(self) -> None:

@@ -44,8 +44,8 @@ def test_parts_keep_push_order_and_metadata(driver: Driver) -> None:
     ]
 
 
-def test_nothing_can_be_pulled_before_the_window_ends_and_all_right_at_its_end(driver: Driver) -> None:
-    """Spec 5: a blocked puller gets it right at the end."""
+def test_nothing_can_be_pulled_before_the_window_ends_and_everything_at_its_end(driver: Driver) -> None:
+    """Spec 5: a blocked puller gets it at the end."""
     driver.push(Q, b"1", b"2")
     assert driver.machine.queues[Q].head_us() == driver.now_us + 10_000_000
     driver.wait(9.999999)
@@ -199,7 +199,7 @@ def test_a_window_costs_time_proportional_to_its_parts(driver: Driver) -> None:
 
 
 def test_a_compound_message_is_bounded(driver: Driver) -> None:
-    """A window that has no room for another body is joined no more, and the next one opens: everything can be delivered."""
+    """A window without room for another body takes no more, and the next one opens: everything can be delivered."""
     driver.batch([Op.UPGRADE, 2])
     body = bytes(COMPOUND_BYTES_MAX // 4)
     flags = [driver.push(Q, body)[0] for _ in range(9)]
@@ -223,7 +223,7 @@ def test_one_body_of_the_largest_size_makes_a_message(driver: Driver) -> None:
     assert driver.push(Q, b"x") == [NEW]
 
 
-def test_a_window_goes_on_at_its_size_after_a_snapshot(driver: Driver) -> None:
+def test_a_window_keeps_its_size_after_a_snapshot(driver: Driver) -> None:
     driver.batch([Op.UPGRADE, 2])
     half = bytes(COMPOUND_BYTES_MAX // 2 - 1000)
     assert [driver.push(Q, half)[0] for _ in range(2)] == [NEW, YES]

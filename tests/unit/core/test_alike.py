@@ -1,4 +1,4 @@
-"""A batch of bodies that are pushed alike takes a shorter way through the core, and leaves what the long way leaves."""
+"""A batch of similar bodies takes the fast path through the core, with the same result as the general path."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SECOND = 1_000_000
 
 
 def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any], list[Any]]:
-    """What a machine says to some batches of these rows, and its state afterwards."""
+    """Return the results of a machine for some batches of these rows, and its state afterwards."""
     driver = Driver(version=3)
     driver.do(Op.CREATE_INDEXED, Q, options)
     answers = [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
-    # The line is emptied in between, and filled again.
+    # The queue is emptied in between, and filled again.
     driver.do(Op.POLL, Q, 10_000, 5 * SECOND, False, False)
     driver.wait(1)
     answers += [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
@@ -33,15 +33,15 @@ def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any],
     ids=["plain", "at once", "hidden", "ending", "traits"],
 )
 @pytest.mark.parametrize("options", [[], [["max_items", 500]], [["max_items", 30]]], ids=["", "bounded", "full"])
-def test_alike_or_not_is_all_the_same(traits: list[Any], options: list[Any]) -> None:
+def test_the_fast_path_has_the_same_result(traits: list[Any], options: list[Any]) -> None:
     first = [BODIES[0], None, [], None, traits]
-    # Rows that say the same at length are not looked at together.
+    # Rows that repeat the options explicitly do not take the fast path.
     alike = _left([first, *BODIES[1:]], 25, options)
     long = _left([[body, None, [], None, traits] for body in BODIES], 25, options)
     assert alike == long
 
 
-def test_a_line_that_was_empty_is_filled_in_order() -> None:
+def test_an_emptied_queue_is_filled_in_order() -> None:
     driver = Driver(version=3)
     driver.do(Op.CREATE_INDEXED, Q, [])
     many = [b"%d" % number for number in range(3_000)]

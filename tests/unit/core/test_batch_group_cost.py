@@ -1,4 +1,4 @@
-"""The attack on batch leases of groups: very long groups, very many of them, and ordinary pulls in between."""
+"""An attack on batch leases of groups: very long groups, very many of them, and ordinary pulls in between."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 1_000
 
 
 def filled(count: int, groups: int) -> Driver:
-    """A queue of so many messages in so many groups."""
+    """Return a queue of `count` messages in `groups` groups."""
     driver = Driver(version=3)
     row = [-1, 0, 0, 0, b""]
     for start in range(0, count, 1_000):
@@ -27,7 +27,7 @@ def filled(count: int, groups: int) -> Driver:
 
 
 def lines_per_message(driver: Driver, end: Op) -> float:
-    """Lines of Python that a batch, its end, and ordinary pulls beside it cost for each message of the batch."""
+    """Return the lines of Python per message that a batch, its end, and concurrent pulls cost."""
     with counted() as work:
         for epoch in range(1, 3):
             found = driver.do(Op.RESERVE, S, epoch, Q, False, BATCH, 60 * SECOND)
@@ -49,7 +49,7 @@ def test_a_message_costs_the_same_however_long_its_group_is_and_however_many_the
 
 
 def test_one_command_takes_a_bounded_part_of_a_group() -> None:
-    """A group of any length holds the log up by no more than other messages do."""
+    """A group of any length delays the log no more than other messages do."""
     driver = filled(25_000, 1)
     steps = [driver.do(Op.RESERVE, S, 1, Q, False, 100_000, SECOND)]
     while not steps[-1].sealed:
@@ -64,13 +64,15 @@ def test_one_command_takes_a_bounded_part_of_a_group() -> None:
         before = len(rich.held)
         driver.tick()
         ended.append(len(rich.held) - before)
-    # The first of the group has its turn when the last of the leases has ended.
+    # The first message of the group becomes ready when the last of the leases has expired.
     assert sum(ended) == 25_000 - 1
     assert max(ended) <= STEP_MAX
 
 
 def main() -> None:
-    """``python -m tests.unit.core.test_batch_group_cost [MESSAGES] [GROUPS]``: take it all in batches of 100,000, with times."""
+    """``python -m tests.unit.core.test_batch_group_cost [MESSAGES] [GROUPS]``: reserve everything in batches of
+    100,000, with times.
+    """
     import time
 
     count, groups = (int(text) for text in (*sys.argv[1:], "1000000", "1")[:2])

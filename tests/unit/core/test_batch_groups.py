@@ -1,4 +1,4 @@
-"""Batch leases take groups whole: in order, and nothing else of a group goes out meanwhile."""
+"""Batch leases take groups whole: in order, and no other message of a group is delivered in the meantime."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_group_is_taken_whole_and_in_order() -> None:
     assert held_by(driver, 1) == numbered(40)
 
 
-def test_each_group_is_taken_behind_its_first_message() -> None:
+def test_each_group_is_taken_with_its_first_message() -> None:
     driver = new_driver()
     for number in range(3):
         for group in (b"g", b"h", b""):
@@ -60,7 +60,7 @@ def test_a_batch_takes_as_much_of_a_group_as_it_has_room_for() -> None:
     driver = new_driver()
     push(driver, *numbered(10))
     assert reserve(driver, 1, 4).size == 4
-    # Nobody gets what is behind it, not even the next batch of the same subscription.
+    # No consumer gets the messages after it, not even the next batch of the same subscription.
     assert reserve(driver, 2, 4).state == BatchState.EMPTY
     assert reserve(driver, 1, 4, b"t").state == BatchState.EMPTY
     assert driver.pull(Q, 10) == []
@@ -76,7 +76,7 @@ def test_a_batch_takes_as_much_of_a_group_as_it_has_room_for() -> None:
     assert (rich.current, rich.followers) == ({}, {})
 
 
-def test_a_batch_of_several_steps_goes_on_with_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_batch_of_several_steps_continues_its_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     monkeypatch.setattr(batch_leases, "_BLOCK", 2)
     driver = new_driver()
@@ -84,7 +84,7 @@ def test_a_batch_of_several_steps_goes_on_with_its_group(monkeypatch: pytest.Mon
     push(driver, b"other", group=b"")
     for step in range(3):
         driver.do(Op.RESERVE, S, 1, Q, False, 9, 60 * SECOND)
-        # What comes in between belongs to the group too; a replica that is restored goes on alike.
+        # Messages that arrive in between belong to the group too; a restored replica continues alike.
         push(driver, b"g%d" % (7 + step))
         driver = Driver(copied(driver.machine))
     assert held_by(driver, 1) == numbered(9, b"g")
@@ -100,7 +100,7 @@ def test_a_pattern_takes_groups_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
         push(driver, b"a%d" % number, queue=b"a")
         push(driver, b"b%d" % number, queue=b"b", group=b"")
     while not driver.do(Op.RESERVE_FROM, S, 1, [b"a", b"b"], True, 100, 60 * SECOND, 0, b"").sealed:
-        # As the node does when nothing of a queue is due.
+        # The node does this when no message of a queue is due.
         assert len(driver.machine.batches.subscriptions[S].batches[1].runs) <= 10
     found = held_by(driver, 1)
     assert sorted(found) == sorted(numbered(5, b"a") + numbered(5, b"b"))
@@ -108,7 +108,7 @@ def test_a_pattern_takes_groups_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
     assert found[start : start + 5] == numbered(5, b"a")
 
 
-def test_a_batch_that_is_given_back_leaves_the_group_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_abandoned_batch_leaves_the_group_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     driver = new_driver()
     push(driver, *numbered(10))
@@ -153,7 +153,7 @@ def test_a_message_that_is_settled_alone_frees_nothing_of_its_group(op: Op, firs
     assert driver.size(Q) == 0
 
 
-def test_what_may_not_be_delivered_is_passed_over() -> None:
+def test_undeliverable_messages_are_skipped() -> None:
     driver = new_driver()
     push(driver, b"0")
     push(driver, b"1", ttl_us=SECOND)
@@ -163,7 +163,7 @@ def test_what_may_not_be_delivered_is_passed_over() -> None:
     assert held_by(driver, 1) == [b"0", b"2"]
 
 
-def test_a_suspended_queue_gives_nothing_more_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_suspended_queue_delivers_no_more_of_a_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     driver = new_driver()
     push(driver, *numbered(10))

@@ -1,4 +1,6 @@
-"""Batch leases in the state machine: limits and corners; `tests/property/test_machine.py` holds the rest against the model."""
+"""Batch leases in the state machine: limits and corner cases; `tests/property/test_machine.py` compares the rest with
+the model.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ def reserve(driver: Driver, epoch: int, count: int = 10, lease_us: int = 60 * SE
 
 
 def test_a_batch_that_is_renewed_for_less_time_ends_in_time() -> None:
-    """A pull of a pattern and a pull that waits must not sleep through it."""
+    """A pull of a pattern and a waiting pull must not miss it."""
     driver = Driver()
     driver.push(Q, b"m")
     assert driver.pull_any(b"nothing") == []
@@ -59,7 +61,7 @@ def test_there_are_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     assert bodies(driver.pull(Q, 10)) == [b"%d" % n for n in range(3, 9)]
 
 
-def test_what_was_settled_by_itself_makes_the_batch_unreadable() -> None:
+def test_a_message_settled_alone_makes_the_batch_unreadable() -> None:
     """It must not be silently shorter."""
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
@@ -74,7 +76,7 @@ def test_what_was_settled_by_itself_makes_the_batch_unreadable() -> None:
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_batch_of_a_deleted_queue_is_settled_and_nothing_of_it_comes_again(recreated: bool) -> None:
+def test_a_batch_of_a_deleted_queue_is_settled_and_not_redelivered(recreated: bool) -> None:
     driver = Driver(version=3)
     driver.push(Q, b"1", b"2")
     assert reserve(driver, 1).size == 2
@@ -86,7 +88,7 @@ def test_a_batch_of_a_deleted_queue_is_settled_and_nothing_of_it_comes_again(rec
 
 
 @pytest.mark.parametrize("op", [Op.NACK, Op.PUT_BACK])
-def test_a_message_that_was_given_back_alone_may_be_delivered_again(op: Op) -> None:
+def test_a_message_returned_alone_may_be_redelivered(op: Op) -> None:
     driver = Driver(version=3)
     driver.push(Q, b"1", b"2", b"3")
     reserve(driver, 1)
@@ -103,7 +105,7 @@ def _reserve_2(driver: Driver, epoch: int = 1, session: int = 0, lease_us: int =
 
 
 def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
-    """With retry 0 a driver that died between reserving and committing lost 1,000 acknowledged messages."""
+    """With retry 0 a driver that died between reserving and committing used to lose 1,000 acknowledged messages."""
     driver = Driver(version=2)
     driver.set(b"q", retry=0)
     driver.push(b"q", b"1", b"2")
@@ -116,7 +118,7 @@ def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
     assert (queue.dropped_total, bodies(driver.pull(b"q", 10))) == (0, [b"1", b"2"])
 
 
-def test_a_batch_that_is_given_back_is_charged_nothing_and_gains_nothing() -> None:
+def test_an_abandoned_batch_is_charged_nothing_and_gains_nothing() -> None:
     driver = Driver(version=2)
     driver.push(b"q", b"1")
     _reserve_2(driver)
@@ -126,7 +128,7 @@ def test_a_batch_that_is_given_back_is_charged_nothing_and_gains_nothing() -> No
     assert driver.pull_one(b"q")[2] == 2
 
 
-def test_whoever_claims_last_is_alone_with_the_subscription() -> None:
+def test_the_last_claim_owns_the_subscription() -> None:
     driver = Driver(version=2)
     driver.push(b"q", b"1", b"2")
     first = driver.do(Op.CLAIM, b"s", b"")
@@ -145,7 +147,7 @@ def test_whoever_claims_last_is_alone_with_the_subscription() -> None:
         assert [row for row in records(driver.machine) if row[0] != b"sessions"] == [
             row for row in before if row[0] != b"sessions"
         ]
-    # The batches are still there for whoever took over.
+    # The new owner still has the batches.
     assert _reserve_2(driver, 1, second)[:2] == (BatchState.LIVE, 2)
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, second, b"") == ([], False)
     assert len(driver.machine.queues[b"q"]) == 0
@@ -161,7 +163,7 @@ def test_a_session_does_not_outlive_its_subscription() -> None:
     assert Driver(copied(driver.machine)).do(Op.CLAIM, b"s", b"") == session + 3
 
 
-def test_deleting_puts_everything_back_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deleting_returns_everything_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmqcluster.core.batch_leases.STEP_MAX", 3)
     driver = Driver(version=2)
     driver.push(b"q", *[b"x"] * 7)

@@ -1,4 +1,4 @@
-"""Bodies leave memory while their messages stay, and so do short lines where there are very many."""
+"""Bodies leave memory while their messages stay, and so do short queues if there are very many."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def body(number: int) -> bytes:
 
 
 def paged_driver() -> tuple[Driver, MemoryPages]:
-    """A machine that keeps in memory as little as it can."""
+    """A machine that keeps as little as possible in memory."""
     pages = MemoryPages()
     machine = Machine(compile_pattern)
     machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
@@ -38,7 +38,7 @@ def paged_driver() -> tuple[Driver, MemoryPages]:
 
 
 def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:
-    """Messages with ten priorities."""
+    """Push messages with ten priorities."""
     for start in range(0, count, 20):
         rows = [
             [body(number), None, [], None, [delay_us, 0, 0, number % 10 + 1, b"", b""]]
@@ -64,20 +64,20 @@ def test_the_bodies_of_a_short_queue_stay() -> None:
     assert not pages.payloads
 
 
-def test_bodies_leave_memory_and_come_back_in_order() -> None:
+def test_bodies_leave_memory_and_return_in_order() -> None:
     driver, _ = paged_driver()
     push(driver)
     common = driver.machine.backlogs
     beyond = COUNT * SIZE - CHUNK_SIZES.gather_bytes
-    # What has not filled a tail yet is in memory: ten tails of a quarter of a MiB.
+    # Incomplete tails are in memory: ten tails of a quarter of a MiB.
     assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes
     assert stored_bytes(driver.machine) == pytest.approx(COUNT * (SIZE + 900) - common.paged_body_bytes, rel=0.01)
     assert bodies(driver.pull(Q, COUNT)) == in_order(COUNT)
     assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes, "reading brings nothing back for long"
 
 
-def test_delayed_bodies_that_become_due_together_stand_together() -> None:
-    """So that each page is read once."""
+def test_delayed_bodies_that_become_due_together_share_pages() -> None:
+    """Each page is then read only once."""
     driver, _ = paged_driver()
     rng = random.Random(7)
     for start in range(0, 800, 20):
@@ -95,14 +95,14 @@ def test_delayed_bodies_that_become_due_together_stand_together() -> None:
 
 
 def numbers_read(driver: Driver) -> list[int]:
-    """Pull and settle twenty messages; returns which they are."""
+    """Pull and settle twenty messages; return their numbers."""
     delivered = driver.pull(Q, 20)
     found = [int(content[:5]) for content in bodies(delivered)]
     driver.ack(Q, *numbers(delivered))
     return found
 
 
-def test_what_is_leased_leaves_memory_if_there_is_much_of_it() -> None:
+def test_many_leased_bodies_leave_memory() -> None:
     driver, _ = paged_driver()
     push_plain(driver, 600)
     delivered = [one for _ in range(60) for one in driver.pull(Q, 10)]
@@ -116,7 +116,7 @@ def test_what_is_leased_leaves_memory_if_there_is_much_of_it() -> None:
     assert driver.drain(Q) == [body(number) for number in range(300)]
 
 
-def test_what_has_left_is_not_kept() -> None:
+def test_removed_bodies_are_not_kept() -> None:
     driver, _ = paged_driver()
     push(driver)
     delivered = driver.pull(Q, COUNT)
@@ -148,8 +148,8 @@ def held(delivered: list[tuple[bytes, int, int, object]], kept: set[int]) -> set
     return set(bodies([one for one in delivered if one[1] in kept]))
 
 
-def test_a_page_is_needed_as_long_as_somebody_may_read_it() -> None:
-    """A client is answered later than its messages leave the queue, if the pull settles them."""
+def test_a_page_is_needed_while_it_may_be_read() -> None:
+    """A client is answered after its messages leave the queue, if the pull settles them."""
     driver, _ = paged_driver()
     push(driver)
     before = set(driver.machine.backlogs.pages())
@@ -184,7 +184,7 @@ def test_a_snapshot_names_pages_of_bodies() -> None:
 
 
 def restored_driver(rows: list[list[object]], pages: MemoryPages, now_us: int) -> Driver:
-    """A machine restored from these rows that shares the pages."""
+    """Return a machine restored from these rows that shares the pages."""
     machine = Machine(compile_pattern)
     machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
     restoration = Restoration(machine)
@@ -196,7 +196,9 @@ def restored_driver(rows: list[list[object]], pages: MemoryPages, now_us: int) -
 
 
 def test_chunks_are_gathered_again_in_the_same_order_on_a_restored_machine() -> None:
-    """More chunks become thin at once than one batch gathers, the last one first; pages must have the same names everywhere."""
+    """More chunks become sparse at once than one batch gathers, the last one first; pages must have the same names on
+    every replica.
+    """
     driver, pages = paged_driver()
     push_plain(driver, 600)
     driver.machine.backlogs.page_out(1_000)
@@ -214,7 +216,7 @@ def test_chunks_are_gathered_again_in_the_same_order_on_a_restored_machine() -> 
     assert not restored.machine.backlogs.thin
 
 
-def test_a_lost_page_stops_who_reads_it_and_not_the_machine() -> None:
+def test_a_lost_page_stops_its_reader_and_not_the_machine() -> None:
     driver, pages = paged_driver()
     push(driver)
     pages.payloads.clear()
@@ -226,8 +228,10 @@ def test_a_lost_page_stops_who_reads_it_and_not_the_machine() -> None:
     assert len(driver.machine.queues[Q]) == COUNT - len(delivered[::3])
 
 
-def test_what_a_lost_page_held_is_not_gathered_again_without_it() -> None:
-    """Others would drop the page, and nobody could replace it; found by the simulator, subject node, profile paging, seed 48."""
+def test_bodies_of_a_lost_page_are_not_gathered_without_it() -> None:
+    """Other replicas would drop the page, and none could restore it; found by the simulator, subject node, profile
+    paging, seed 48.
+    """
     driver, pages = paged_driver()
     push(driver)
     delivered = driver.pull(Q, COUNT)
@@ -245,7 +249,7 @@ def test_a_body_that_goes_to_another_queue_is_read() -> None:
     assert loaded(b"as it is") == b"as it is"
 
 
-def test_short_lines_leave_memory_where_there_are_very_many() -> None:
+def test_short_queues_leave_memory_if_there_are_very_many() -> None:
     driver, _ = paged_driver()
     common = driver.machine.backlogs
     common.sizes = CHUNK_SIZES._replace(crowd_bytes=1_000_000)

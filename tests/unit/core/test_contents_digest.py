@@ -1,4 +1,4 @@
-"""What the comparison of replicas sees: contents, not only how much there is of them."""
+"""The comparison of replicas covers contents, not only their amount."""
 
 from __future__ import annotations
 

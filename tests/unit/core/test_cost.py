@@ -75,7 +75,7 @@ def _redelivery_work(count: int) -> float:
     return work.lines / count
 
 
-def test_expired_leases_are_taken_back_at_constant_work_each() -> None:
+def test_expired_leases_return_at_constant_work_each() -> None:
     """Spec 2.2: timed-out messages need no background job, and no search either."""
     assert _redelivery_work(10_000) <= _redelivery_work(1000) * 1.1
 
@@ -104,7 +104,7 @@ def _exhausted(driver: Driver, queue: bytes, count: int) -> None:
         driver.wait(0.001)
 
 
-def test_passing_over_very_many_exhausted_messages_is_spread_over_several_pulls() -> None:
+def test_skipping_very_many_exhausted_messages_is_spread_over_several_pulls() -> None:
     """Spec 2.2: passing over very many exhausted messages must not block the queue."""
     driver = Driver()
     _exhausted(driver, Q, 100_000)
@@ -120,8 +120,8 @@ def test_passing_over_very_many_exhausted_messages_is_spread_over_several_pulls(
     assert driver.drain(Q) == [b"x"]
 
 
-def test_pull_any_passes_over_no_more_than_a_pull() -> None:
-    """Spec 2.2, also if the exhausted messages have many due times, or lie in many queues."""
+def test_pull_any_skips_no_more_than_a_pull() -> None:
+    """Spec 2.2, also if the exhausted messages have many due times, or are in many queues."""
     driver = Driver()
     _exhausted(driver, b"deep", 30_000)
     for index in range(300):
@@ -140,15 +140,15 @@ def test_pull_any_passes_over_no_more_than_a_pull() -> None:
 
 
 def test_deliveries_that_expire_at_once_are_bounded_per_command() -> None:
-    """Spec 2.5 and design law 7: without a timeout one command could otherwise deliver one message for ever."""
+    """Spec 2.5 and design law 7: without a timeout one command could otherwise deliver one message forever."""
     driver = Driver()
     driver.set(Q, timeout=0, retry=1 << 60)
     driver.push(Q, b"x")
     assert len(driver.pull(Q, 1 << 40)) == len(driver.pull_any(b"", 1 << 40)) == REPEATS_MAX
 
 
-def test_a_pull_of_all_there_is_takes_all_there_is() -> None:
-    """A node adds up the counts of pulls that come together, so a command may ask for more than any client may."""
+def test_a_pull_of_everything_takes_everything() -> None:
+    """A node sums the counts of simultaneous pulls, so a command may request more than any client may."""
     driver = Driver()
     for _ in range(12):
         driver.push(Q, *[b""] * 1000)
@@ -196,7 +196,7 @@ def test_deleting_a_full_queue_is_one_step() -> None:
 
 
 def _rich_row(number: int) -> list[object]:
-    """A message like no other: with a priority, a label and a group of its own, and a time at which it expires."""
+    """Return a unique message: with a priority, a label, a group and an expiry."""
     traits = [-1, 0, 3600 * 1_000_000 + number, number % 7919 - 4000, b"l%d" % number, b"g%d" % (number % 1009)]
     return [b"x", None, [], None, traits]
 

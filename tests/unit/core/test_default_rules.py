@@ -51,7 +51,7 @@ def test_a_rule_for_idle_queues_takes_effect_whether_snapshots_are_written_or_no
     assert replicas.names() == [[], []]
 
 
-def test_a_child_that_nobody_uses_keeps_what_it_inherits_over_a_restore() -> None:
+def test_an_unused_child_keeps_its_inherited_properties_over_a_restore() -> None:
     replicas = Replicas()
     replicas.do(Op.SET_PROPERTIES, b"news", [[b"max_queue_age", AGE_S]])
     replicas.do(Op.PUSH, b"news", None, [b"x"], None, 0)
@@ -86,7 +86,7 @@ def test_a_change_reaches_a_bounded_number_of_queues_with_each_batch() -> None:
 
 
 @pytest.mark.parametrize("ticks", [0, 1])
-def test_a_replica_that_is_restored_while_changes_spread_goes_on_with_them(ticks: int) -> None:
+def test_a_replica_restored_while_changes_spread_continues_them(ticks: int) -> None:
     driver = _crowd(3 * SPREAD_STEPS)
     driver.defaults((b"", {"retry": 3}))
     driver.defaults((b"", {"retry": 4}))

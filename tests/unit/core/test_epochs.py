@@ -1,4 +1,4 @@
-"""Writes that are repeated, divided in other ways, until they are finished: every row is stored once."""
+"""Writes that are repeated with other partitions until they are finished: every row is stored once."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ STORED, CLAIMED = PushFlag.STORED, PushFlag.REPLAYED
 
 
 def digest(row: bytes) -> bytes:
-    """What tells a row from others."""
+    """Return the identity of a row."""
     return blake2b(row, digest_size=16).digest()
 
 
 def total(rows: list[bytes]) -> bytes:
-    """The sum of the rows' digests."""
+    """Return the sum of the rows' digests."""
     return (sum(int.from_bytes(digest(row), "big") for row in rows) % (1 << 128)).to_bytes(16, "big")
 
 
@@ -39,13 +39,13 @@ class Writer:
         self.owner = owner
 
     def begin(self) -> Any:
-        """Begin, as often as it takes."""
+        """Begin, with as many commands as it takes."""
         while (state := self.driver.batch([Op.BEGIN_EPOCH, JOB, self.epoch, self.run, SEED, self.owner])[0]) == 1:
             pass
         return state
 
     def push(self, first: int, *rows: bytes, stream: bytes = b"0") -> Any:
-        """Push rows of a stream; returns the flags."""
+        """Push rows of a stream; return the flags."""
         items, note = [[row, None, []] for row in rows], b"".join(map(digest, rows))
         where = [JOB, stream, first, note, False, self.owner, self.epoch, self.run]
         return self.driver.batch([Op.PUSH_MARKED, Q, items, *where])[0]
@@ -63,11 +63,11 @@ def driver() -> Driver:
 
 
 def code(result: Any) -> str | None:
-    """The code of a refusal."""
+    """Return the code of a refusal."""
     return result.code if isinstance(result, Fault) else None
 
 
-def test_rows_of_an_earlier_run_are_claimed_in_whatever_stream_they_come(driver: Driver) -> None:
+def test_rows_of_an_earlier_run_are_claimed_in_any_stream(driver: Driver) -> None:
     one, two = Writer(driver, b"one"), Writer(driver, b"two")
     assert one.begin() == 0
     assert one.push(0, b"a", b"b", b"c") == [STORED] * 3
@@ -113,7 +113,7 @@ def test_rows_that_changed_within_a_run_do_not_finish(driver: Driver) -> None:
     assert code(one.finish(b"second attempt")) == "epoch_conflict"
 
 
-def test_an_earlier_run_can_do_nothing_any_more(driver: Driver) -> None:
+def test_an_earlier_run_is_fenced(driver: Driver) -> None:
     one, two = Writer(driver, b"one"), Writer(driver, b"two")
     one.begin()
     two.begin()
@@ -151,7 +151,7 @@ def test_finished_epochs_leave_constant_state(driver: Driver) -> None:
     assert "is older than" in old.begin().reason
 
 
-def test_a_copy_goes_on_and_is_equal(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_restored_copy_continues_and_is_equal(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmqcluster.core.epochs.CLAIM_STEP", 2)
     done, one, two = Writer(driver, b"done", 2), Writer(driver, b"one", 3), Writer(driver, b"two", 3)
     done.begin()
@@ -178,7 +178,7 @@ def test_a_copy_goes_on_and_is_equal(driver: Driver, monkeypatch: pytest.MonkeyP
     assert twice.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 0
 
 
-def test_what_is_refused_stays_unclaimed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_rows_stay_unclaimed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     one, two = Writer(driver, b"one"), Writer(driver, b"two")
     one.begin()
     one.push(0, b"a")
@@ -219,7 +219,7 @@ def test_a_job_that_is_not_used_is_forgotten_with_its_epochs(driver: Driver) -> 
 
 @pytest.mark.parametrize("counts", [[50], [100_000], [1, 10, 20_000, 5, 60_000]])
 def test_digests_of_earlier_runs_take_little_more_than_their_bytes(counts: list[int]) -> None:
-    """However many runs have left how much: no bucket is long, and few are short."""
+    """For any number and size of runs no bucket is long, and few are short."""
     epochs, total, number = Epochs(), 0, 0
     epochs.begin(0, b"first", SEED, [])
     for run, count in enumerate(counts):
@@ -261,7 +261,7 @@ def test_malformed_commands_change_nothing(driver: Driver, command: list[Any]) -
 
 
 class _Task:
-    """One attempt of a task of a run, as a client carries it out: it reads the notes when it is not where it believes to be."""
+    """One attempt of a task of a run, as a client executes it: it reads the notes when its position is refused."""
 
     def __init__(self, writer: Writer, stream: bytes, rows: list[bytes]) -> None:
         self.writer, self.stream, self.rows = writer, stream, list(rows)
@@ -270,7 +270,7 @@ class _Task:
         self.position = 0
 
     def step(self, count: int) -> bool:
-        """Push the next rows; True if there are no more."""
+        """Push the next rows; return True if there are no more."""
         batch, self.rows = self.rows[:count], self.rows[count:]
         while batch:
             new = []
@@ -299,7 +299,9 @@ class _Task:
 
 @pytest.mark.parametrize("seed", range(60))
 def test_any_repetition_stores_every_row_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Runs that are given up at any time, tasks that are repeated and run twice, other numbers of tasks, restored replicas."""
+    """Runs that are abandoned at any time, tasks that are repeated and run twice, other numbers of tasks,
+    restored replicas.
+    """
     monkeypatch.setattr("lmqcluster.core.epochs.CLAIM_STEP", 3)
     rng = random.Random(seed)
     driver = Driver(version=4)

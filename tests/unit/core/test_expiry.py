@@ -1,4 +1,4 @@
-"""What ends by log time ends by itself, in bounded steps, and alike on every replica."""
+"""Objects that expire by log time end without a request, in bounded steps, and alike on every replica."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def driver() -> Driver:
     return Driver(version=2)
 
 
-def test_a_lease_that_is_over_goes_back_by_itself(driver: Driver) -> None:
+def test_an_expired_lease_returns_its_message_by_itself(driver: Driver) -> None:
     driver.push(Q, b"1", b"2", b"3")
     (first, *_) = numbers(driver.pull(Q, 2))
     driver.wait(30)
@@ -30,11 +30,11 @@ def test_a_lease_that_is_over_goes_back_by_itself(driver: Driver) -> None:
     assert (len(queue.leases), len(queue.ready) + len(queue.delayed), queue.redelivered_total) == (0, 3, 2)
     assert driver.ready == [Q]
     assert driver.ack(Q, first) == [False]
-    # Due since their leases ended, which is later than the message that was never pulled.
+    # They are due since their leases expired, which is later than the message that was never pulled.
     assert driver.drain(Q) == [b"3", b"1", b"2"]
 
 
-def test_a_spent_message_is_dropped_and_counted_when_its_last_lease_ends(driver: Driver) -> None:
+def test_an_exhausted_message_is_dropped_and_counted_when_its_last_lease_ends(driver: Driver) -> None:
     driver.set(Q, retry=0)
     driver.push(Q, b"12345")
     driver.pull(Q)
@@ -44,7 +44,7 @@ def test_a_spent_message_is_dropped_and_counted_when_its_last_lease_ends(driver:
     assert (len(queue), queue.body_bytes, queue.dropped_total, queue.redelivered_total) == (0, 0, 1, 0)
 
 
-def test_a_spent_message_that_is_given_back_is_dropped_at_once(driver: Driver) -> None:
+def test_an_exhausted_message_that_is_nacked_is_dropped_at_once(driver: Driver) -> None:
     driver.set(Q, retry=0)
     driver.push(Q, b"1", b"2")
     held = numbers(driver.pull(Q, 2))
@@ -55,7 +55,7 @@ def test_a_spent_message_that_is_given_back_is_dropped_at_once(driver: Driver) -
     assert (queue.dropped_total, queue.nacked_total, driver.drain(Q)) == (2, 2, [b"3"])
 
 
-def test_messages_of_a_suspended_queue_come_back_too(driver: Driver) -> None:
+def test_messages_of_a_suspended_queue_return_too(driver: Driver) -> None:
     driver.push(Q, b"1")
     driver.pull(Q)
     driver.do(Op.SUSPEND, Q, True)
@@ -76,7 +76,7 @@ def test_extending_below_the_known_deadline_is_noticed(driver: Driver) -> None:
 
 
 def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
-    """No batch ends more than a thousand, however many end at once, over however many queues."""
+    """No batch expires more than a thousand, however many are due at once, over any number of queues."""
     for index in range(30):
         driver.push(b"q%d" % index, *[b"x"] * 200)
         driver.pull(b"q%d" % index, 200)
@@ -94,7 +94,7 @@ def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
 
 
 def test_a_million_keys_that_end_at_once_make_no_batch_long(driver: Driver) -> None:
-    """Finding 1 of the review: tables that were full with keys refused the pushes that would have emptied them."""
+    """Finding 1 of the review: tables that were full of keys refused the pushes that would have emptied them."""
     for number in range(20):
         items = [[b"", None, [], b"%d" % (number * 5_000 + index)] for index in range(5_000)]
         driver.do(Op.PUSH_ITEMS, Q, items)
@@ -136,7 +136,7 @@ def test_a_forgotten_scope_is_freed_step_by_step(driver: Driver) -> None:
     assert driver.machine.expiry.next_us > driver.now_us
 
 
-def test_nothing_is_done_as_long_as_nothing_is_due(driver: Driver) -> None:
+def test_nothing_is_done_while_nothing_is_due(driver: Driver) -> None:
     driver.push(Q, *[b"x"] * 100)
     driver.pull(Q, 100)
     driver.push_item(Q, b"x", key=b"key")
@@ -162,7 +162,7 @@ def test_a_rolling_upgrade_ends_what_is_overdue() -> None:
 
 
 def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> None:
-    """Also when more is due than one batch may end, and old bounds stand beside new ones."""
+    """This holds also if more is due than one batch may expire, and old bounds exist beside new ones."""
     driver = Driver(version=2)
     for index in range(40):
         name = b"q%02d" % index
@@ -183,7 +183,7 @@ def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> N
     assert sum(len(queue.leases) for queue in driver.machine.queues.values()) == 36
 
 
-def test_a_snapshot_view_shows_what_it_was_opened_on(driver: Driver) -> None:
+def test_a_snapshot_view_shows_the_state_at_its_opening(driver: Driver) -> None:
     driver.set(Q, retry=1)
     driver.push(Q, b"1", b"2", b"3")
     driver.pull(Q, 2)
@@ -198,8 +198,8 @@ def test_a_snapshot_view_shows_what_it_was_opened_on(driver: Driver) -> None:
     assert driver.machine.queues[Q].dropped_total == 2
 
 
-def test_a_queue_with_a_retry_below_zero_drops_nothing_any_more() -> None:
-    """Front ends refuse it; a cluster may still have one from before."""
+def test_a_queue_with_a_retry_below_zero_drops_nothing() -> None:
+    """Front ends refuse it; a cluster may still have such a queue from before."""
     driver = Driver()
     driver.set(Q, retry=-7)
     driver.push(Q, b"lost")

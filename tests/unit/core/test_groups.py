@@ -1,4 +1,4 @@
-"""Messages of one group come one after the other, whatever becomes of the one whose turn it is."""
+"""Messages of one group are delivered one after the other, whatever happens to the current one."""
 
 from __future__ import annotations
 

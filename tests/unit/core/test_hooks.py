@@ -32,7 +32,7 @@ def test_without_hooks_no_header_is_stored() -> None:
     assert _stored(driver) == ()
 
 
-def test_headers_stand_in_argument_order() -> None:
+def test_headers_are_in_argument_order() -> None:
     """Spec 6: appended in argument order, modules in list order."""
     driver = Driver()
     driver.set(Q, hooks=_hooks(["x-bar", "user-agent"], ["x-foo"]))
@@ -64,7 +64,7 @@ def test_unknown_hook_points_have_no_effect() -> None:
     assert _stored(driver) == ()
 
 
-def test_setting_hooks_anew_deactivates_the_old_ones() -> None:
+def test_setting_hooks_again_deactivates_the_old_ones() -> None:
     """Spec 6 and 3.2: for pushes made afterwards."""
     driver = Driver()
     driver.set(Q, hooks=_hooks(["x-foo"]))
@@ -77,7 +77,7 @@ def test_setting_hooks_anew_deactivates_the_old_ones() -> None:
 
 
 def test_a_hook_of_a_default_rule_also_applies_to_the_push_that_creates_the_queue() -> None:
-    """Spec 6: the original does not hook it; better: hook it."""
+    """Spec 6: the original does not hook it; here it is hooked."""
     driver = Driver()
     driver.defaults((b"q", {"hooks": _hooks(["x-foo"])}))
     driver.push_item(Q, b"x", headers=SENT)
@@ -106,7 +106,7 @@ def test_push_all_is_hooked_once_per_queue() -> None:
 
 
 def test_queues_with_own_hooks_are_known() -> None:
-    """The node asks which headers any queue wants before it reads a push."""
+    """The node asks which headers any queue preserves before it reads a push."""
     driver = Driver()
     driver.set(Q, hooks=_hooks(["x-foo"]))
     driver.set(b"other", retry=1)

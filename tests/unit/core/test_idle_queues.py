@@ -1,4 +1,4 @@
-"""Queues have an owner and a quota, and those that pulls made in vain end."""
+"""Queues have an owner and a quota; queues that unsuccessful pulls created expire."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _limits(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
     monkeypatch.setattr(Quotas, "LIMITS", changed)
 
 
-def test_a_queue_that_a_pull_made_in_vain_ends_after_an_hour() -> None:
+def test_a_queue_created_by_an_unsuccessful_pull_expires_after_an_hour() -> None:
     driver = _driver()
     for name in (b"idle", b"pushed", b"set", b"suspended", b"pulled again"):
         driver.pull(name)
@@ -109,10 +109,10 @@ def test_queues_count_to_their_owner_until_they_are_deleted(monkeypatch: pytest.
     assert driver.machine.queues[b"q4"].owner == copied(driver.machine).queues[b"q4"].owner == b"a"
 
 
-def test_what_makes_a_queue_without_an_owner_has_a_quota_where_tokens_are_needed(
+def test_queues_without_an_owner_have_a_quota_where_tokens_are_needed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A node whose quota check was outrun by others' commands cannot be used to get round it."""
+    """A node's quota check that other commands overtook cannot be used to bypass the quota."""
     _limits(monkeypatch, QUEUES=2)
     driver = _driver()
     for number in range(5):

@@ -1,4 +1,4 @@
-"""A label names the messages that have exactly it."""
+"""A label selects the messages that have exactly this label."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.property.driver import Driver
 
 Q, DEAD = b"q", b"dead"
 LABELS = [b"a", b"ab", b"ab\x00", b"abc", b"b"]
-"""Those that begin with one another, and their neighbours in order."""
+"""Labels that are prefixes of one another, and their neighbours in order."""
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_only_messages_with_this_label_are_withdrawn(driver: Driver, label: byte
 
 
 @pytest.mark.parametrize("label", LABELS)
-def test_only_messages_with_this_label_are_sent_back(driver: Driver, label: bytes) -> None:
+def test_only_messages_with_this_label_are_redriven(driver: Driver, label: bytes) -> None:
     driver.nack(Q, *[number for _, number, _, _ in driver.pull(Q, len(LABELS))])
     assert driver.size(DEAD) == len(LABELS)
     assert driver.do(Op.REDRIVE, DEAD, b"", label, 10) == 1

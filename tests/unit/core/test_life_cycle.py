@@ -1,4 +1,4 @@
-"""LMQ specification 1 and 2.1, 2.2: messages enter, are delivered, come back, and leave."""
+"""LMQ specification 1 and 2.1, 2.2: messages enter, are delivered, return, and leave."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_patterns_do_not_create_a_queue() -> None:
     assert driver.machine.queues == {}
 
 
-def test_fresh_messages_come_in_the_order_they_were_pushed() -> None:
+def test_fresh_messages_are_delivered_in_push_order() -> None:
     """Spec 2.2: FIFO for fresh messages, also for those pushed at the same instant."""
     driver = Driver()
     driver.push(Q, b"1", b"2")
@@ -46,7 +46,7 @@ def test_fresh_messages_come_in_the_order_they_were_pushed() -> None:
     assert [bodies(driver.pull(Q)) for _ in range(5)] == [[b"1"], [b"2"], [b"3"], [b"4"], []]
 
 
-def test_a_pull_of_many_takes_them_in_order_and_no_more_than_there_are() -> None:
+def test_a_pull_of_many_takes_at_most_all_messages_in_order() -> None:
     """Plan of the batch pull: up to `count` messages under consecutive delivery numbers."""
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
@@ -71,7 +71,7 @@ def test_a_message_is_delivered_to_one_at_a_time() -> None:
     assert driver.pull(Q) == []
 
 
-def test_a_message_carries_its_content_type_and_comes_back_unchanged() -> None:
+def test_a_message_keeps_its_content_type_and_body() -> None:
     """Spec 8.1: the content type is stored verbatim; without one nothing is stored."""
     driver = Driver()
     driver.push(Q, b"\x00\xff", content_type=b"text/plain; charset=x")
@@ -81,7 +81,7 @@ def test_a_message_carries_its_content_type_and_comes_back_unchanged() -> None:
     assert (untyped.content, untyped.meta) == (b"", (None, ()))
 
 
-def test_every_delivery_has_a_number_of_its_own() -> None:
+def test_every_delivery_has_a_unique_number() -> None:
     """Spec 2.1: each delivery has a new id."""
     driver = Driver()
     driver.push(Q, b"x")
@@ -91,8 +91,8 @@ def test_every_delivery_has_a_number_of_its_own() -> None:
     assert [first, driver.pull_one(b"other")[1], driver.pull_one(Q)[1]] == [1, 2, 3]
 
 
-def test_a_nacked_message_goes_behind_everything_that_waits() -> None:
-    """Spec 2.2: a nacked message goes behind everything already waiting; pushed later comes later."""
+def test_a_nacked_message_goes_behind_all_waiting_messages() -> None:
+    """Spec 2.2: a nacked message goes behind everything already waiting; later pushes follow it."""
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
     driver.nack(Q, driver.pull_one(Q)[1])
@@ -112,7 +112,7 @@ def test_nacked_messages_keep_the_order_in_which_they_were_nacked() -> None:
 
 
 def test_a_timed_out_message_is_ordered_by_its_deadline() -> None:
-    """Spec 2.2: it comes before messages pushed after the deadline, behind those pushed before it."""
+    """Spec 2.2: it precedes messages pushed after the deadline, and follows those pushed before it."""
     driver = Driver()
     driver.push(Q, b"late")
     driver.pull(Q)
@@ -160,7 +160,7 @@ def test_the_head_tells_when_the_next_message_is_due() -> None:
     assert queue.head_us() == driver.now_us + 2_000_000
 
 
-def test_a_put_back_message_returns_to_its_old_place_uncharged() -> None:
+def test_a_put_back_message_returns_to_its_old_position_uncharged() -> None:
     """Spec 2.1 and 15.11: put back must not break the order; the retry counter is restored."""
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
@@ -173,8 +173,8 @@ def test_a_put_back_message_returns_to_its_old_place_uncharged() -> None:
     assert again[0][2] == first[2] == 2
 
 
-def test_a_put_back_message_that_had_timed_out_keeps_that_place() -> None:
-    """Spec 2.2: its place is that of its last deadline, not that of its push."""
+def test_a_put_back_message_that_had_timed_out_keeps_that_position() -> None:
+    """Spec 2.2: its position is that of its last deadline, not that of its push."""
     driver = Driver()
     driver.push(Q, b"1")
     driver.pull(Q)
@@ -189,7 +189,7 @@ def test_a_put_back_message_that_had_timed_out_keeps_that_place() -> None:
 
 
 def test_a_put_back_message_is_at_once_reported_as_ready() -> None:
-    """Spec 4: clients behind one that vanished are served normally."""
+    """Spec 4: clients after one that disconnected are served normally."""
     driver = Driver()
     driver.push(Q, b"x")
     taken = driver.pull_one(Q)[1]
@@ -200,7 +200,7 @@ def test_a_put_back_message_is_at_once_reported_as_ready() -> None:
 
 
 def test_a_push_reports_its_queues_as_ready() -> None:
-    """Spec 2.2 and 4: a waiting pull is woken by a push, of whatever kind."""
+    """Spec 2.2 and 4: any kind of push wakes a waiting pull."""
     driver = Driver()
     driver.push(b"a", b"x")
     assert driver.ready == [b"a"]
@@ -225,7 +225,7 @@ def test_delete_takes_messages_leases_and_properties() -> None:
 
 
 def test_a_queue_deleted_with_messages_is_forgotten_by_patterns() -> None:
-    """Spec 8.6 and 4: pull-any sees neither the deleted queue's messages nor trips over them when it is recreated."""
+    """Spec 8.6 and 4: pull-any does not see the deleted queue's messages, and works when the queue is recreated."""
     driver = Driver()
     driver.push(Q, b"old")
     assert driver.pull_any(b"none") == []
@@ -238,7 +238,7 @@ def test_a_queue_deleted_with_messages_is_forgotten_by_patterns() -> None:
 
 
 def test_log_time_never_goes_back() -> None:
-    """Design law 1: a new leader's clock may be behind; leases must not live longer for it, nor shorter."""
+    """Design law 1: a new leader's clock may be behind; leases must last neither longer nor shorter."""
     driver = Driver()
     driver.push(Q, b"x")
     driver.wait(10)

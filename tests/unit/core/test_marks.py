@@ -1,4 +1,4 @@
-"""Writers that number what they write: each message is stored once, however often and however late it is sent."""
+"""Writers that number their messages: each message is stored once, however often and late it is sent."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_streams_jobs_and_owners_are_apart(driver: Driver) -> None:
     ],
     ids=["plain", "accum", "hooks", "bounded", "alias", "bound"],
 )
-def test_what_is_stored_together_is_stored_as_one_by_one(prepare: Callable[[Driver], object]) -> None:
+def test_a_batch_is_stored_like_single_messages(prepare: Callable[[Driver], object]) -> None:
     def stored(step: int) -> list[Any]:
         driver = Driver(version=3)
         prepare(driver)
@@ -92,7 +92,7 @@ def test_a_gap_or_an_overlap_is_refused_and_stores_nothing(driver: Driver, first
     assert driver.drain(Q) == [b"1", b"2"]
 
 
-def test_notes_come_back_until_the_stream_is_done(driver: Driver) -> None:
+def test_notes_are_returned_until_the_stream_is_done(driver: Driver) -> None:
     _write(driver, 0, b"1", note=b"abc")
     _write(driver, 0, b"1", note=b"abc")
     _write(driver, 1, b"2", note=b"d" * 20_000)
@@ -129,7 +129,7 @@ def test_a_job_ends_after_thirty_days_without_use(driver: Driver) -> None:
     assert _mark(driver) is None
 
 
-def test_a_job_of_the_time_before_tokens_goes_on_with_one(driver: Driver) -> None:
+def test_a_job_without_a_token_can_continue_with_one(driver: Driver) -> None:
     _write(driver, 0, b"1", owner=b"")
     assert [_write(driver, 0, b"1"), _write(driver, 1, b"2")] == [0, 1]
     assert (_mark(driver, owner=b"a"), driver.machine.quotas.used(Kind.MARKS, b"")) == ((2, False, b""), 0)
@@ -146,7 +146,7 @@ def test_marks_and_notes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyP
 
 
 def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
-    """What stopped at two million keys before: the state does not grow with what is written."""
+    """Two million keys used to be the limit: the state does not grow with the messages written."""
     before = len(records(driver.machine))
     for first in range(0, 30_000, 1_000):
         assert _write(driver, first, *[b""] * 1_000) == 1_000
@@ -168,7 +168,7 @@ def test_messages_may_carry_traits_from_version_3_on() -> None:
     assert driver.drain(Q) == [b"first", b"plain", b"late"]
 
 
-def test_a_queue_that_is_full_takes_none_of_them() -> None:
+def test_a_full_queue_stores_none_of_them() -> None:
     driver = Driver(version=3)
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
     rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]

@@ -1,4 +1,4 @@
-"""Design law 7, bounded everything: what the core keeps beside the messages stays in proportion to them."""
+"""Design law 7, bounded everything: state beside the messages stays in proportion to them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_a_long_lived_first_lease_does_not_keep_the_order_of_all_later_ones() ->
 
 
 def test_a_long_lived_lease_with_a_late_deadline_does_not_either() -> None:
-    """The same with leases that end before the long one, which stand in the heap."""
+    """The same with leases that end before the long one, which stay in the heap."""
     driver = Driver()
     driver.set(Q, timeout=10**6)
     driver.push(Q, b"slow")
@@ -51,7 +51,7 @@ def test_a_long_lived_lease_with_a_late_deadline_does_not_either() -> None:
 
 
 @pytest.mark.parametrize("timeouts", [(30,), (30, 10), (10, 20, 30, 5)])
-def test_a_lease_extended_for_ever_leaves_no_trail(timeouts: tuple[float, ...]) -> None:
+def test_a_lease_extended_repeatedly_leaves_no_trail(timeouts: tuple[float, ...]) -> None:
     driver = Driver()
     driver.push(Q, b"a", b"b")
     first, _ = numbers(driver.pull(Q, 2))
@@ -75,7 +75,7 @@ def test_a_queue_drained_of_its_leases_forgets_their_order() -> None:
 
 
 def test_sweeping_keeps_every_live_lease() -> None:
-    """Whatever is swept, the leases that are left end in the order of their deadlines."""
+    """After sweeping, the remaining leases expire in the order of their deadlines."""
     table = LeaseTable()
     driver = Driver()
     driver.push(Q, *[b"%d" % index for index in range(300)])
@@ -121,7 +121,7 @@ def test_the_producers_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatc
     assert [record[1] for record in driver.machine.producers.rows()] == [b"c", b"a", b"d"]
 
 
-def test_the_nodes_heard_of_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BatchSessions, "ORIGINS_MAX", 3)
     driver = Driver()
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):

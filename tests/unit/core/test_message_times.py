@@ -1,4 +1,4 @@
-"""When messages expire, and what becomes of those whose leases end by time alone."""
+"""The expiry of messages, and the fate of messages whose leases end by time alone."""
 
 from __future__ import annotations
 

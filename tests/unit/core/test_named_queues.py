@@ -20,7 +20,7 @@ def _driver() -> Driver:
 
 
 def _filled() -> Driver:
-    """b, a, b, c in the order in which their messages are due."""
+    """Return b, a, b, c in the order in which their messages are due."""
     driver = _driver()
     for queue, body in ((B, b"1"), (A, b"2"), (B, b"3"), (C, b"4")):
         driver.push(queue, body)
@@ -28,7 +28,7 @@ def _filled() -> Driver:
     return driver
 
 
-def test_pull_first_takes_what_has_been_due_longest_from_the_named_queues() -> None:
+def test_pull_first_takes_the_message_due_longest_from_the_named_queues() -> None:
     driver = _filled()
     assert bodies(driver.do(Op.PULL_FIRST, [A, NONE, B], 3)) == [b"1", b"2", b"3"]
     assert NONE not in driver.machine.queues
@@ -36,7 +36,7 @@ def test_pull_first_takes_what_has_been_due_longest_from_the_named_queues() -> N
     assert bodies(driver.do(Op.PULL_FIRST, [C, A], 5)) == [b"4"]
 
 
-def test_pull_first_passes_over_suspended_queues_and_messages_that_are_not_due() -> None:
+def test_pull_first_skips_suspended_queues_and_messages_that_are_not_due() -> None:
     driver = _filled()
     driver.do(Op.SUSPEND, B, True)
     driver.set(C, accum=5_000)
@@ -75,7 +75,7 @@ def test_reserve_from_nothing_is_empty() -> None:
 
 @pytest.mark.parametrize("op", [Op.PULL_FIRST, Op.PUSH_EACH, Op.RESERVE_FROM])
 @pytest.mark.parametrize("names", [b"q", [1], [b"q"] * (NAMES_MAX + 1), None])
-def test_what_is_no_list_of_names_is_a_fault(op: Op, names: object) -> None:
+def test_an_invalid_list_of_names_is_a_fault(op: Op, names: object) -> None:
     driver = _filled()
     rest = {
         Op.PULL_FIRST: [names, 1],

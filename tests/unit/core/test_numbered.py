@@ -1,4 +1,4 @@
-"""Pushes with options under numbers of a producer: each stored once, as a whole or not at all."""
+"""Pushes with options under producer numbers: each is stored once, entirely or not at all."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def flags(stored: list[tuple[int, int]]) -> list[int]:
     return [flag for flag, _sequence in stored]
 
 
-def test_what_is_sent_again_is_stored_once_and_costs_no_key(driver: Driver) -> None:
+def test_a_resent_push_is_stored_once_and_uses_no_key(driver: Driver) -> None:
     assert flags(push(driver, 1, b"a", b"b")) == [0, 0]
     assert push(driver, 1, b"a", b"b") == [(KNOWN, 0), (KNOWN, 0)]
     assert flags(push(driver, 3, b"c")) == [0]
@@ -53,7 +53,7 @@ def test_numbers_are_those_of_plain_pushes_too(driver: Driver) -> None:
     assert driver.drain(Q) == [b"2", b"1", b"3"]
 
 
-def test_what_a_full_queue_refused_is_tried_again_though_later_numbers_are_stored(driver: Driver) -> None:
+def test_a_push_refused_by_a_full_queue_is_tried_again_although_later_numbers_are_stored(driver: Driver) -> None:
     driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 2]])
     assert flags(push(driver, 1, b"a")) == [0]
     assert flags(push(driver, 2, b"b", b"c")) == [PushFlag.FULL, PushFlag.FULL]
@@ -77,7 +77,7 @@ def test_a_refusal_is_remembered_until_it_is_stored(driver: Driver) -> None:
 
 
 def test_a_batch_of_which_a_part_is_known_stores_the_rest(driver: Driver) -> None:
-    """Our client does not send such batches, but nothing is lost or doubled if somebody does."""
+    """Our client does not send such batches, but nothing is lost or duplicated if a client does."""
     assert flags(push(driver, 1, b"a", b"b")) == [0, 0]
     assert flags(push(driver, 2, b"b", b"c")) == [KNOWN, 0]
     assert driver.drain(Q) == [b"a", b"b", b"c"]
@@ -102,7 +102,7 @@ def test_malformed_commands_store_nothing(driver: Driver, key: Any, producer: An
 
 
 def test_a_refused_push_of_a_producer_that_gets_an_owner_is_stored_once(driver: Driver) -> None:
-    """A client that sends its first token repeats what a full queue has refused, and what it has stored."""
+    """A client that sends its first token repeats pushes that a full queue refused, and pushes that are stored."""
     driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 1]])
     assert [flags(push(driver, first, body)) for first, body in ((1, b"a"), (2, b"b"))] == [[0], [PushFlag.FULL]]
     assert driver.drain(Q) == [b"a"]

@@ -1,4 +1,4 @@
-"""Purge, move and suspend in the state machine; `tests/property/test_machine.py` holds them against the model too."""
+"""Purge, move and suspend in the state machine; `tests/property/test_machine.py` compares them with the model too."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ def totals(machine: Machine, *names: str) -> list[int]:
     return [machine.totals()[name] for name in names]
 
 
-# --- purge --------------------------------------------------------------------------------------------------------------
+# --- purge
+# --------------------------------------------------------------------------------------------------------------
 
 
-def test_a_purge_removes_what_nobody_holds_and_leaves_leases_alone() -> None:
+def test_a_purge_removes_unleased_messages_and_keeps_leases() -> None:
     driver = Driver()
     driver.push(Q, b"held", b"ready")
     (held,) = numbers(driver.pull(Q))
@@ -35,7 +36,7 @@ def test_a_purge_removes_what_nobody_holds_and_leaves_leases_alone() -> None:
     assert bodies(driver.pull(Q)) == [[b"part 3"]], "a purged window is not joined"
 
 
-def test_a_purge_takes_what_would_be_delivered_first() -> None:
+def test_a_purge_removes_messages_in_delivery_order() -> None:
     driver = Driver()
     driver.set(Q, accum=5_000)
     driver.push(Q, b"window")
@@ -63,7 +64,7 @@ def test_a_lease_that_has_ended_holds_nothing() -> None:
     driver.wait(30)
     assert driver.do(Op.PURGE, Q, STEP_MAX) == 1
     assert driver.ack(Q, late) == [False]
-    assert driver.machine.settled_by(Op.ACK, Q, late) is False, "nobody acknowledged it"
+    assert driver.machine.settled_by(Op.ACK, Q, late) is False, "it was not acknowledged"
     assert totals(driver.machine, "purged_total", "redelivered_total") == [1, 0]
 
 
@@ -79,7 +80,8 @@ def test_purging_costs_the_same_for_each_message_however_many_there_are() -> Non
     assert lines(50_000) <= lines(1000) * 1.1
 
 
-# --- move ---------------------------------------------------------------------------------------------------------------
+# --- move
+# ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
@@ -98,14 +100,14 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     one = found[1][3]
     assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
     assert one.remaining == 5, "its deliveries had been used up"
-    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a number of its own"
+    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a new number"
     assert driver.machine.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
     assert driver.machine.queues[R].body_bytes == len(b"waits12")
 
 
-def test_a_move_goes_by_the_default_properties_of_now() -> None:
+def test_a_move_uses_the_current_default_properties() -> None:
     driver = Driver()
     driver.push(R, b"0")
     driver.push(Q, b"1")
@@ -135,10 +137,11 @@ def test_a_queue_is_not_moved_to_itself_and_no_queue_to_nowhere() -> None:
     assert driver.drain(Q) == [b"1"]
 
 
-# --- suspend ------------------------------------------------------------------------------------------------------------
+# --- suspend
+# ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_suspended_queue_hands_out_nothing_and_takes_everything() -> None:
+def test_a_suspended_queue_delivers_nothing_and_stores_everything() -> None:
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3", b"4")
     one, two, three = numbers(driver.pull(Q, 3))
@@ -151,17 +154,17 @@ def test_a_suspended_queue_hands_out_nothing_and_takes_everything() -> None:
     assert (driver.ack(Q, one), driver.nack(Q, two), driver.extend(Q, three)) == ([True], [True], [True])
     driver.wait(30)
     assert driver.ack(Q, three) == [False], "leases end all the same"
-    assert driver.machine.queues[Q].head_us() is None, "nobody is to wait for a certain time"
+    assert driver.machine.queues[Q].head_us() is None, "there is no due time to wait for"
     for machine in (copied(driver.machine), driver.machine):
         twin = Driver(machine)
         twin.now_us = driver.now_us
         assert twin.pull(Q) == [], "a restart does not resume"
         assert twin.do(Op.SUSPEND, Q, False) is True
-        assert twin.ready == [Q], "those who wait are told"
+        assert twin.ready == [Q], "waiting pulls are woken"
         assert bodies(twin.pull_any(b"q", 9)) == [b"4", b"5", b"2", b"3"]
 
 
-def test_a_pattern_passes_over_a_suspended_queue() -> None:
+def test_a_pattern_skips_a_suspended_queue() -> None:
     driver = Driver()
     driver.push(Q, b"early")
     driver.wait(1)
@@ -183,7 +186,7 @@ def test_a_suspended_queue_can_be_purged_and_moved_from() -> None:
     assert driver.drain(R) == [b"1"]
 
 
-def test_a_queue_that_is_made_anew_is_not_suspended() -> None:
+def test_a_recreated_queue_is_not_suspended() -> None:
     driver = Driver()
     driver.push(Q)
     driver.do(Op.SUSPEND, Q, True)
@@ -193,7 +196,7 @@ def test_a_queue_that_is_made_anew_is_not_suspended() -> None:
 
 
 @pytest.mark.parametrize("flag", [1, None, b"true"])
-def test_suspend_takes_true_or_false(flag: object) -> None:
+def test_suspend_requires_a_boolean(flag: object) -> None:
     driver = Driver()
     driver.push(Q)
     assert isinstance(driver.batch([Op.SUSPEND, Q, flag])[0], Fault)

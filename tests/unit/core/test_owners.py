@@ -1,4 +1,4 @@
-"""What one owner keeps is bounded, and nothing of it is another's: attacks of one token on another."""
+"""The state of one owner is bounded and isolated: attacks of one token on another."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _keyed(driver: Driver, owner: bytes, key: bytes, content: bytes, scope: byte
 
 
 def test_201_000_producers_of_one_token_evict_no_other_token_s(driver: Driver) -> None:
-    """The attack took 12 seconds; then the victim's repeated push was stored twice."""
+    """The attack took 12 seconds; afterwards the victim's repeated push was stored twice."""
     _produce(driver, VICTIM, b"worker", 1, b"once")
     for start in range(0, 201_000, 1_000):
         driver.batch(*[[Op.PUSH, b"other", None, [], b"%d" % (start + index), 1, THIEF] for index in range(1_000)])
@@ -46,15 +46,15 @@ def test_a_producer_of_the_same_name_is_another_one_for_another_owner(driver: Dr
     assert driver.drain(Q) == [b"thief's", b"stored"]
 
 
-def test_a_producer_of_the_time_before_owners_goes_on_with_one(driver: Driver) -> None:
-    """A client that connects again after a rolling upgrade, or with its first token, repeats what it has sent before."""
+def test_a_producer_without_an_owner_can_continue_with_one(driver: Driver) -> None:
+    """A client that reconnects after a rolling upgrade, or with its first token, repeats its earlier pushes."""
     _produce(driver, b"", b"worker", 1, b"1", b"2")
     _produce(driver, VICTIM, b"worker", 1, b"1", b"2", b"3")
     assert driver.drain(Q) == [b"1", b"2", b"3"]
     assert driver.machine.quotas.used(Kind.PRODUCERS, b"") == 0
 
 
-def test_nobody_lets_go_of_another_s_scope(driver: Driver) -> None:
+def test_a_scope_of_another_owner_cannot_be_forgotten(driver: Driver) -> None:
     _keyed(driver, VICTIM, b"k", b"once", b"job")
     assert driver.do(Op.FORGET_KEYS, [b"job"], THIEF) == 0
     _keyed(driver, VICTIM, b"k", b"once", b"job")
@@ -62,8 +62,8 @@ def test_nobody_lets_go_of_another_s_scope(driver: Driver) -> None:
     assert driver.do(Op.FORGET_KEYS, [b"job"], VICTIM) == 1
 
 
-def test_nobody_uses_up_another_s_key(driver: Driver) -> None:
-    """A key that can be guessed must not swallow somebody else's push."""
+def test_a_key_of_another_owner_cannot_be_used_up(driver: Driver) -> None:
+    """A key that can be guessed must not suppress another owner's push."""
     _keyed(driver, THIEF, b"order-1", b"rubbish")
     assert _keyed(driver, VICTIM, b"order-1", b"order") == [0]
     assert driver.drain(Q) == [b"rubbish", b"order"]
@@ -81,7 +81,7 @@ def test_a_key_with_another_body_is_refused_and_nothing_stored(driver: Driver) -
 
 
 def test_keys_and_scopes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one token fills is full for that token only, and a refused command has stored nothing."""
+    """A quota filled by one token affects that token only, and a refused command has stored nothing."""
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 3, Kind.SCOPES: 1})
     three = [[b"x", None, [], b"%d" % index] for index in range(3)]
     assert driver.do(Op.PUSH_ITEMS, Q, three, b"", THIEF) == [0, 0, 0]
@@ -95,7 +95,7 @@ def test_keys_and_scopes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyP
     assert _keyed(driver, THIEF, b"3", b"x") == [0]
 
 
-def test_a_transaction_may_use_all_keys_that_are_left_and_not_one_more(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_transaction_may_use_all_remaining_keys_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 5})
     driver = Driver(version=3)
     _keyed(driver, THIEF, b"0", b"x")
@@ -107,7 +107,7 @@ def test_a_transaction_may_use_all_keys_that_are_left_and_not_one_more(monkeypat
     refused = push(b"1", b"2", b"3", b"4", b"5")
     assert isinstance(refused, Conflict)
     assert (refused.failed, refused.code) == (4, "quota_exceeded")
-    # A repeated key, and one known from before, take nothing.
+    # A repeated key, and one known from before, use none.
     assert [flag for flag, _sequence in push(b"1", b"0", b"1", b"2", b"3", b"4")] == [0, 4, 4, 0, 0, 0]
     assert driver.machine.quotas.used(Kind.KEYS, THIEF) == 5
     assert push(b"5").code == "quota_exceeded"
@@ -127,8 +127,10 @@ def _token(driver: Driver, name: bytes, principal: bytes = b"", lifetime_us: int
     return driver.do(Op.SET_TOKEN, name, name[:1] * 32, 2, b"", lifetime_us, True, driver.now_us, principal)
 
 
-def test_what_a_principal_has_outlives_its_tokens(driver: Driver) -> None:
-    """Tokens come and go in every order, by command and by time; no lease ends, and nothing goes back to its queue."""
+def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
+    """Tokens are created and end in every order, by command and by time; no lease ends, and no message
+    returns to its queue.
+    """
     assert _token(driver, b"one", THIEF, 3_600_000_000) == TokenResult.DONE
     driver.push(Q, *[b"%d" % number for number in range(5)])
     session = driver.do(Op.CLAIM, b"s", THIEF)
@@ -153,8 +155,8 @@ def test_what_a_principal_has_outlives_its_tokens(driver: Driver) -> None:
     assert driver.drain(Q) == [b"x", b"x"]
 
 
-def test_a_name_that_owns_something_is_no_new_principal(driver: Driver) -> None:
-    """The attack: a token with the name of a former one, or of a principal, would have what is left there."""
+def test_a_name_that_owns_state_is_not_a_new_principal(driver: Driver) -> None:
+    """The attack: a token with the name of a former one, or of a principal, would get the state that is left there."""
     assert _token(driver, b"etl") == TokenResult.DONE
     driver.do(Op.CLAIM, b"s", b"etl")
     driver.do(Op.DELETE_TOKEN, b"etl", True)
@@ -162,11 +164,11 @@ def test_a_name_that_owns_something_is_no_new_principal(driver: Driver) -> None:
     assert [token.name for token in driver.machine.tokens] == []
     assert _token(driver, b"other", b"etl") == TokenResult.DONE
     driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"etl")
-    # A token has it now.
+    # A token owns it now.
     assert _token(driver, b"etl") == TokenResult.TAKEN
     driver.do(Op.DELETE_TOKEN, b"other", True)
     assert _token(driver, b"etl") == TokenResult.DONE
-    # The same command again is no second token.
+    # The same command again is not a second token.
     assert _token(driver, b"etl") == TokenResult.DONE
     assert _token(driver, b"new", b"etl") == TokenResult.DONE
     assert [(token.name, token.principal) for token in driver.machine.tokens] == [(b"etl", b"etl"), (b"new", b"etl")]
@@ -174,7 +176,7 @@ def test_a_name_that_owns_something_is_no_new_principal(driver: Driver) -> None:
 
 
 def test_principals_that_own_something_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The attack: tokens that come, leave something and go, each with a principal of its own."""
+    """The attack: tokens that are created, leave state and are deleted, each with another principal."""
     monkeypatch.setattr("lmqcluster.core.tokens.PRINCIPALS_MAX", 20)
     results = []
     for index in range(25):
@@ -212,20 +214,20 @@ def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
                 True,
             )
     assert records(driver.machine)[2:] == before[2:]
-    # The empty owner, which stands for administrators, may end it.
+    # The empty owner, which stands for administrators, may delete it.
     assert driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"") is False
     assert driver.drain(Q) == [b"1", b"2", b"3"]
 
 
-def test_a_random_job_of_another_principal_is_not_begun_again() -> None:
-    """A query that is started again with a token of another principal would store what is stored already."""
+def test_a_random_job_of_another_principal_cannot_be_begun_again() -> None:
+    """A query that is restarted with a token of another principal would store the same rows again."""
     random, guessable = b"spark/stream/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", b"spark/application/daily"
     driver, seed = Driver(version=3), b"s" * 16
     for job in (random, guessable):
         assert driver.do(Op.BEGIN_EPOCH, job, 3, b"run", seed, VICTIM) == 0
     (refused,) = driver.batch([Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF])
     assert (refused.code, "belongs to principal 'victim'" in refused.reason) == ("forbidden", True)
-    # Of a name that can be guessed everybody has one, so that nobody is kept from it.
+    # Every owner has a separate job of a name that can be guessed, so that none can block another.
     assert driver.do(Op.BEGIN_EPOCH, guessable, 3, b"another", seed, THIEF) == 0
     assert records(copied(driver.machine)) == records(driver.machine)
     twin = Driver(machine=copied(driver.machine))
@@ -246,13 +248,13 @@ def test_a_task_under_another_principal_does_not_store_a_stream_again() -> None:
     assert [push(THIEF, stream).code for stream in (b"0", b"1")] == ["forbidden"] * 2
     assert (push(VICTIM, b"0"), push(VICTIM, b"1"), push(VICTIM, b"0", 1)) == ([], [0], [0])
     assert push(THIEF, b"0", job=b"spark/application/daily") == [0]
-    # What was begun before there were tokens goes on with one.
+    # A job begun before there were tokens continues with one.
     assert (push(b"", b"0", job=b"x" + job), push(VICTIM, b"0", 1, job=b"x" + job)) == ([0], [0])
     assert push(THIEF, b"0", job=b"x" + job).code == "forbidden"
     assert driver.drain(Q) == [b"x"] * 6
 
 
-def test_a_subscription_of_the_time_before_tokens_belongs_to_the_first_that_uses_it(driver: Driver) -> None:
+def test_a_subscription_without_an_owner_belongs_to_its_first_user(driver: Driver) -> None:
     session = driver.do(Op.CLAIM, b"s", b"")
     (fenced,) = driver.batch([Op.SETTLE_BATCHES, b"s", 1, session + 1, THIEF])
     assert fenced.code == "fenced"
@@ -260,12 +262,12 @@ def test_a_subscription_of_the_time_before_tokens_belongs_to_the_first_that_uses
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, VICTIM) == ([], False)
     assert [driver.machine.quotas.used(Kind.SUBSCRIPTIONS, owner) for owner in (b"", VICTIM)] == [0, 1]
     assert driver.batch([Op.CLAIM, b"s", THIEF])[0].code == "forbidden"
-    # Clients that need no token are not kept out.
+    # Clients that need no token are not excluded.
     assert driver.do(Op.CLAIM, b"s", b"") == session + 1
     assert driver.machine.batches.subscriptions[b"s"].owner == VICTIM
 
 
-def test_what_owners_use_is_known_as_what_they_have_comes_and_goes(driver: Driver) -> None:
+def test_the_use_of_owners_follows_their_state(driver: Driver) -> None:
     quotas = driver.machine.quotas
     assert (quotas.owners, quotas.owns(VICTIM)) == (0, False)
     driver.do(Op.CLAIM, b"s", VICTIM)

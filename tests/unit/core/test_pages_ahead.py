@@ -1,4 +1,4 @@
-"""Which pages a batch needs is told before it is applied, whatever stands in the batch."""
+"""The pages that a batch needs are known before it is applied, for every command."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def told(driver: Driver, *commands: list[Any]) -> list[bytes]:
 
 
 def long_line() -> tuple[Driver, list[bytes], int]:
-    """A line whose chunks are in pages; returns those, and how many messages precede them."""
+    """Return a queue whose chunks are in pages; also the chunks and the number of messages before them."""
     driver, _ = paged_driver()
     push_plain(driver, 1_000)
     driver.machine.backlogs.page_out(1_000)
@@ -55,19 +55,19 @@ def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
     ],
     ids=lambda command: Op(command[0]).name,
 )
-def test_what_else_takes_messages_needs_them_too(command: list[Any]) -> None:
+def test_other_commands_that_take_messages_need_them_too(command: list[Any]) -> None:
     driver, pages, _ = long_line()
     assert told(driver, command) == pages[:PAGES_MAX]
 
 
-def test_what_takes_no_message_needs_no_page() -> None:
+def test_commands_that_take_no_message_need_no_page() -> None:
     driver, _, _ = long_line()
     assert (
         told(driver, [Op.PUSH, Q, None, [b"x"] * 1_000, None, 0], [Op.PURGE, Q, 0], [Op.DELETE, Q], [Op.BARRIER]) == []
     )
 
 
-def test_a_push_that_discards_what_is_old_needs_what_comes_next() -> None:
+def test_a_push_that_discards_old_messages_needs_the_next_chunks() -> None:
     driver, pages, ready = long_line()
     driver.do(Op.SET_PROPERTIES, Q, [["max_items", 1_000], ["discard_old_when_full", True]])
     assert told(driver, [Op.PUSH, Q, None, [b"x"] * (ready - 1), None, 0]) == []
@@ -115,7 +115,7 @@ def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> 
 
 
 def bodies_with(driver: Driver, **options: Any) -> list[int]:
-    """Leased messages with bodies in pages, in a queue with these options; returns their numbers."""
+    """Return the numbers of leased messages with bodies in pages, in a queue with these options."""
     driver.do(Op.SET_PROPERTIES, Q, [[name, value] for name, value in options.items()])
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
@@ -124,7 +124,7 @@ def bodies_with(driver: Driver, **options: Any) -> list[int]:
 
 
 def loaded_by(driver: Driver, store: MemoryPages, *commands: list[Any]) -> set[bytes]:
-    """Apply a batch; returns the pages that it has loaded."""
+    """Apply a batch; return the pages that it has loaded."""
     found: set[bytes] = set()
     load = store.load
 
@@ -137,7 +137,7 @@ def loaded_by(driver: Driver, store: MemoryPages, *commands: list[Any]) -> set[b
     return found
 
 
-def test_what_goes_to_dead_letters_needs_its_body() -> None:
+def test_a_dead_lettered_message_needs_its_body() -> None:
     driver, store = paged_driver()
     delivered = bodies_with(driver, retry=0, dead_letter_queue="dead", timeout=30)
     nack = [Op.NACK, Q, delivered[:20]]
@@ -159,11 +159,11 @@ def test_when_leases_end_only_those_that_leave_need_their_bodies(options: dict[s
     assert loaded_by(driver, store) >= needed
 
 
-OWNER = b"somebody"
+OWNER = b"owner"
 
 
 def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
-    """A session and what it has pulled, bodies in pages, from a queue where nothing is delivered twice; numbers of both."""
+    """Return the numbers of a session and its deliveries, bodies in pages, from a queue without redelivery."""
     driver.do(Op.SET_PROPERTIES, Q, [["retry", 0], ["dead_letter_queue", "dead"]])
     push(driver)
     session = driver.do(Op.OPEN_SESSION, 30_000_000, OWNER)
@@ -172,7 +172,7 @@ def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
     return session, delivered
 
 
-def test_what_a_session_lets_go_when_its_time_is_over_needs_its_body() -> None:
+def test_messages_released_by_an_expired_session_need_their_bodies() -> None:
     driver, store = paged_driver()
     session_with(driver, 50)
     assert told(driver) == []
@@ -187,7 +187,7 @@ def test_what_a_session_lets_go_when_its_time_is_over_needs_its_body() -> None:
     [lambda session: [Op.END_SESSION, session, OWNER], lambda session: [Op.LEAVE_QUEUE, Q, session, OWNER]],
     ids=["end", "leave"],
 )
-def test_what_a_session_gives_up_needs_its_body(command: Any) -> None:
+def test_messages_released_by_a_session_need_their_bodies(command: Any) -> None:
     driver, store = paged_driver()
     session, _ = session_with(driver, 50)
     needed = set(told(driver, command(session)))
@@ -196,7 +196,7 @@ def test_what_a_session_gives_up_needs_its_body(command: Any) -> None:
     assert told(driver, command(session + 1)) == []
 
 
-def test_what_is_moved_or_sent_back_needs_its_body() -> None:
+def test_moved_and_redriven_messages_need_their_bodies() -> None:
     driver, store = paged_driver()
     push(driver)
     move = [Op.MOVE, Q, b"other", 100]
@@ -240,10 +240,10 @@ def test_what_is_moved_or_sent_back_needs_its_body() -> None:
     ],
     ids=repr,
 )
-def test_a_malformed_command_needs_nothing_and_stops_nobody(command: list[Any]) -> None:
+def test_a_malformed_command_needs_nothing_and_stops_no_other(command: list[Any]) -> None:
     driver, _, _ = long_line()
     assert told(driver, command) == []
 
 
-def test_a_truth_value_is_no_count() -> None:
+def test_a_boolean_is_not_a_count() -> None:
     assert taken_from([Op.PULL, Q, True]) == ([], 0)

@@ -16,7 +16,7 @@ def _names(deliveries: list[tuple[bytes, int, int, object]]) -> list[bytes]:
 
 
 def test_push_all_copies_into_every_matching_queue_sorted_by_name() -> None:
-    """Spec 8.4: unanchored match on existing queues; sorted by name is a good choice."""
+    """Spec 8.4: unanchored match on existing queues; the result is sorted by name."""
     driver = Driver()
     for name in (b"multi/b", b"multi/a", b"other"):
         driver.push(name)
@@ -34,7 +34,7 @@ def test_push_all_with_an_empty_pattern_reaches_every_queue() -> None:
     assert [name for name, _ in driver.push_all(b"", b"x")] == [b"a", b"b", b"\xff"]
 
 
-def test_copies_are_messages_of_their_own() -> None:
+def test_copies_are_independent_messages() -> None:
     """Spec 8.4: each queue gets a copy; acking one leaves the others."""
     driver = Driver()
     driver.push(b"a")
@@ -65,7 +65,7 @@ def test_an_invalid_pattern_is_a_fault_and_does_nothing(pattern: bytes) -> None:
 
 
 def test_pull_any_takes_one_message_and_leaves_the_others_untouched() -> None:
-    """Spec 4: exactly one message is consumed; the others keep their place and their retry count."""
+    """Spec 4: exactly one message is consumed; the others keep their position and their retry count."""
     driver = Driver()
     driver.push(b"a", b"1")
     driver.push(b"b", b"2")
@@ -74,7 +74,7 @@ def test_pull_any_takes_one_message_and_leaves_the_others_untouched() -> None:
 
 
 def test_pull_any_is_fair_by_time() -> None:
-    """Spec 14 and 15.11: no queue starves behind the backlog of another; the earliest message comes first."""
+    """Spec 14 and 15.11: no queue starves behind the backlog of another; the earliest message is delivered first."""
     driver = Driver()
     for queue, body in ((b"z", b"1"), (b"a", b"2"), (b"z", b"3"), (b"a", b"4")):
         driver.push(queue, body)
@@ -90,7 +90,7 @@ def test_pull_any_breaks_ties_by_name() -> None:
 
 
 def test_pull_any_follows_nacks_timeouts_and_windows() -> None:
-    """Spec 2.2 and 4: whatever makes a message due, pull-any sees it at its due time."""
+    """Spec 2.2 and 4: pull-any sees every message at its due time."""
     driver = Driver()
     driver.push(b"nacked", b"1")
     driver.push(b"timed-out", b"2")
@@ -106,7 +106,7 @@ def test_pull_any_follows_nacks_timeouts_and_windows() -> None:
 
 
 def test_pull_any_follows_a_lease_that_was_shortened() -> None:
-    """Spec 3.2: an extension may let a lease end earlier; pull-any must not sleep through it."""
+    """Spec 3.2: an extension may let a lease end earlier; pull-any must not miss it."""
     driver = Driver()
     driver.push(b"q", b"x")
     taken = driver.pull_any(b"q")[0][1]
@@ -129,8 +129,8 @@ def test_pull_any_follows_a_delivery_that_ended_before_it_began() -> None:
     assert bodies(driver.pull_any(b"")) == [b"2"]
 
 
-def test_pull_any_passes_over_exhausted_messages() -> None:
-    """Spec 2.2: they are dropped, and the next queue is asked."""
+def test_pull_any_skips_exhausted_messages() -> None:
+    """Spec 2.2: they are dropped, and the next queue is tried."""
     driver = Driver()
     driver.set(b"a", retry=-1)
     driver.push(b"a", b"never", b"never")
@@ -149,7 +149,7 @@ def test_pull_any_finds_queues_created_after_the_pattern_was_first_used() -> Non
     assert bodies(driver.pull_any(b"^new", 5)) == [b"x"]
 
 
-def test_patterns_look_at_bytes() -> None:
+def test_patterns_match_bytes() -> None:
     """Spec 7.1: names are byte strings, UTF-8 is not enforced."""
     driver = Driver()
     driver.push(b"\xfe\xff", b"x")

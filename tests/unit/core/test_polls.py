@@ -1,4 +1,4 @@
-"""Queues whose messages are named by id and tag: one promise a test."""
+"""Queues whose messages are named by id and tag: one guarantee per test."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def driver() -> Driver:
 
 
 def _poll(driver: Driver, hide_us: int) -> tuple[int, int]:
-    """Id and tag of the one message that can be polled."""
+    """Return id and tag of the one message that can be polled."""
     ((_, number, _, message),) = driver.do(Op.POLL, Q, 1, hide_us, False, False)
     return message.sequence, tag_of(number)
 
@@ -37,7 +37,7 @@ def test_a_message_that_is_hidden_again_has_another_tag(driver: Driver, hide_us:
     assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [True]
 
 
-def test_the_tag_of_the_delivery_before_is_worth_nothing(driver: Driver) -> None:
+def test_the_tag_of_an_earlier_delivery_is_invalid(driver: Driver) -> None:
     sequence, before = _poll(driver, 0)
     assert _poll(driver, 0) == (sequence, before + 1)
     assert driver.do(Op.DELETE_POLLED, Q, [(sequence, before)]) == [False]
@@ -46,9 +46,7 @@ def test_the_tag_of_the_delivery_before_is_worth_nothing(driver: Driver) -> None
 
 @pytest.mark.parametrize("name", [Q, b""])
 @pytest.mark.parametrize("restores", [False, True])
-def test_a_throttle_lets_so_many_polls_of_a_window_pass_over_a_restore_too(
-    driver: Driver, name: bytes, restores: bool
-) -> None:
+def test_a_throttle_limits_polls_per_window_also_over_a_restore(driver: Driver, name: bytes, restores: bool) -> None:
     driver.do(Op.THROTTLE, name, 2, 60 * SECOND)
     _poll(driver, 0)
     _poll(driver, 0)

@@ -49,7 +49,7 @@ def test_setting_nothing_changes_nothing_and_creates_the_queue() -> None:
     assert _effective(driver)["retry"] == 5
 
 
-def test_clearing_lets_the_default_rules_show_again() -> None:
+def test_clearing_restores_the_default_rules() -> None:
     """Spec 9.1: DELETE clears all properties set on the queue."""
     driver = Driver()
     driver.defaults((b".", {"retry": 9}))
@@ -103,7 +103,7 @@ def test_rules_apply_to_existing_queues_as_well_as_later_ones() -> None:
     assert driver.pull_one(b"later")[2] == 0
 
 
-def test_an_invalid_rule_leaves_all_rules_as_they_were() -> None:
+def test_an_invalid_rule_changes_no_rule() -> None:
     """Spec 9.2: a list with anything wrong is refused, unchanged."""
     driver = Driver()
     driver.defaults((b"q", {"retry": 9}))
@@ -148,7 +148,7 @@ def test_timeout_applies_to_later_deliveries_of_earlier_messages() -> None:
 
 
 def test_timeout_of_a_rule_applies_to_the_next_delivery_and_extension() -> None:
-    """Spec 3.2, by way of default rules."""
+    """Spec 3.2, through default rules."""
     driver = Driver()
     driver.push(Q, b"1", b"2")
     first = driver.pull_one(Q)[1]
@@ -173,7 +173,7 @@ def test_fractions_of_a_second_count() -> None:
 
 @pytest.mark.parametrize("timeout", [1e300, (1 << 64) - 1, 1e18])
 def test_absurdly_long_timeouts_never_end(timeout: float) -> None:
-    """Design law 6: a huge value is as good as for ever, and a snapshot can hold what comes of it."""
+    """Design law 6: a huge value means forever, and a snapshot can hold the result."""
     driver = Driver()
     driver.set(Q, timeout=timeout, accum=(1 << 63) - 1)
     driver.push(b"other", b"x")
@@ -213,11 +213,11 @@ def _bind(driver: Driver, parent: bytes, child: bytes) -> None:
     driver.do(Op.BIND, parent, child)
 
 
-def test_a_child_takes_over_what_its_parent_has_of_its_own() -> None:
+def test_a_child_inherits_the_own_properties_of_its_parent() -> None:
     """Kestrel specification 7.1, its own tests' example."""
     driver = Driver(version=3)
     driver.defaults((b".", {"max_items": 100, "max_size": 100}))
-    # A snapshot has the child first then.
+    # The snapshot then has the child first.
     driver.set(b"foo+fanout", max_items=300)
     driver.set(b"foo", max_items=200, max_item_size=200)
     _bind(driver, b"foo", b"foo+fanout")
@@ -229,7 +229,7 @@ def test_a_child_takes_over_what_its_parent_has_of_its_own() -> None:
     assert copied(driver.machine).queues[b"foo+fanout"].settings == driver.machine.queues[b"foo+fanout"].settings
 
 
-def test_only_children_inherit_and_only_what_is_theirs() -> None:
+def test_only_children_inherit_and_only_from_their_parents() -> None:
     driver = Driver(version=3)
     driver.set(b"a", max_items=5, fanout_only=True, destination_queues=[b"x"], hooks=HOOKS)
     for name in (b"a+b", b"a+b+c", b"other"):
@@ -245,8 +245,10 @@ def test_only_children_inherit_and_only_what_is_theirs() -> None:
     assert driver.machine.queues[b"a+b+c"].settings.options is None
 
 
-def test_only_what_nobody_has_chosen_is_set() -> None:
-    """A property of the queue, of the first rule that matches or of the parent counts as chosen, a system default does not."""
+def test_only_unset_properties_are_set() -> None:
+    """A property of the queue, of the first rule that matches or of the parent counts as chosen, a system
+    default does not.
+    """
     driver = Driver(version=3)
     wanted = [["retry", 9], ["timeout", 9], ["accum", 9], ["max_items", 9]]
     driver.defaults((b"^ruled", {"retry": 3}))

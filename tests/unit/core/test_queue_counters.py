@@ -1,4 +1,4 @@
-"""The table of counters and the attributes of a queue are the same."""
+"""The table of counters matches the attributes of a queue."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ def test_a_settled_lease_cannot_be_settled_again(driver: Driver, op: Op) -> None
 
 @SETTLE
 def test_only_in_exactly_the_named_queue(driver: Driver, op: Op) -> None:
-    """Spec 2.4: wrong queue and unknown queue; the latter is told apart and not created."""
+    """Spec 2.4: wrong queue and unknown queue; the latter is reported as such and not created."""
     driver.push(b"other", b"y")
     assert driver.do(op, b"other", [1]) == [False]
     assert driver.do(op, b"unknown", [1]) is None
@@ -75,7 +75,7 @@ def test_exactly_one_of_several_acks_succeeds(driver: Driver) -> None:
     assert driver.batch([Op.ACK, Q, [1, 1]], [Op.ACK, Q, [1]]) == [[True, False], [False]]
 
 
-def test_an_acked_message_never_comes_back(driver: Driver) -> None:
+def test_an_acked_message_is_never_redelivered(driver: Driver) -> None:
     """Spec 2.1: ack removes the entry."""
     assert driver.ack(Q, 1) == [True]
     assert driver.size(Q) == 0
@@ -95,7 +95,7 @@ def test_an_extension_lasts_a_full_timeout_from_now(driver: Driver) -> None:
     assert bodies(driver.pull(Q)) == [b"x"]
 
 
-def test_an_extension_uses_the_timeout_of_now(driver: Driver) -> None:
+def test_an_extension_uses_the_current_timeout(driver: Driver) -> None:
     """Spec 3.2: `timeout` is for deliveries and extensions made afterwards; it may also shorten a lease."""
     driver.set(Q, timeout=2)
     driver.extend(Q, 1)

@@ -87,7 +87,7 @@ def test_a_put_back_delivery_costs_nothing() -> None:
 
 
 def test_the_count_is_fixed_by_the_push() -> None:
-    """Spec 2.3: changing `retry` later does not touch messages already in the queue."""
+    """Spec 2.3: changing `retry` later does not affect messages already in the queue."""
     driver = Driver()
     driver.push(Q, b"before")
     driver.set(Q, retry=7)
@@ -95,7 +95,7 @@ def test_the_count_is_fixed_by_the_push() -> None:
     assert [retry for _, _, retry, _ in driver.pull(Q, 2)] == [2, 7]
 
 
-def test_exhausted_messages_are_counted_until_a_pull_passes_over_them() -> None:
+def test_exhausted_messages_are_counted_until_a_pull_skips_them() -> None:
     """Spec 2.2: discarding is lazy."""
     driver = Driver()
     driver.set(Q, retry=0)
@@ -109,8 +109,8 @@ def test_exhausted_messages_are_counted_until_a_pull_passes_over_them() -> None:
     assert driver.machine.queues[Q].dropped_total == 2
 
 
-def test_exhausted_messages_are_not_passed_over_before_they_are_due() -> None:
-    """Spec 2.2: only the entry with the smallest due time is looked at."""
+def test_exhausted_messages_are_not_skipped_before_they_are_due() -> None:
+    """Spec 2.2: only the entry with the smallest due time is examined."""
     driver = Driver()
     driver.set(Q, retry=0)
     driver.push(Q, b"1")
@@ -142,7 +142,9 @@ def test_one_pull_of_many_with_timeout_0_is_like_many_pulls_of_one() -> None:
 
 
 def test_with_a_negative_timeout_a_delivery_ends_before_it_began() -> None:
-    """Spec 3: negative numbers are accepted everywhere; 2.2: order is by the deadline, so the message comes first again."""
+    """Spec 3: negative numbers are accepted everywhere; 2.2: order is by the deadline, so the message is
+    first again.
+    """
     driver = Driver()
     driver.set(Q, timeout=-5)
     driver.push(Q, b"1", b"2")

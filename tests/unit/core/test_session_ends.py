@@ -1,4 +1,4 @@
-"""Sessions that end in several batches, because they hold much: dead for their clients from the first one on."""
+"""Sessions that end in several batches because they hold much: ended for their clients from the first batch on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STEPS = 2
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
-    """A machine that lets go of two things in a batch, with a session that holds nine messages and a lock."""
+    """A machine that releases two things per batch, with a session that holds nine messages and a lock."""
     for module in (sessions, state):
         monkeypatch.setattr(module, "END_STEPS", STEPS)
     driver = Driver(version=3)
@@ -27,7 +27,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 
 @pytest.mark.parametrize("end", ["time", "command"])
-def test_a_session_that_is_let_go_in_several_batches_does_not_come_back(driver: Driver, end: str) -> None:
+def test_a_session_that_ends_in_several_batches_stays_ended(driver: Driver, end: str) -> None:
     assert driver.do(Op.OPEN_SESSION, 60_000_000) == 2
     if end == "time":
         driver.wait(1.5)
@@ -51,7 +51,7 @@ def test_a_session_that_is_let_go_in_several_batches_does_not_come_back(driver: 
     assert driver.do(Op.LOCK, b"l", 2, False) == 2
 
 
-def test_a_session_has_let_go_of_everything_when_its_end_is_told(driver: Driver) -> None:
+def test_a_session_has_released_everything_when_its_end_is_reported(driver: Driver) -> None:
     driver.wait(1.5)
     ended = False
     while not ended:
@@ -64,7 +64,7 @@ def test_a_session_has_let_go_of_everything_when_its_end_is_told(driver: Driver)
 
 @pytest.mark.parametrize("end", ["time", "command"])
 def test_a_session_keeps_its_locks_until_its_messages_are_back(driver: Driver, end: str) -> None:
-    """Who gets the lock next finds every message."""
+    """The next holder of the lock finds every message."""
     driver.do(Op.OPEN_SESSION, 60_000_000)
     assert driver.do(Op.LOCK, b"l", 2, True) == 0
     if end == "time":
@@ -92,7 +92,7 @@ def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
     assert driver.machine.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
 
 
-def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
+def test_a_session_lives_for_its_ttl_from_its_last_renewal() -> None:
     driver = Driver(version=3)
     driver.do(Op.OPEN_SESSION, 1_000_000)
     driver.wait(0.5)
@@ -103,7 +103,7 @@ def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
     assert driver.do(Op.RENEW_SESSION, 1) is False
 
 
-def test_what_a_session_held_returns_before_what_came_later() -> None:
+def test_messages_of_a_session_return_before_later_ones() -> None:
     driver = Driver(version=3)
     driver.do(Op.OPEN_SESSION, 60_000_000)
     driver.push(Q, b"1")
@@ -115,7 +115,7 @@ def test_what_a_session_held_returns_before_what_came_later() -> None:
     assert driver.drain(Q) == [b"1", b"2"]
 
 
-def test_what_a_session_has_used_up_becomes_dead_letters_in_order() -> None:
+def test_exhausted_messages_of_a_session_become_dead_letters_in_order() -> None:
     driver = Driver(version=3)
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.do(Op.OPEN_SESSION, 60_000_000)

@@ -1,4 +1,4 @@
-"""Pulls of a session that a client repeats, because their responses were lost or late."""
+"""Pulls of a session that a client repeats because their responses were lost or late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def pull(driver: Driver, count: int, known: int, lease_us: int = 0, queue: bytes
     return driver.do(Op.PULL_IN_SESSION, queue, count, lease_us, 1, 1, known)
 
 
-def test_a_repeated_pull_returns_what_the_session_holds(driver: Driver) -> None:
+def test_a_repeated_pull_returns_the_messages_of_the_session(driver: Driver) -> None:
     first = pull(driver, 2, NEVER_RECEIVED)
     assert bodies(first) == [b"0", b"1"]
     again = pull(driver, 2, NEVER_RECEIVED)
@@ -36,22 +36,22 @@ def test_a_repeated_pull_returns_what_the_session_holds(driver: Driver) -> None:
     assert bodies(pull(driver, 2, numbers(first)[1])) == [b"2", b"3"]
 
 
-def test_a_pull_that_arrives_after_its_repetition_takes_nothing_back(driver: Driver) -> None:
+def test_a_pull_that_arrives_after_its_repetition_returns_nothing_to_the_queue(driver: Driver) -> None:
     received = numbers(pull(driver, 2, NEVER_RECEIVED))
-    # The client gave this one up before it sent the first.
+    # The client abandoned this one before it sent the first.
     pull(driver, 2, NEVER_RECEIVED)
     assert driver.do(Op.ACK, Q, received) == [True, True]
     assert driver.drain(Q) == [b"2", b"3", b"4"]
 
 
-def test_what_a_late_pull_takes_comes_with_the_next_one(driver: Driver) -> None:
+def test_messages_of_a_late_pull_are_in_the_next_one(driver: Driver) -> None:
     received = numbers(pull(driver, 2, NEVER_RECEIVED))
     assert driver.do(Op.ACK, Q, received) == [True, True]
     assert bodies(pull(driver, 2, NEVER_RECEIVED)) == [b"2", b"3"]
     assert bodies(pull(driver, 9, received[1])) == [b"2", b"3"]
 
 
-def test_of_what_was_lost_as_much_is_returned_as_asked_for(driver: Driver) -> None:
+def test_a_repeated_pull_returns_at_most_the_requested_count(driver: Driver) -> None:
     pull(driver, 4, NEVER_RECEIVED)
     first = pull(driver, 3, NEVER_RECEIVED)
     assert bodies(first) == [b"0", b"1", b"2"]

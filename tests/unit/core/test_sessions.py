@@ -19,7 +19,7 @@ def _apply(machine: Machine, incarnation: int, sequence: int, origin: bytes = b"
     return machine.apply(0, origin, incarnation, sequence, [PUSH])
 
 
-# Batches: design section 1.2, a request taken by a live node is applied exactly once.
+# Batches: design section 1.2, a request accepted by a live node is applied exactly once.
 
 
 def test_a_batch_is_applied_once() -> None:
@@ -42,15 +42,15 @@ def test_a_batch_waits_for_its_predecessor() -> None:
     assert len(machine.queues[Q]) == 3
 
 
-def test_a_gap_of_a_new_life_does_not_end_the_old_one() -> None:
-    """Only an applied batch counts: what was refused left no trace."""
+def test_a_gap_of_a_new_incarnation_does_not_end_the_old_one() -> None:
+    """Only an applied batch counts: a refused one left no trace."""
     machine = Machine(compile_pattern)
     assert _apply(machine, 1, 1).status == "applied"
     assert _apply(machine, 2, 5).status == "gap"
     assert _apply(machine, 1, 2).status == "applied"
 
 
-def test_a_restarted_node_begins_at_1_and_its_earlier_life_is_over() -> None:
+def test_a_restarted_node_begins_at_1_and_ends_its_earlier_incarnation() -> None:
     machine = Machine(compile_pattern)
     _apply(machine, 1, 1)
     assert _apply(machine, 7, 1).status == "applied"
@@ -66,7 +66,7 @@ def test_nodes_do_not_disturb_each_other() -> None:
     assert _apply(machine, 1, 1, b"b").status == "applied"
 
 
-def test_the_last_sequence_of_a_node_can_be_asked() -> None:
+def test_the_last_sequence_of_a_node_is_known() -> None:
     """A node that caught up after a leader change learns from it which of its batches were applied."""
     sessions = BatchSessions()
     sessions.admit(b"n", 3, 1)
@@ -76,7 +76,7 @@ def test_the_last_sequence_of_a_node_can_be_asked() -> None:
 
 
 def test_a_batch_with_faults_counts_as_applied() -> None:
-    """Otherwise it would be sent for ever; sound commands beside a faulty one take effect."""
+    """Otherwise it would be resent forever; sound commands beside a faulty one take effect."""
     machine = Machine(compile_pattern)
     applied = machine.apply(0, b"n", 1, 1, [[99], PUSH, [], [Op.PULL]])
     assert applied.status == "applied"
@@ -86,7 +86,7 @@ def test_a_batch_with_faults_counts_as_applied() -> None:
 
 
 def test_log_time_passes_with_every_batch() -> None:
-    """Also with one that is not applied: all replicas see the same stamps."""
+    """This holds also for a batch that is not applied: all replicas see the same stamps."""
     machine = Machine(compile_pattern)
     machine.apply(5, b"n", 1, 9, [])
     assert machine.now_us == 5
@@ -97,7 +97,7 @@ def test_log_time_passes_with_every_batch() -> None:
 # Producers: each (producer, sequence) is stored at most once, whichever node it reaches.
 
 
-def test_a_producer_sends_again_and_each_push_is_stored_once() -> None:
+def test_a_producer_resends_and_each_push_is_stored_once() -> None:
     driver = Driver()
     assert driver.produce(Q, b"p", 1, b"1", b"2") == [NO, NO]
     assert driver.produce(Q, b"p", 1, b"1", b"2", b"3") == [NO, NO, NO]
@@ -115,7 +115,7 @@ def test_sequences_may_skip_but_not_go_back() -> None:
 
 
 def test_a_producer_counts_over_all_queues() -> None:
-    """A connection numbers its pushes whatever queue they go to."""
+    """A connection numbers its pushes over all queues."""
     driver = Driver()
     driver.produce(b"a", b"p", 1, b"1")
     driver.produce(b"b", b"p", 2, b"2")
@@ -170,7 +170,7 @@ def test_a_keyed_push_is_stored_once() -> None:
 
 
 def test_a_repeated_key_gets_the_first_flag() -> None:
-    """Whatever the flag would be now."""
+    """The current flag does not matter."""
     driver = Driver()
     driver.set(Q, accum=1000)
     assert driver.push_item(Q, b"1", key=b"a") == NEW

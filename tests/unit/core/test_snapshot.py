@@ -1,4 +1,4 @@
-"""Snapshots: the whole state as plain records, and back. Damage is named, never taken for an empty state (law 6)."""
+"""Snapshots: the whole state as plain records, and back. Damage is reported, never taken for an empty state (law 6)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Q = b"q"
 
 @pytest.fixture
 def driver() -> Driver:
-    """A machine with something in every corner."""
+    """A machine with all kinds of state."""
     driver = Driver()
     driver.do(Op.FOUND, b"0123456789")
     driver.defaults((b"z", {"retry": 9, "timeout": 0.5}), (b"", {}))
@@ -77,7 +77,7 @@ def _assert_plain(value: Any) -> None:
         assert value is None or isinstance(value, (int, float, bytes, str))
 
 
-def test_very_many_of_everything_come_back() -> None:
+def test_very_many_of_everything_are_restored() -> None:
     """More rows than one record holds, of every kind."""
     driver = Driver()
     for index in range(1100):
@@ -97,7 +97,7 @@ def test_the_empty_machine_has_a_snapshot() -> None:
     assert records(machine) == records(Machine(compile_pattern))
 
 
-def test_equal_logs_give_equal_snapshots_whatever_was_asked_in_between(driver: Driver) -> None:
+def test_equal_logs_give_equal_snapshots_despite_reads_in_between(driver: Driver) -> None:
     """Law 1: reading a replica leaves no trace in it."""
     before = records(driver.machine)
     for name in (Q, b"never"):
@@ -141,8 +141,8 @@ def test_only_the_first_founding_counts() -> None:
     assert "10 bytes" in fault.reason
 
 
-def test_totals_count_what_deleted_queues_did() -> None:
-    """A counter that never falls: the metrics of a node rest on it."""
+def test_totals_include_deleted_queues() -> None:
+    """The counter never falls: the metrics of a node depend on it."""
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
     first, second, _ = numbers(driver.pull(Q, 3))

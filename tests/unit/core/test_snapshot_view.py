@@ -63,7 +63,7 @@ def test_an_upgrade_beyond_the_program_stops_it() -> None:
 
 @pytest.mark.parametrize("garbage", [None, -1, 1 << 63, b"", b"x", [], [[]], {}, 1.5])
 def test_any_replaced_field_is_restored_or_refused_with_value_error(garbage: Any) -> None:
-    """Nothing but ValueError, wherever the damage is."""
+    """The only error is ValueError, wherever the damage is."""
     driver = Driver()
     driver.push_item(Q, b"1", b"t", key=b"k")
     driver.produce(Q, b"p", 1, b"2")
@@ -83,7 +83,7 @@ def test_any_replaced_field_is_restored_or_refused_with_value_error(garbage: Any
 
 
 def test_opening_a_view_visits_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It copies the names, in blocks; whatever is kept of a queue is kept when the queue is used or read."""
+    """It copies the names, in blocks; the state of a queue is copied when the queue is used or read."""
     kept: list[bytes] = []
     make = snapshot_view._FrozenQueue.__init__
 
@@ -108,8 +108,8 @@ def test_opening_a_view_visits_no_queue(monkeypatch: pytest.MonkeyPatch) -> None
     view.close()
 
 
-def test_a_view_outlives_whatever_happens_to_its_queues() -> None:
-    """Created, deleted, made again, moved, changed by rules: before the reader comes to them, and after."""
+def test_a_view_is_unaffected_by_changes_of_its_queues() -> None:
+    """Created, deleted, recreated, moved, changed by rules: before the reader reaches them, and after."""
     driver = Driver()
     for name in (b"a", b"deleted", b"moved", b"remade", b"z"):
         driver.push(name, b"1", b"2")
@@ -136,7 +136,7 @@ def test_a_view_outlives_whatever_happens_to_its_queues() -> None:
     assert all(queue.pre_images is None for queue in driver.machine.queues.values())
 
 
-def test_a_view_that_is_closed_while_a_queue_is_read_lets_go_of_it() -> None:
+def test_a_view_that_is_closed_while_a_queue_is_read_releases_it() -> None:
     driver = Driver()
     driver.push(Q, *[b"x"] * 2_000)
     view = driver.machine.freeze_view()

@@ -15,7 +15,7 @@ A, B = b"a", b"b"
 
 
 def _counted(machine: Machine) -> tuple[int, int, int]:
-    """Messages, bytes of bodies and of properties, by visiting everything."""
+    """Return the numbers of messages, bytes of bodies and of properties, by visiting everything."""
     contents = [
         message.content
         for queue in machine.queues.values()
@@ -65,7 +65,7 @@ def test_sums_follow_everything_that_happens_to_messages() -> None:
 
 
 @given(st.lists(st.integers(0, 3000), max_size=200), st.integers(0, 3000))
-def test_names_stay_sorted_whatever_comes_and_goes(changes: list[int], bulk: int) -> None:
+def test_names_stay_sorted_under_all_changes(changes: list[int], bulk: int) -> None:
     names, expected = SortedNames(), set()
     for number in range(bulk):
         name = b"%d" % (number * 7919 % 3001)

@@ -1,4 +1,4 @@
-"""The time of day of a message: the same at every node, whatever clocks do later."""
+"""The wall clock time of a message: the same at every node, independent of later clock changes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lmqcluster.core.times_of_day import ROWS_MAX, TimesOfDay
 from tests.property.driver import SECOND, Driver, copied, records
 
 
-def test_what_was_told_later_does_not_change_earlier_times() -> None:
+def test_later_changes_do_not_change_earlier_times() -> None:
     times = TimesOfDay()
     assert times.unix_us(7) is None
     times.tell(100, 1_000)
@@ -37,6 +37,6 @@ def test_snapshots_have_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 1 << 60, 1.5, b"1", None])
-def test_what_is_no_time_is_refused(wrong: object) -> None:
+def test_an_invalid_time_is_refused(wrong: object) -> None:
     driver = Driver(version=Machine.VERSION_MAX)
     assert isinstance(driver.batch([Op.SET_TIME, wrong])[0], Fault)

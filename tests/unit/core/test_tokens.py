@@ -1,4 +1,4 @@
-"""Tokens in the replicated state: who is in it, what is refused, and what a snapshot keeps."""
+"""Tokens in the replicated state: who has one, what is refused, and what a snapshot keeps."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_first_token_must_be_one_that_can_make_others(role: Role, pattern: b
     assert driver.do(Op.SET_TOKEN, *command, True) == TokenResult.DONE
 
 
-def test_the_last_administrator_stays_until_the_others_are_gone() -> None:
+def test_the_last_administrator_can_be_deleted_only_after_all_other_tokens() -> None:
     driver = Driver()
     admin(driver)
     driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b".*", 0, False)
@@ -90,7 +90,7 @@ def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:
     assert len(machine.tokens) == 0
 
 
-def test_a_snapshot_keeps_tokens_and_says_nothing_where_there_are_none() -> None:
+def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
     driver = Driver()
     driver.do(Op.BARRIER)
     assert not any(record[0] == b"tokens" for record in records(driver.machine))

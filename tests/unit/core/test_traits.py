@@ -1,4 +1,4 @@
-"""What queues can do beyond LMQ's, one promise a test."""
+"""Queue features beyond LMQ's, one guarantee per test."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def refusal(driver: Driver, *command: Any) -> str:
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def test_lower_priorities_come_first_and_equal_ones_in_the_order_of_arrival(driver: Driver) -> None:
+def test_lower_priorities_are_first_and_equal_ones_in_order_of_arrival(driver: Driver) -> None:
     random.seed(1)
     priorities = [random.choice([-(1 << 31), -5, 0, 0, 7, (1 << 31) - 1]) for _ in range(200)]
     for index, priority in enumerate(priorities):
@@ -69,7 +69,7 @@ def test_an_urgent_message_overtakes_plain_ones_that_wait(driver: Driver) -> Non
     assert driver.drain(Q) == [b"urgent", b"plain", b"later"]
 
 
-def test_a_delayed_message_never_comes_early(driver: Driver) -> None:
+def test_a_delayed_message_is_never_delivered_early(driver: Driver) -> None:
     push(driver, b"delayed", delay=2)
     push(driver, b"due", due_us=driver.now_us + SECOND)
     driver.wait(0.999999)
@@ -80,7 +80,7 @@ def test_a_delayed_message_never_comes_early(driver: Driver) -> None:
     assert driver.drain(Q) == [b"delayed"]
 
 
-def test_delayed_messages_come_by_priority_once_they_are_due(driver: Driver) -> None:
+def test_delayed_messages_are_ordered_by_priority_once_they_are_due(driver: Driver) -> None:
     push(driver, b"second", delay=1)
     push(driver, b"first", delay=2, priority=-1)
     driver.wait(3)
@@ -91,13 +91,13 @@ def test_delayed_messages_come_by_priority_once_they_are_due(driver: Driver) -> 
     ("place", "expected"),
     [(Place.TAIL, [b"c", b"a", b"b"]), (Place.KEEP, [b"a", b"b", b"c"]), (Place.HEAD, [b"a", b"b", b"c"])],
 )
-def test_returned_messages_go_where_they_are_wanted(driver: Driver, place: Place, expected: list[bytes]) -> None:
+def test_returned_messages_go_to_the_given_position(driver: Driver, place: Place, expected: list[bytes]) -> None:
     driver.push(Q, b"a", b"b", b"c")
     driver.do(Op.GIVE_BACK, Q, numbers(driver.pull(Q, 2)), place, -1)
     assert driver.drain(Q) == expected
 
 
-def test_the_head_is_before_what_is_due_longer(driver: Driver) -> None:
+def test_the_head_precedes_messages_that_are_due_longer(driver: Driver) -> None:
     driver.push(Q, b"a")
     driver.wait(1)
     driver.push(Q, b"b")
@@ -136,7 +136,7 @@ def test_groups_take_turns(driver: Driver) -> None:
     assert bodies(driver.pull(Q, 2)) == [b"alone", b"flood 1"]
 
 
-def test_a_group_goes_on_when_its_message_expires_is_dropped_or_withdrawn(driver: Driver) -> None:
+def test_a_group_continues_when_its_message_expires_is_dropped_or_withdrawn(driver: Driver) -> None:
     driver.set(Q, retry=0, timeout=1)
     push(driver, b"dropped", group=b"g")
     push(driver, b"expired", group=b"g", ttl=2)
@@ -151,16 +151,16 @@ def test_a_group_goes_on_when_its_message_expires_is_dropped_or_withdrawn(driver
 # --- time to live -----------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_that_is_settled_lets_the_next_of_its_groups_come(driver: Driver) -> None:
+def test_settling_a_batch_makes_the_next_messages_of_its_groups_ready(driver: Driver) -> None:
     for body in (b"1", b"2"):
         push(driver, body, group=b"g")
     driver.do(Op.RESERVE, b"subscription", 1, Q, False, 1, 60 * SECOND)
     driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
-    assert Q in driver.ready, "whoever waits for messages of the queue is told"
+    assert Q in driver.ready, "pulls that wait for the queue are woken"
     assert driver.drain(Q) == [b"2"]
 
 
-def test_leases_that_end_within_a_pull_leave_nobody_waiting(driver: Driver) -> None:
+def test_leases_that_expire_within_a_pull_wake_waiting_pulls(driver: Driver) -> None:
     driver.set(Q, timeout=1, delay=0)
     driver.push(Q, *[b"%d" % index for index in range(1_500)])
     driver.pull(Q, 1_500)
@@ -182,7 +182,7 @@ def test_an_expired_message_is_never_delivered_and_goes_to_the_queue_for_it(driv
     assert (origin.queue, origin.reason, origin.deliveries, origin.at_us) == (Q, b"expired", 0, driver.now_us)
 
 
-def test_a_shorter_age_counts_for_what_waits_already(driver: Driver) -> None:
+def test_a_shorter_age_applies_to_waiting_messages(driver: Driver) -> None:
     driver.push(Q, b"old")
     driver.wait(5)
     driver.set(Q, max_age=3)
@@ -190,8 +190,8 @@ def test_a_shorter_age_counts_for_what_waits_already(driver: Driver) -> None:
     assert driver.machine.queues[Q].expired_total == 1
 
 
-def test_very_many_messages_that_expire_at_once_go_step_by_step(driver: Driver) -> None:
-    """A batch lets a thousand of them go; those that are left are not delivered either."""
+def test_very_many_messages_that_expire_at_once_are_removed_in_steps(driver: Driver) -> None:
+    """A batch expires a thousand of them; the remaining ones are not delivered either."""
     rows = [[b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
     driver.do(Op.PUSH_TRAITS, Q, rows)
     driver.wait(1)
@@ -202,7 +202,7 @@ def test_very_many_messages_that_expire_at_once_go_step_by_step(driver: Driver) 
     assert driver.machine.expiry.next_us > driver.now_us
 
 
-def test_a_pull_passes_over_a_bounded_number_of_expired_messages(driver: Driver) -> None:
+def test_a_pull_skips_a_bounded_number_of_expired_messages(driver: Driver) -> None:
     driver.push(Q, *[b"x"] * (PASSES_MAX + 10))
     driver.set(Q, max_age=1)
     driver.wait(2)
@@ -213,7 +213,7 @@ def test_a_pull_passes_over_a_bounded_number_of_expired_messages(driver: Driver)
 # --- limits -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_bound_is_exact_and_counts_what_waits(driver: Driver) -> None:
+def test_the_bound_is_exact_and_counts_waiting_messages(driver: Driver) -> None:
     driver.set(Q, max_items=2)
     assert driver.push(Q, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
     driver.pull(Q)
@@ -229,7 +229,7 @@ def test_several_messages_are_stored_all_or_none(driver: Driver) -> None:
     assert driver.size(Q) == 0
 
 
-def test_a_refused_push_that_is_sent_again_is_not_taken_for_stored(driver: Driver) -> None:
+def test_a_refused_push_that_is_resent_does_not_count_as_stored(driver: Driver) -> None:
     """Its answer was lost, and later pushes of the same client have been stored."""
     driver.set(Q, max_items=1)
     assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, PushFlag.FULL, PushFlag.FULL]
@@ -271,7 +271,7 @@ def test_a_rule_has_no_property_without_a_value(driver: Driver) -> None:
     assert driver.drain(Q) == [b"x"]
 
 
-def test_a_full_queue_may_discard_what_is_oldest(driver: Driver) -> None:
+def test_a_full_queue_may_discard_its_oldest_messages(driver: Driver) -> None:
     driver.set(Q, max_items=2, discard_old_when_full=True)
     driver.push(Q, b"1", b"2", b"3")
     assert driver.drain(Q) == [b"2", b"3"]
@@ -299,7 +299,7 @@ def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
 # --- dead letters -----------------------------------------------------------------------------------------------------
 
 
-def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_sent_back(driver: Driver) -> None:
+def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_redriven(driver: Driver) -> None:
     driver.set(Q, retry=0, dead_letter_queue="dead")
     push(driver, b"poison", label=b"l", group=b"g", priority=3)
     driver.nack(Q, driver.pull_one(Q)[1])
@@ -315,7 +315,7 @@ def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_sent_back(driver:
     assert (again[3].content, again[3].traits) == (b"poison", (3, 0, b"l", b"g", None))
 
 
-def test_what_comes_from_elsewhere_ends_a_step_that_names_its_sources(driver: Driver) -> None:
+def test_a_message_of_another_source_ends_a_step_that_names_its_sources(driver: Driver) -> None:
     for queue in (Q, Q, b"other", Q):
         driver.set(queue, retry=0, dead_letter_queue="dead")
         push(driver, b"letter", queue=queue)
@@ -329,7 +329,7 @@ def test_what_comes_from_elsewhere_ends_a_step_that_names_its_sources(driver: Dr
     assert isinstance(refused, Fault)
 
 
-def test_only_what_the_cluster_has_moved_is_sent_back(driver: Driver) -> None:
+def test_only_messages_moved_by_the_cluster_are_redriven(driver: Driver) -> None:
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.push(Q, b"letter")
     driver.nack(Q, driver.pull_one(Q)[1])
@@ -339,7 +339,7 @@ def test_only_what_the_cluster_has_moved_is_sent_back(driver: Driver) -> None:
     assert driver.drain(DEAD) == [b"pushed by hand"]
 
 
-def test_those_of_a_label_are_sent_back_however_many_others_have_it(driver: Driver) -> None:
+def test_messages_of_a_label_are_redriven_among_many_others(driver: Driver) -> None:
     driver.set(Q, retry=0, dead_letter_queue="dead")
     for index in range(20):
         push(driver, b"%d" % index, queue=DEAD, label=b"x")
@@ -354,7 +354,7 @@ def test_a_delay_that_grows_slowly_costs_a_bounded_number_of_steps() -> None:
     assert options.retry_delay_after(1_001) == options.retry_delay_after(1 << 40) > SECOND
 
 
-def test_retries_wait_longer_and_longer(driver: Driver) -> None:
+def test_retry_delays_grow(driver: Driver) -> None:
     driver.set(Q, retry=9, timeout=30, retry_delay=1, retry_backoff=3, retry_delay_max=5)
     driver.push(Q, b"x")
     for seconds in (1, 3, 5, 5):
@@ -375,7 +375,7 @@ def test_an_explicit_delay_counts_more_than_that_of_the_queue(driver: Driver) ->
 # --- labels, fanout, age ----------------------------------------------------------------------------------------------
 
 
-def test_labels_find_count_and_withdraw_what_waits(driver: Driver) -> None:
+def test_labels_find_count_and_withdraw_waiting_messages(driver: Driver) -> None:
     for index in range(5):
         push(driver, b"%d" % index, label=b"even" if index % 2 == 0 else b"odd", delay=10 * (index == 4))
     leased = driver.pull_one(Q)
@@ -398,7 +398,7 @@ def test_bound_queues_get_copies_in_the_same_step(driver: Driver) -> None:
 
 
 def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
-    """A binding outlives its source: whoever makes and deletes queues would fill the memory of all nodes."""
+    """A binding outlives its source: a client that creates and deletes queues would fill the memory of all nodes."""
     for index in range(SOURCES_MAX):
         assert driver.do(Op.BIND, b"source %d" % index, Q) is True
         driver.delete(b"source %d" % index)
@@ -411,7 +411,7 @@ def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
 
 
 def test_copies_are_bounded(driver: Driver) -> None:
-    """An attack: one push reaches very many queues, and a batch is as large as it may be."""
+    """An attack: one push reaches very many queues, and a batch has the maximum size."""
     for place in range(11):
         driver.set(b"alias %d" % place, destination_queues=[f"{place}.{index}" for index in range(90)])
     driver.set(Q, destination_queues=[f"alias {place}" for place in range(11)])
@@ -428,7 +428,7 @@ def test_copies_are_bounded(driver: Driver) -> None:
 
 
 def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> None:
-    """An attack: aliases that name each other store nothing, however long they are looked at."""
+    """An attack: aliases that name each other store nothing, at any number of steps."""
     names = [f"alias {place}" for place in range(100)]
     for name in names:
         driver.set(name.encode(), destination_queues=names)
@@ -445,7 +445,7 @@ def test_dead_letters_are_not_multiplied(driver: Driver) -> None:
     assert (driver.size(DEAD), driver.size(b"copy")) == (1, 0)
 
 
-def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:
+def test_an_alias_forwards_and_holds_nothing(driver: Driver) -> None:
     driver.set(Q, destination_queues=["a", "b"])
     driver.push(Q, b"x")
     assert [driver.drain(name) for name in (Q, b"a", b"b")] == [[], [b"x"], [b"x"]]
@@ -454,7 +454,7 @@ def test_an_alias_passes_on_and_holds_nothing(driver: Driver) -> None:
     assert driver.drain(b"a") == [], "it is stored in all destinations or in none"
 
 
-def test_a_queue_gets_one_copy_on_however_many_ways_it_is_bound(driver: Driver) -> None:
+def test_a_queue_gets_one_copy_over_any_number_of_bindings(driver: Driver) -> None:
     driver.set(Q, destination_queues=["a", "b", "copy"])
     for source in (b"a", b"b"):
         driver.do(Op.BIND, source, b"copy")
@@ -463,7 +463,7 @@ def test_a_queue_gets_one_copy_on_however_many_ways_it_is_bound(driver: Driver) 
     assert [driver.drain(name) for name in (b"a", b"b", b"copy", b"other")] == [[b"x"]] * 4
 
 
-def test_aliases_that_name_each_other_come_to_an_end(driver: Driver) -> None:
+def test_aliases_that_name_each_other_terminate(driver: Driver) -> None:
     driver.set(b"a", destination_queues=["b"])
     driver.set(b"b", destination_queues=["a"])
     assert driver.push(b"a", b"x") == [0]
@@ -475,13 +475,13 @@ def test_an_empty_queue_is_deleted_at_its_age(driver: Driver) -> None:
     number = driver.pull_one(Q)[1]
     driver.wait(11)
     driver.tick()
-    assert Q in driver.machine.queues, "somebody holds a message"
+    assert Q in driver.machine.queues, "a message is leased"
     driver.ack(Q, number)
     driver.tick()
     assert Q not in driver.machine.queues
 
 
-def test_a_batch_that_is_settled_empties_a_queue_that_is_old(driver: Driver) -> None:
+def test_settling_a_batch_can_end_an_old_queue(driver: Driver) -> None:
     driver.set(Q, max_queue_age=10)
     driver.push(Q, b"x")
     driver.do(Op.RESERVE, b"subscription", 1, Q, False, 10, 60 * SECOND)
@@ -491,7 +491,7 @@ def test_a_batch_that_is_settled_empties_a_queue_that_is_old(driver: Driver) -> 
     assert Q not in driver.machine.queues
 
 
-def test_a_pull_that_settles_at_once_leaves_nothing_behind(driver: Driver) -> None:
+def test_a_pull_that_settles_at_once_leaves_no_lease(driver: Driver) -> None:
     driver.push(Q, b"1", b"2")
     assert bodies(driver.do(Op.PULL_LEASE, Q, 1, 0, True)) == [b"1"]
     assert driver.size(Q) == 1
@@ -512,7 +512,7 @@ def test_consume_and_produce_in_one_step(driver: Driver) -> None:
     assert driver.drain(b"out") == []
 
 
-def test_a_transaction_that_cannot_be_done_as_a_whole_does_nothing(driver: Driver) -> None:
+def test_a_transaction_that_cannot_be_applied_entirely_does_nothing(driver: Driver) -> None:
     driver.set(b"out", max_items=1)
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
@@ -526,7 +526,7 @@ def test_a_transaction_that_cannot_be_done_as_a_whole_does_nothing(driver: Drive
 
 
 def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Driver) -> None:
-    """What is given back may leave for a queue to which the transaction also pushes."""
+    """A nacked message may leave for a queue to which the transaction also pushes."""
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.set(DEAD, max_items=1)
     driver.push(Q, b"in")
@@ -566,10 +566,11 @@ def test_an_upgrade_gives_equal_replicas_whatever_they_began_with(version: int) 
     assert list(driver.machine.snapshot()) == list(restored.machine.snapshot())
 
 
-# --- messages say ------------------------------------------------------------------------------------------------------
+# --- information in messages
+# -------------------------------------------------------------------------------------------
 
 
-def test_a_delivery_says_which_it_is_and_when_the_message_was_pushed(driver: Driver) -> None:
+def test_a_delivery_has_its_number_and_the_push_time(driver: Driver) -> None:
     driver.push(Q, b"x")
     pushed_us = driver.now_us
     driver.wait(1)
@@ -579,7 +580,7 @@ def test_a_delivery_says_which_it_is_and_when_the_message_was_pushed(driver: Dri
     assert (message.delivered, message.pushed_us) == (2, pushed_us)
 
 
-def test_a_push_tells_the_sequence_also_when_it_is_repeated(driver: Driver) -> None:
+def test_a_push_returns_the_sequence_also_when_it_is_repeated(driver: Driver) -> None:
     flag, sequence = push(driver, b"x", key=b"k")
     assert (flag, sequence) == (0, driver.machine.last_sequence)
     driver.push(Q, b"another")

@@ -1,4 +1,4 @@
-"""What a transaction refuses as a whole, although each of its operations alone could be done."""
+"""Operations that a transaction refuses as a whole, although each could be applied alone."""
 
 from __future__ import annotations
 

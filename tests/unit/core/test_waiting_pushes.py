@@ -72,7 +72,7 @@ def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
 
 
 def _queue_with_room_for_one_more() -> Driver:
-    """A queue that takes a message, but not the two of the push that waits for it."""
+    """Return a queue with room for one message, but not for the two of the push that waits for it."""
     driver = Driver(version=Machine.VERSION_MAX)
     driver.set(Q, max_items=2)
     driver.push(Q, b"first")
@@ -80,7 +80,7 @@ def _queue_with_room_for_one_more() -> Driver:
     return driver
 
 
-def test_a_push_does_not_overtake_those_that_wait() -> None:
+def test_a_push_does_not_overtake_waiting_ones() -> None:
     driver = _queue_with_room_for_one_more()
     assert driver.push(Q, b"late") == [PushFlag.FULL]
     assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"late")], 60 * SECOND, b"") == Waits(2)
@@ -89,7 +89,7 @@ def test_a_push_does_not_overtake_those_that_wait() -> None:
     assert driver.drain(Q) == [b"a", b"b"]
 
 
-def test_the_next_push_is_tried_when_the_time_of_the_first_is_over() -> None:
+def test_the_next_push_is_tried_when_the_first_expires() -> None:
     driver = _queue_with_room_for_one_more()
     assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"fits")], 60 * SECOND, b"") == Waits(2)
     driver.wait(1)

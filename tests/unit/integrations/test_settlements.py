@@ -23,7 +23,7 @@ logger = logging.getLogger("test")
 
 
 class Worker:
-    """A client with a session, and what it has taken."""
+    """A client with a session, and its messages."""
 
     def __init__(self, cluster: MemoryCluster, timeout_s: float = 0.2) -> None:
         self.client = cluster.client(timeout_s=timeout_s)
@@ -38,7 +38,7 @@ class Worker:
 
 @contextmanager
 def outage(client: Client) -> Iterator[None]:
-    """Take a client's connection away, and every new one."""
+    """Cut a client's connection, and every new one."""
     address = client.address
     assert address is not None
     accept = in_memory._clusters.pop(address)
@@ -92,7 +92,7 @@ def test_settlements_outlast_an_outage_and_their_number_is_bounded(monkeypatch: 
         assert worker.client.settlements_given_up == 0
 
 
-def test_what_the_cluster_refuses_to_settle_comes_again_after_the_lease(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_refused_settlement_leads_to_redelivery_after_the_lease(caplog: pytest.LogCaptureFixture) -> None:
     with MemoryCluster() as cluster:
         worker, other = Worker(cluster, timeout_s=30), cluster.client()
         other.update_props("aside", {"max_items": 1})
@@ -110,7 +110,7 @@ def test_what_the_cluster_refuses_to_settle_comes_again_after_the_lease(caplog: 
         worker.settlements.close(worker.client)
 
 
-def test_what_was_settled_too_late_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_late_settlement_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     with MemoryCluster() as cluster:
         worker, other = Worker(cluster, timeout_s=30), cluster.client()
         other.push_many("q", [1, 2])
@@ -126,7 +126,7 @@ def test_what_was_settled_too_late_is_logged(caplog: pytest.LogCaptureFixture) -
         worker.settlements.close(worker.client)
 
 
-def test_closing_in_an_outage_ends_and_the_rest_is_done_later() -> None:
+def test_closing_in_an_outage_ends_and_the_rest_is_settled_later() -> None:
     with MemoryCluster() as cluster:
         worker, other = Worker(cluster), cluster.client()
         other.push_many("q", [1, 2, 3])

@@ -1,4 +1,4 @@
-"""A resolver whose answers and delays a test decides, and addresses that stay silent."""
+"""A resolver with answers and delays that a test controls, and addresses that stay silent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ __all__ = ["NameServer", "listening", "silent_port"]
 
 
 class NameServer:
-    """Answers look-ups, each as soon as its name is released.
+    """Answers lookups, each as soon as its name is released.
 
     Attributes:
-        hosts: the addresses of names; a name that is not there has none.
-        asked: how often each name was looked up.
-        at_once: how many look-ups of one name there were at one time, at most.
+        hosts: the addresses of names; a missing name has none.
+        asked: number of lookups of each name.
+        at_once: maximum number of concurrent lookups of one name.
     """
 
     def __init__(self, **hosts: list[str]) -> None:
@@ -30,7 +30,7 @@ class NameServer:
         self._lock = threading.Lock()
 
     def hold(self, host: str) -> threading.Event:
-        """Answer nothing for this name until the event is set."""
+        """Answer no lookup of this name until the event is set."""
         return self._held.setdefault(host, threading.Event())
 
     def resolve(self, host: str) -> list[Any]:
@@ -57,14 +57,14 @@ class NameServer:
 
 @contextlib.contextmanager
 def listening(host: str = "127.0.0.1", port: int = 0) -> Iterator[socket.socket]:
-    """A socket that takes connections."""
+    """Return a socket that accepts connections."""
     with socket.create_server((host, port), backlog=64) as server:
         yield server
 
 
 @contextlib.contextmanager
 def silent_port(host: str, port: int = 0) -> Iterator[int]:
-    """A port that answers nothing to those who connect: its queue is full, so the system drops what they send."""
+    """Yield a port that answers nothing: its accept queue is full, so the system drops new connections."""
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server((host, port), backlog=0))
         port = server.getsockname()[1]

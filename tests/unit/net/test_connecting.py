@@ -46,7 +46,7 @@ def test_a_first_address_that_is_silent_costs_the_stagger_alone(connected: Conne
         assert STAGGER_S <= time.monotonic() - begun < PATIENT_S / 2
 
 
-def test_an_address_that_refuses_holds_up_nobody_and_its_reason_is_told(connected: Connect) -> None:
+def test_a_refusing_address_delays_no_other_and_its_reason_is_reported(connected: Connect) -> None:
     with listening("127.0.0.3") as server:
         port = server.getsockname()[1]
         names = Names(NameServer(node=["127.0.0.2", "127.0.0.3"], none=["127.0.0.2"]).resolve)
@@ -67,7 +67,7 @@ def test_each_attempt_begins_with_another_address(connected: Connect) -> None:
         assert reached == ["127.0.0.2", "127.0.0.3", "127.0.0.2"]
 
 
-def test_what_is_silent_is_given_up_in_time_and_named(connected: Connect) -> None:
+def test_a_silent_address_is_abandoned_in_time_and_named(connected: Connect) -> None:
     with silent_port("127.0.0.2") as port:
         names = Names(NameServer(node=["127.0.0.2"]).resolve)
         with pytest.raises(TimeoutError, match=r"^node \(127.0.0.2\) did not answer within 0.05 s$"):
@@ -76,7 +76,7 @@ def test_what_is_silent_is_given_up_in_time_and_named(connected: Connect) -> Non
             connected("127.0.0.2", port, timeout_s=0.05)
 
 
-def test_a_look_up_has_its_own_deadline(connected: Connect) -> None:
+def test_a_lookup_has_a_separate_deadline(connected: Connect) -> None:
     server = NameServer(node=["127.0.0.1"])
     names = Names(server.resolve)
     release = server.hold("node")
@@ -88,7 +88,7 @@ def test_a_look_up_has_its_own_deadline(connected: Connect) -> None:
 
 
 def test_addresses_that_change_while_the_name_server_is_slow(connected: Connect) -> None:
-    """The last address is tried first, and what the name server says in the end is tried too."""
+    """The last address is tried first, and the final answer of the name server is tried too."""
     with listening("127.0.0.3") as there, silent_port("127.0.0.2", there.getsockname()[1]) as port:
         server = NameServer(node=["127.0.0.2"])
         names = Names(server.resolve)
@@ -100,7 +100,7 @@ def test_addresses_that_change_while_the_name_server_is_slow(connected: Connect)
             assert link.getpeername()[0] == "127.0.0.3"
 
 
-def test_the_last_address_is_used_while_a_look_up_hangs(connected: Connect) -> None:
+def test_the_last_address_is_used_while_a_lookup_hangs(connected: Connect) -> None:
     with listening() as there:
         server = NameServer(node=["127.0.0.1"])
         names = Names(server.resolve)
@@ -110,7 +110,7 @@ def test_the_last_address_is_used_while_a_look_up_hangs(connected: Connect) -> N
         release.set()
 
 
-def test_a_port_that_is_none_is_an_error_of_the_system(connected: Connect) -> None:
+def test_an_invalid_port_is_a_system_error(connected: Connect) -> None:
     with pytest.raises(OSError, match="port"):
         connected("127.0.0.1", 70000, timeout_s=PATIENT_S)
 
@@ -127,7 +127,7 @@ def test_a_caller_that_is_cancelled_leaves_no_socket() -> None:
         asyncio.run(give_up(port))  # An unclosed socket would be a warning, which is an error here.
 
 
-def test_an_address_that_refuses_at_first_is_tried_again_while_another_one_is_silent(connected: Connect) -> None:
+def test_a_refusing_address_is_retried_while_another_one_is_silent(connected: Connect) -> None:
     with silent_port("127.0.0.2") as port:
         names = Names(NameServer(node=["127.0.0.2", "127.0.0.3"]).resolve)
         begin = threading.Event()

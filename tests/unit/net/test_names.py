@@ -1,4 +1,4 @@
-"""Look-ups: one for a name at a time, none that another one waits for, and the last addresses while there is no answer."""
+"""Lookups: one per name at a time, none that delays another one, and the last addresses while there is no answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def hosts(found: object) -> list[str]:
     return [one.host for one in found]
 
 
-def test_addresses_in_digits_are_their_own_answers_and_nobody_is_asked() -> None:
+def test_numeric_addresses_need_no_lookup() -> None:
     server = NameServer()
     names = Names(server.resolve)
     assert hosts(blocking.find("127.0.0.1", names=names)) == ["127.0.0.1"]
@@ -34,7 +34,7 @@ def test_addresses_in_digits_are_their_own_answers_and_nobody_is_asked() -> None
     assert not server.asked
 
 
-def test_a_name_that_hangs_delays_no_other_and_has_one_look_up_however_many_ask() -> None:
+def test_a_hanging_name_delays_no_other_and_has_one_lookup() -> None:
     server = NameServer(good=["127.0.0.1"], dead=["127.0.0.2"])
     names = Names(server.resolve)
     release = server.hold("dead")
@@ -53,7 +53,7 @@ def test_a_name_that_hangs_delays_no_other_and_has_one_look_up_however_many_ask(
     assert (server.asked["dead"], server.at_once) == (1, 1)
 
 
-def test_a_look_up_that_nobody_waits_for_any_more_serves_the_next_caller() -> None:
+def test_an_abandoned_lookup_serves_the_next_caller() -> None:
     server = NameServer(slow=["127.0.0.1"])
     names = Names(server.resolve)
     release = server.hold("slow")
@@ -64,9 +64,7 @@ def test_a_look_up_that_nobody_waits_for_any_more_serves_the_next_caller() -> No
     assert server.asked["slow"] == 1
 
 
-def test_the_last_addresses_stand_in_for_a_name_server_that_fails_or_is_silent_but_not_for_a_name_that_is_gone() -> (
-    None
-):
+def test_the_last_addresses_replace_a_failing_name_server_but_not_a_removed_name() -> None:
     server = NameServer(node=["127.0.0.1"])
     names = Names(server.resolve)
     assert hosts(blocking.find("node", names=names)) == ["127.0.0.1"]
@@ -86,7 +84,7 @@ def test_the_last_addresses_stand_in_for_a_name_server_that_fails_or_is_silent_b
     assert names.look_up("node").known == ()
 
 
-def test_look_ups_without_answers_are_bounded_and_end() -> None:
+def test_lookups_without_answers_are_bounded_and_end() -> None:
     server = NameServer(one_more=["127.0.0.1"])
     names = Names(server.resolve)
     held = [server.hold(f"h{number}") for number in range(LOOKUPS_MAX)]
@@ -100,7 +98,7 @@ def test_look_ups_without_answers_are_bounded_and_end() -> None:
     assert hosts(blocking.find("one_more", names=names)) == ["127.0.0.1"]
 
 
-def test_the_names_that_are_kept_are_bounded() -> None:
+def test_the_cache_of_names_is_bounded() -> None:
     names = Names(lambda _host: socket.getaddrinfo("127.0.0.1", None, type=socket.SOCK_STREAM))
     for number in range(KNOWN_MAX + 5):
         blocking.find(f"h{number}", names=names)
@@ -112,7 +110,7 @@ def test_the_names_that_are_kept_are_bounded() -> None:
     ]
 
 
-def test_families_take_turns_and_what_is_no_name_is_an_error_of_the_system() -> None:
+def test_families_alternate_and_an_invalid_name_is_a_system_error() -> None:
     found = [*socket.getaddrinfo("::1", None), *socket.getaddrinfo("::2", None), *socket.getaddrinfo("127.0.0.1", None)]
     assert hosts(blocking.find("both", names=Names(lambda _host: found))) == ["::1", "127.0.0.1", "::2"]
     for text in ("a" * 70, "x\0y", ""):
@@ -120,7 +118,7 @@ def test_families_take_turns_and_what_is_no_name_is_an_error_of_the_system() -> 
             blocking.find(text, PATIENT_S)
 
 
-def test_a_caller_that_gives_up_or_is_cancelled_leaves_no_complaint_behind(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_cancelled_caller_leaves_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     server = NameServer()
     names = Names(server.resolve)
     release = server.hold("gone")
@@ -157,7 +155,7 @@ print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
-def test_a_forked_process_waits_for_no_look_up_of_its_parent_and_a_process_ends_though_one_hangs() -> None:
+def test_a_hanging_lookup_blocks_neither_a_forked_process_nor_an_exit() -> None:
     done = subprocess.run(
         [sys.executable, "-c", FORKED], check=False, capture_output=True, text=True, timeout=60, env=os.environ
     )

@@ -1,1 +1,1 @@
-"""What a node is made of beside the log: queues, access, configuration, events, metrics."""
+"""The parts of a node beside the log: queues, access, configuration, events, metrics."""

@@ -1,4 +1,6 @@
-"""A proposer with a log that the test drives by hand: batches are seen, lost, refused and applied when the test says so."""
+"""A proposer with a log that the test drives by hand: the test decides when batches are seen, lost, refused
+and applied.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ class Clock:
 
 
 class Recorder:
-    """A sink that writes down what it is told."""
+    """A sink that records its results."""
 
     def __init__(self) -> None:
         self.told: list[tuple[Any, ...]] = []
@@ -55,8 +57,8 @@ class Bench:
     """The carrier, the log and the machine around a proposer and its pulls. Must be made inside a running loop.
 
     Attributes:
-        sent: every batch that was handed to the carrier, as (sequence, payload).
-        leader: whether there is somebody to send to.
+        sent: every batch that was passed to the carrier, as (sequence, payload).
+        leader: True if there is a leader to send to.
     """
 
     def __init__(self) -> None:
@@ -83,16 +85,16 @@ class Bench:
 
     @property
     def sequences(self) -> list[int]:
-        """Numbers of the batches sent, in order."""
+        """Return the numbers of the sent batches, in order."""
         return [sequence for sequence, _payload in self.sent]
 
     async def turn(self) -> None:
-        """Let everything that is scheduled for now happen."""
+        """Run everything that is scheduled for now."""
         for _ in range(10):
             await asyncio.sleep(0)
 
     def apply(self, position: int) -> str:
-        """Bring one of the batches sent into the log, as if it had arrived; returns its status."""
+        """Append one of the sent batches to the log, as if it had arrived; return its status."""
         origin, incarnation, sequence, commands = msgpack.unpackb(self.sent[position][1], strict_map_key=False)
         applied = self.machine.apply(self.clock.us, origin, incarnation, sequence, commands)
         self.views.applied(applied)
@@ -102,11 +104,11 @@ class Bench:
         return applied.status
 
     def skip(self, count: int) -> None:
-        """`settle` is not to apply the next batches: the test has."""
+        """Skip the next batches in `settle`, because the test has applied them."""
         self._taken += count
 
     async def settle(self) -> None:
-        """Apply everything sent and not applied yet, until nothing more is sent."""
+        """Apply all sent batches that are not applied yet, until no more is sent."""
         await self.turn()
         while self._taken < len(self.sent):
             self._taken += 1
@@ -114,7 +116,7 @@ class Bench:
             await self.turn()
 
     def foreign(self, *commands: list[Any]) -> list[Any]:
-        """Apply a batch of another node; returns its results."""
+        """Apply a batch of another node; return its results."""
         sequence = self.machine.batch_sessions.last_sequence(b"other", 1) + 1
         applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
         self.views.applied(applied)

@@ -17,7 +17,7 @@ Scenario = Callable[[Bench], Awaitable[None]]
 
 
 class Client:
-    """A puller that writes down what it gets: (token, contents) or (token, error code)."""
+    """A puller that records its results: (token, contents) or (token, error code)."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -36,7 +36,7 @@ class Client:
 
 
 def run(scenario: Scenario) -> None:
-    """Run a scenario on a bench of its own, and close the bench."""
+    """Run a scenario on a new bench, and close the bench."""
 
     async def main() -> None:
         bench = Bench()
@@ -49,11 +49,11 @@ def run(scenario: Scenario) -> None:
 
 
 def push(bench: Bench, *contents: bytes, queue: bytes = b"q") -> None:
-    """Another node pushes."""
+    """Push as another node."""
     bench.foreign([Op.PUSH, queue, None, list(contents), None, 0])
 
 
 def left(bench: Bench, queue: bytes = b"q") -> list[tuple[bytes, int]]:
-    """Pull all that is there: (content, deliveries that remain)."""
+    """Pull all messages: (content, remaining deliveries)."""
     (found,) = bench.foreign([Op.PULL, queue, 1000])
     return [(message.content, remaining) for _name, _number, remaining, message in found]

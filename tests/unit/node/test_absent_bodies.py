@@ -1,4 +1,4 @@
-"""A pull brings bodies from their pages, whatever happens meanwhile."""
+"""A pull reads bodies from their pages, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .test_sessions import turns
 
 
 class SlowPages(MemoryPages):
-    """Pages that come when the test says so, or turn out to be lost."""
+    """Pages that arrive when the test decides, or turn out to be lost."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -36,14 +36,14 @@ class SlowPages(MemoryPages):
         self.asked.append((page, done))
 
     def answer(self, *, are_here: bool = True) -> None:
-        """Answer all that was asked so far."""
+        """Answer all requests so far."""
         asked, self.asked = self.asked, []
         for _page, done in asked:
             done(are_here)
 
 
 def paging(machine: Machine) -> SlowPages:
-    """Give a machine pages, and let all bodies be gathered for them."""
+    """Give a machine pages, and page out all bodies."""
     backlogs = machine.backlogs
     pages = SlowPages()
     backlogs.store, backlogs.resident_bytes_max = pages, 0
@@ -52,7 +52,7 @@ def paging(machine: Machine) -> SlowPages:
 
 
 def paged(bench: Bench) -> SlowPages:
-    """Push bodies with priorities, the last of which comes first, and let them leave memory, but for some."""
+    """Push bodies with priorities, the last of which is first, and page out all but some of them."""
     bench.foreign([Op.UPGRADE, 3])
     pages, backlogs = paging(bench.machine), bench.machine.backlogs
     rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
@@ -64,7 +64,7 @@ def paged(bench: Bench) -> SlowPages:
 
 
 class Reader(Client):
-    """As `Client`, with the bodies that are in memory only."""
+    """A `Client` that keeps only bodies in memory."""
 
     def pulled(self, token: Any, delivered: list[Any]) -> None:
         assert not any(isinstance(one[3].content, Body) and one[3].content.missing() for one in delivered)
@@ -72,12 +72,12 @@ class Reader(Client):
 
 
 def left(bench: Bench) -> list[bytes]:
-    """What can be pulled now."""
+    """Return the contents that can be pulled now."""
     (found,) = bench.foreign([Op.PULL, b"q", 100])
     return [loaded(one[3].content) for one in found]  # type: ignore[misc]
 
 
-def test_a_pull_is_answered_when_its_pages_are_here() -> None:
+def test_a_pull_is_answered_when_its_pages_have_arrived() -> None:
     async def scenario(bench: Bench) -> None:
         pages = paged(bench)
         reader = Reader()
@@ -92,7 +92,7 @@ def test_a_pull_is_answered_when_its_pages_are_here() -> None:
     run(scenario)
 
 
-def test_who_waits_in_line_gets_bodies_too() -> None:
+def test_waiting_pulls_get_bodies_too() -> None:
     async def scenario(bench: Bench) -> None:
         reader = Reader()
         bench.pulls.start(b"q", (reader, "one", 1, None))
@@ -106,7 +106,7 @@ def test_who_waits_in_line_gets_bodies_too() -> None:
     run(scenario)
 
 
-def test_what_nobody_wants_any_more_is_put_back() -> None:
+def test_unwanted_messages_are_put_back() -> None:
     async def scenario(bench: Bench) -> None:
         pages = paged(bench)
         reader = Reader()
@@ -137,7 +137,7 @@ def test_a_page_that_another_member_sends_in_time_is_waited_for(monkeypatch: pyt
     run(scenario)
 
 
-def test_a_page_that_nobody_has_is_an_error_and_the_message_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_that_no_member_has_is_an_error_and_the_message_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(absent_bodies, "PATIENCE_S", 0.0)
 
     async def scenario(bench: Bench) -> None:
@@ -158,8 +158,8 @@ def test_a_page_that_nobody_has_is_an_error_and_the_message_stays(monkeypatch: p
     run(scenario)
 
 
-class Nobody:
-    """Takes nothing (`Taker`)."""
+class NoTaker:
+    """A `Taker` that ignores everything."""
 
     closed = False
 
@@ -175,10 +175,10 @@ class Nobody:
 
 @pytest.mark.parametrize("directly", [False, True])
 @pytest.mark.parametrize("are_here", [True, False])
-def test_a_message_that_is_taken_for_good_stays_if_its_body_cannot_be_read(
+def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
     monkeypatch: pytest.MonkeyPatch, directly: bool, are_here: bool
 ) -> None:
-    """As by Kestrel's get that opens nothing."""
+    """Kestrel's get without open uses this."""
     monkeypatch.setattr(absent_bodies, "PATIENCE_S", 0.0)
 
     async def main(node: MemoryNode) -> None:
@@ -190,7 +190,7 @@ def test_a_message_that_is_taken_for_good_stays_if_its_body_cannot_be_read(
         node.service.machine().backlogs.page_out(100)
         assert node.service.machine().backlogs.paged_body_bytes
         if directly:
-            assert not reads.take_directly(queue, Nobody(), lambda _size: True, settles=True), "it takes two commands"
+            assert not reads.take_directly(queue, NoTaker(), lambda _size: True, settles=True), "it takes two commands"
         taking = asyncio.ensure_future(reads.take_settled(queue))
         await turns()
         assert pages.asked

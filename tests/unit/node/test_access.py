@@ -1,4 +1,4 @@
-"""What a node makes of tokens: who is somebody, and what he may do."""
+"""Tokens at a node: identities and permissions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def keys(**more: bytes) -> ApiKeys:
 
 
 def connection(client: Client | None = None) -> ConnectionSlot:
-    """A connection, of a client that has sent nothing before unless it is given."""
+    """Return a connection, of a new client unless one is given."""
     gate = ConnectionLimiter("http", Bounds(10, 10), Memory(0), lambda _address: True)
     return ConnectionSlot(gate, client or Client("10.0.0.1", 0), ("10.0.0.1", 1), 0.0)
 
@@ -57,7 +57,7 @@ def test_without_tokens_this_machine_may_do_everything() -> None:
     assert code_of(refused) == "unauthorized"
 
 
-def test_the_first_token_revokes_those_who_had_none() -> None:
+def test_the_first_token_revokes_clients_without_one() -> None:
     access = Access(None)
     changes: list[bool] = []
     access.on_change.append(lambda: changes.append(True))
@@ -84,7 +84,7 @@ def test_a_deleted_token_is_revoked_for_those_who_hold_it() -> None:
     assert code_of(refused) == "unauthorized"
 
 
-def test_a_token_expires_in_log_time_and_the_door_stays_shut() -> None:
+def test_a_token_expires_in_log_time_and_access_stays_closed() -> None:
     access = Access(None)
     found = tokens(worker(expires_us=100))
     access.follow(found, ApiKeys(), 99)
@@ -111,7 +111,7 @@ def test_the_token_of_the_file_needs_no_cluster_and_can_be_changed() -> None:
     assert access.anonymous is not None
 
 
-def test_an_api_key_is_known_where_keys_are_taken_and_revoked_as_a_token_is() -> None:
+def test_an_api_key_is_valid_where_keys_are_accepted_and_revoked_like_a_token() -> None:
     access = Access(None)
     changes: list[bool] = []
     access.follow(tokens(worker()), keys(first=b"a", second=b"b"), 0)
@@ -132,7 +132,7 @@ def test_an_api_key_is_known_where_keys_are_taken_and_revoked_as_a_token_is() ->
     assert code_of(refused) == "unauthorized"
 
 
-def test_guesses_are_limited_and_tokens_and_connections_that_were_right_are_not() -> None:
+def test_guesses_are_limited_and_valid_tokens_and_connections_are_not() -> None:
     access = Access(b"a token of this node")
     access.follow(tokens(worker()), keys(key=b"a"), 0)
     client = Client("10.0.0.1", 0)
@@ -143,7 +143,7 @@ def test_guesses_are_limited_and_tokens_and_connections_that_were_right_are_not(
         with pytest.raises(LmqError) as refused:
             access.authenticate(b"guess %d" % number, connection(client), takes_keys=True)
         codes.append(code_of(refused))
-    # However busy the machine is, those that were looked up came from a bucket that fills slowly.
+    # On any machine, the lookups came from a bucket that fills slowly.
     assert codes[:WRONG_SECRETS_PER_S] == ["unauthorized"] * WRONG_SECRETS_PER_S
     assert codes.count("throttled") > WRONG_SECRETS_PER_S
     for guess in (b"key", b"a token of this node"):
@@ -155,7 +155,7 @@ def test_guesses_are_limited_and_tokens_and_connections_that_were_right_are_not(
     assert access.authenticate(b"a token of this node", connection()).is_root
 
 
-def test_a_restarted_node_serves_nobody_before_it_knows(tmp_path: Path) -> None:
+def test_a_restarted_node_serves_no_client_before_it_knows_the_tokens(tmp_path: Path) -> None:
     first = Access(None)
     first.open(Folder(tmp_path))
     first.follow(tokens(worker()), ApiKeys(), 0)
@@ -208,7 +208,7 @@ def test_a_principal_is_bound_to_its_role_and_queues() -> None:
         ("", False),
     ],
 )
-def test_what_counts_as_this_machine(peer: object, expected: bool) -> None:
+def test_addresses_of_this_machine(peer: object, expected: bool) -> None:
     assert is_loopback(peer) is expected
 
 

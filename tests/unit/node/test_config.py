@@ -1,4 +1,4 @@
-"""The configuration of a node: defaults, validation, and what an address may look like."""
+"""The configuration of a node: defaults, validation, and the forms of an address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_address_is_parsed(text: str, address: tuple[str, int]) -> None:
 @pytest.mark.parametrize(
     "text", ["", "host", "host:", "host:65536", "host:-1", "host:٣", "::1:80", "a b:1", "http://h:1", "u@h:1"]
 )
-def test_bad_address_is_refused_with_what_was_given(text: str) -> None:
+def test_bad_address_is_refused_with_its_text(text: str) -> None:
     with pytest.raises(ValueError, match=r"not|brackets"):
         Address.parse(text)
 
@@ -60,7 +60,7 @@ def test_advertised_raft_defaults_to_the_listening_address() -> None:
     assert NodeConfig(raft=Address("127.0.0.1", 7)).advertise_raft == ("127.0.0.1", 7)
 
 
-def test_own_address_may_stand_among_the_peers_or_not() -> None:
+def test_own_address_may_be_among_the_peers_or_not() -> None:
     peers = (Address("127.0.0.1", 1), Address("127.0.0.1", 2))
     assert (
         NodeConfig(raft=peers[0], peers=peers).members()

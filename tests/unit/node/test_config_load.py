@@ -1,4 +1,4 @@
-"""Where configuration comes from: precedence, origins, and slips that are told instead of ignored."""
+"""Sources of the configuration: precedence, origins, and mistakes that are reported instead of ignored."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_environment_names_the_file_and_a_flag_beats_that(tmp_path: Path) -> Non
     assert load_config(environ={"LMQ_CONFIG": str(one)}, file=two).name == "two"
 
 
-def test_every_form_of_value_is_read(tmp_path: Path) -> None:
+def test_every_form_of_a_value_is_read(tmp_path: Path) -> None:
     text = """
         http = "off"
         peers = ["127.0.0.1:1", "localhost:2"]
@@ -85,7 +85,7 @@ def test_bad_value_is_named_with_its_source(flags: dict, text: str) -> None:
         ("= broken", "is not TOML"),
     ],
 )
-def test_slips_in_the_file_are_told(tmp_path: Path, line: str, text: str) -> None:
+def test_mistakes_in_the_file_are_reported(tmp_path: Path, line: str, text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(environ={}, file=write(tmp_path / "lmq.toml", line))
     assert text in str(caught.value)
@@ -96,12 +96,12 @@ def test_a_missing_file_is_an_error(tmp_path: Path) -> None:
         load_config(environ={}, file=tmp_path / "absent.toml")
 
 
-def test_likely_slips_in_the_environment_are_told() -> None:
+def test_likely_mistakes_in_the_environment_are_reported() -> None:
     with pytest.raises(ConfigError, match="LMQ_PEER is unknown; did you mean LMQ_PEERS"):
         load_config(environ={"LMQ_PEER": "127.0.0.1:1"})
 
 
-def test_the_prefixs_other_users_are_left_alone() -> None:
+def test_other_variables_with_the_prefix_are_ignored() -> None:
     environ = {"LMQ_SERVICE_HOST": "10.0.0.1", "LMQ_PORT_9980_TCP": "x", "LMQ_NODE": "a:1", "LMQ_HTTP": ""}
     assert load_config(environ=environ).http == ("127.0.0.1", 9980)
 

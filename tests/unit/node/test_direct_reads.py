@@ -1,4 +1,4 @@
-"""Reads without a task: what comes, what does not, and what goes back."""
+"""Reads without a task: their results, refusals, and returned messages."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_sessions import push, run, turns
 
 
 class Client:
-    """Writes down what it hears (`Taker` and `Asker`)."""
+    """Records its results (`Taker` and `Asker`)."""
 
     def __init__(self, room_bytes: int = 1 << 20) -> None:
         self.closed = False
@@ -62,7 +62,7 @@ def take(reads: OpenReads, client: Client, *, settles: bool = False) -> bool:
 
 
 async def contents(reads: OpenReads) -> list[object]:
-    """What is left, in order."""
+    """Return the remaining contents, in order."""
     return [message.content for _, _, _, message in await reads.take(b"q", count=100)]
 
 
@@ -74,7 +74,7 @@ def test_one_read_is_closed_and_the_next_one_opened() -> None:
         client = Client()
         assert take(reads, client)
         await turns()
-        # The end goes first, in whatever order they are asked for.
+        # The close is executed first, in either order of the requests.
         assert take(reads, client)
         reads.confirm_to(client, b"q", client.numbers)
         await turns()
@@ -86,7 +86,7 @@ def test_one_read_is_closed_and_the_next_one_opened() -> None:
     run(main)
 
 
-def test_what_is_taken_settled_is_gone_and_nothing_is_none() -> None:
+def test_settled_reads_remove_messages_and_an_empty_queue_gives_none() -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         await push(node, b"q", b"1")
@@ -101,7 +101,7 @@ def test_what_is_taken_settled_is_gone_and_nothing_is_none() -> None:
     run(main)
 
 
-def test_what_needs_more_than_a_command_is_not_sent() -> None:
+def test_a_request_larger_than_one_command_is_not_sent() -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         client = Client()
@@ -119,7 +119,7 @@ def test_what_needs_more_than_a_command_is_not_sent() -> None:
 
 
 @pytest.mark.parametrize("lose", [lambda one: setattr(one, "closed", True), lambda one: setattr(one, "room_bytes", 0)])
-def test_what_a_client_cannot_take_any_more_goes_back(lose: Callable[[Client], None]) -> None:
+def test_messages_that_a_client_cannot_take_are_returned(lose: Callable[[Client], None]) -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         await push(node, b"q", b"1", b"2")
@@ -135,14 +135,14 @@ def test_what_a_client_cannot_take_any_more_goes_back(lose: Callable[[Client], N
     run(main)
 
 
-def test_a_session_that_the_cluster_has_ended_is_given_up() -> None:
+def test_a_session_that_the_cluster_has_ended_is_abandoned() -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         await push(node, b"q", b"1")
         lost: list[int] = []
         session.on_lost.append(lambda: lost.append(1))
         ended = await session.id()
-        # The node hears of it with the answer to what it asks for.
+        # The node learns of it with the answer to its next request.
         node.service.board.session_ended.clear()
         assert await node.service.sessions.end(ended, OWNER)
         client = Client()
@@ -157,7 +157,7 @@ def test_a_session_that_the_cluster_has_ended_is_given_up() -> None:
     run(main)
 
 
-def test_what_comes_to_a_node_that_was_frozen_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_messages_for_a_stalled_node_are_returned(monkeypatch: pytest.MonkeyPatch) -> None:
     passed_s = [0.0]
     monkeypatch.setattr(node_session, "monotonic", lambda: monotonic() + passed_s[0])
 
@@ -171,14 +171,14 @@ def test_what_comes_to_a_node_that_was_frozen_goes_back(monkeypatch: pytest.Monk
         await turns()
         assert client.heard == ["not taken"]
         assert not take(reads, client), "to find out whether the session lives is for one who can wait"
-        # It does live.
+        # The session lives.
         assert await contents(reads) == [b"1", b"2"]
         session.close()
 
     run(main)
 
 
-def test_a_node_that_takes_no_commands_says_so() -> None:
+def test_a_node_that_accepts_no_commands_reports_it() -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         await push(node, b"q", b"1")
@@ -194,14 +194,14 @@ def test_a_node_that_takes_no_commands_says_so() -> None:
     run(main)
 
 
-def test_what_comes_when_the_node_has_another_session_is_not_handed_out() -> None:
+def test_messages_of_a_former_session_are_not_delivered() -> None:
     async def main(node: MemoryNode) -> None:
         session, reads = bench(node)
         await push(node, b"q", b"1", b"2")
         ended = await session.id()
         client = Client()
         assert take(reads, client)
-        # The delivery is on its way; the node hears first that its session has ended, and opens another one.
+        # The delivery is in flight; the node learns first that its session has ended, and opens another one.
         hear = node.service.board.session_ended[:]
         node.service.board.session_ended.clear()
         pulled = DirectRead.pulled

@@ -1,4 +1,4 @@
-"""How much a node may keep on its disk: with a limit of its own, and with what leaves the reserve free."""
+"""The disk budget of a node: with an explicit limit, and with a reserve of free space."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lmqcluster.node.disk_budget import RESERVE_BYTES, DiskBudget
 GIB = 1 << 30
 
 
-def test_a_limit_of_its_own(tmp_path: Path) -> None:
+def test_an_explicit_limit(tmp_path: Path) -> None:
     budget = DiskBudget(tmp_path, 1000)
     budget.look(800)
     assert (budget.used_bytes, budget.limit_bytes, budget.is_near, budget.shortage) == (800, 1000, False, "")

@@ -1,4 +1,4 @@
-"""Unix times become log times by what the leader has told."""
+"""Conversion of Unix times to log times by the leader's clock."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def clocks() -> Clocks:
 
 
 @pytest.mark.parametrize("behind_us", [0, 3_600_000_000])
-def test_a_due_time_counts_by_what_the_leader_has_told(clocks: Clocks, behind_us: int) -> None:
-    """Also where the node's estimate of log time is behind, as that of one that still takes the log it has missed."""
+def test_a_due_time_follows_the_clock_of_the_leader(clocks: Clocks, behind_us: int) -> None:
+    """This holds also if the node's estimate of log time lags, as while it applies log entries that it missed."""
     clocks.machine.times.tell(1_000_000_000, 5_000_000_000)
     clocks.clock.follow(time.time_ns() // 1000 - behind_us)
     assert [clocks.due.log_us(5_000.0 + second) for second in range(3)] == [1_000_000_000, 1_001_000_000, 1_002_000_000]

@@ -42,7 +42,7 @@ def test_every_source_can_switch_it_on_and_a_stronger_one_off(tmp_path: Path) ->
         ({"event_journal_files_max": True}, "event_journal_files_max: True is not"),
     ],
 )
-def test_values_that_cannot_be_used_are_named_with_their_source(flags: dict[str, Any], text: str) -> None:
+def test_invalid_values_are_reported_with_their_source(flags: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(flags, environ={})
     assert str(caught.value).startswith(text)

@@ -1,4 +1,4 @@
-"""Files of the event journal: names, rotation, bounds, and what becomes of them when a write fails."""
+"""Files of the event journal: names, rotation, bounds, and failed writes."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ NOON_US = 1_793_707_200_000_000
 
 
 def member(number: int, padding: int = 0) -> bytes:
-    """A gzip member of one line with that number."""
+    """Return a gzip member of one line with that number."""
     noise = random.Random(number).randbytes(padding).hex()
     return gzip.compress(f'{{"number":{number},"noise":"{noise}"}}\n'.encode())
 
 
 def numbers(folder: Path) -> list[list[int]]:
-    """The numbers in each file, in order of the names."""
+    """Return the numbers in each file, in order of the names."""
     return [[event["number"] for event in read_file(path)] for path in files_of(folder)]
 
 
@@ -36,7 +36,7 @@ def event_files(folder: Path, node: str = "n1", bytes_max: int = 1 << 20, files_
 
 @contextmanager
 def full_disk(bytes_max: int) -> Iterator[None]:
-    """No file of this process can grow beyond so many bytes: a write goes as far as there is room, the next one fails."""
+    """Limit the files of this process to `bytes_max`: a write fills the remaining room, the next one fails."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (bytes_max, before[1]))
     try:
@@ -53,7 +53,7 @@ def test_members_share_a_file_named_after_the_first_event_and_the_node(tmp_path:
     assert numbers(tmp_path) == [[0, 1, 2]]
 
 
-def test_a_file_is_followed_by_another_before_it_gets_too_large(tmp_path: Path) -> None:
+def test_a_new_file_begins_before_the_size_limit(tmp_path: Path) -> None:
     size = len(member(0, 1000))
     files = event_files(tmp_path, bytes_max=2 * size + size // 2)
     for number in range(5):
@@ -62,7 +62,7 @@ def test_a_file_is_followed_by_another_before_it_gets_too_large(tmp_path: Path) 
     assert all(path.stat().st_size <= 2 * size + size // 2 for path in files_of(tmp_path))
 
 
-def test_a_member_that_is_larger_than_a_file_may_be_has_one_of_its_own(tmp_path: Path) -> None:
+def test_a_member_larger_than_the_limit_gets_a_separate_file(tmp_path: Path) -> None:
     files = event_files(tmp_path, bytes_max=10)
     for number in range(2):
         files.append(member(number), NOON_US + number)
@@ -85,7 +85,7 @@ def test_the_oldest_files_of_this_node_are_deleted_and_no_others(tmp_path: Path)
     assert all((tmp_path / name).exists() for name in strangers)
 
 
-def test_names_sort_by_time_even_where_log_time_began_anew(tmp_path: Path) -> None:
+def test_names_sort_by_time_even_after_log_time_restarted(tmp_path: Path) -> None:
     files = event_files(tmp_path, bytes_max=10, files_max=9)
     for number, first_us in enumerate([NOON_US, NOON_US, 0, NOON_US + 5]):
         files.append(member(number), first_us)
@@ -133,7 +133,7 @@ def test_a_disk_that_is_full_from_the_start_leaves_no_empty_files_and_deletes_no
     assert numbers(tmp_path) == [[1]]
 
 
-def test_a_folder_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error_until_it_is_restored(tmp_path: Path) -> None:
     folder = tmp_path / "events"
     folder.mkdir()
     files = event_files(folder)
@@ -148,7 +148,7 @@ def test_a_folder_that_is_gone_is_an_error_until_it_is_back(tmp_path: Path) -> N
     assert numbers(folder) == [[1]]
 
 
-def test_a_file_that_was_taken_away_is_followed_by_another(tmp_path: Path) -> None:
+def test_a_removed_file_is_followed_by_a_new_one(tmp_path: Path) -> None:
     files = event_files(tmp_path)
     files.append(member(0), NOON_US)
     files_of(tmp_path)[0].unlink()
@@ -156,7 +156,7 @@ def test_a_file_that_was_taken_away_is_followed_by_another(tmp_path: Path) -> No
     assert numbers(tmp_path) == [[1]]
 
 
-def test_of_a_file_that_was_cut_all_whole_members_can_be_read(tmp_path: Path) -> None:
+def test_all_whole_members_of_a_truncated_file_can_be_read(tmp_path: Path) -> None:
     files = event_files(tmp_path)
     for number in range(3):
         files.append(member(number, 500), NOON_US + number)
@@ -210,7 +210,7 @@ def test_a_file_without_a_whole_member_is_removed(tmp_path: Path) -> None:
     assert numbers(tmp_path) == [[0]]
 
 
-def test_there_may_be_nothing_to_mend(tmp_path: Path) -> None:
+def test_an_intact_file_is_not_changed(tmp_path: Path) -> None:
     event_files(tmp_path, "n2").append(member(0), NOON_US)
     os.truncate(files_of(tmp_path)[0], 10)
     assert event_files(tmp_path).mend() == 0

@@ -1,4 +1,4 @@
-"""What the event journal tells of what is applied: every event with its fields, and nothing that did not happen."""
+"""The event journal of applied commands: every event with its fields, and no event that did not happen."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPARK = b"spark"
 
 
 class World:
-    """A machine whose batches go through an event journal, of this node unless said otherwise."""
+    """A machine whose batches go through an event journal, of this node unless specified otherwise."""
 
     def __init__(self, folder: Path) -> None:
         self.machine = Machine(compile_pattern)
@@ -55,7 +55,9 @@ class World:
         self.batch([Op.RESERVE, SPARK, epoch, source, is_pattern, count, 60 * SECOND], own=own)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
-        """What was written, of these events only if any are named, without the common fields but the queue and the event."""
+        """Return the written events, filtered by name if any is given, with only the queue and the event of
+        the common fields.
+        """
         self.journal.close()
         found = read_events(self._folder)
         assert {event.pop("node") for event in found} <= {"n1"}
@@ -135,7 +137,7 @@ def test_a_life_of_a_message(world: World) -> None:
     assert world.times[:2] == ["2026-11-03T12:00:00.000000Z", "2026-11-03T12:00:00.000007Z"]
 
 
-def test_log_time_counts_not_the_stamp_of_the_batch(world: World) -> None:
+def test_events_have_log_time_and_not_the_stamp_of_the_batch(world: World) -> None:
     world.push(Q, b"a")
     world.now_us -= 5 * SECOND
     world.pull(Q)
@@ -143,7 +145,7 @@ def test_log_time_counts_not_the_stamp_of_the_batch(world: World) -> None:
     assert world.times == ["2026-11-03T12:00:00.000000Z"] * 2
 
 
-def test_what_other_nodes_did_is_theirs_to_tell(world: World) -> None:
+def test_actions_of_other_nodes_are_not_recorded(world: World) -> None:
     world.push(Q, b"a", b"b", own=False)
     world.pull(Q, own=False)
     world.batch([Op.ACK, Q, [1]], [Op.DELETE, R], own=False)
@@ -151,7 +153,7 @@ def test_what_other_nodes_did_is_theirs_to_tell(world: World) -> None:
     assert world.events() == [pull_event(2, 2, 0)]
 
 
-def test_a_lease_that_ended_shows_as_a_redelivery_due_since_then(world: World) -> None:
+def test_an_expired_lease_shows_as_a_redelivery_due_since_then(world: World) -> None:
     world.push(Q, b"a")
     world.pull(Q)
     world.now_us += 30 * SECOND + 5
@@ -160,7 +162,7 @@ def test_a_lease_that_ended_shows_as_a_redelivery_due_since_then(world: World) -
     assert world.events("ack", "pull") == [pull_event(1, 1, 0), said("ack", 1, False), pull_event(2, 1, 5, 1, True)]
 
 
-def test_a_delivery_that_was_put_back_is_none(world: World) -> None:
+def test_a_delivery_that_was_put_back_does_not_count(world: World) -> None:
     world.push(Q, b"a")
     world.now_us += 3
     world.pull(Q)
@@ -188,7 +190,7 @@ def test_a_pull_of_a_queue_that_the_same_batch_deletes(world: World) -> None:
 
 
 def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> None:
-    """What is moved is no push, also in a batch with a push to the same queue."""
+    """A move is not a push, also in a batch with a push to the same queue."""
     world.push(Q, b"a", b"b", b"c")
     world.batch([Op.MOVE, Q, b"other", 2], [Op.PUSH, b"other", None, [b"new"], None, 0], [Op.PURGE, Q, 5])
     world.batch([Op.PURGE, Q, 5], [Op.MOVE, Q, b"other", 5], [Op.PURGE, b"absent", 5], [Op.SUSPEND, Q, True])
@@ -228,7 +230,7 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
     assert world.events("pull") == [pull_event(1, 1, 0), pull_event(2, 1, 0, 1, True)]
 
 
-def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
+def test_features_beyond_lmq_are_recorded_too(world: World) -> None:
     world.batch([Op.UPGRADE, 3])
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
@@ -271,22 +273,22 @@ def test_pushes_of_one_batch_are_one_line_for_each_queue(world: World) -> None:
     assert world.events() == [pushed("q", 4, 6), pushed("r", 1, 1), pushed("q", 1, 2), pushed("r", 1, 2)]
 
 
-def test_what_a_producer_repeats_does_not_arrive_again(world: World) -> None:
+def test_a_repeated_push_of_a_producer_is_not_recorded_again(world: World) -> None:
     world.batch(produced(Q, 1, b"1", b"22"), own=False)
     world.batch(produced(Q, 1, b"1", b"22", b"333"), plain(R, b"4"))
     world.batch(produced(Q, 2, b"22", b"333"))
     assert world.events() == [pushed("q", 1, 3), pushed("r", 1, 1)]
 
 
-def test_what_a_key_repeats_does_not_arrive_again(world: World) -> None:
+def test_a_repeated_push_with_a_key_is_not_recorded_again(world: World) -> None:
     world.batch(keyed(Q, (b"1", b"k1"), (b"22", b"k2")))
     world.batch(keyed(Q, (b"1", b"k1"), (b"333", b"k3")))
     world.batch(keyed(Q, (b"1", b"k1")))
     assert world.events() == [pushed("q", 2, 3), pushed("q", 1, 3)]
 
 
-def test_what_was_there_before_a_snapshot_did_not_arrive_now(world: World) -> None:
-    """Totals of queues count from the machine that a snapshot brought."""
+def test_messages_of_a_snapshot_are_not_recorded_as_pushes(world: World) -> None:
+    """Totals of queues count from the machine of the snapshot."""
     world.push(Q, b"1", b"2", own=False)
     world.machine = copied(world.machine)
     world.journal.begin(world.machine)
@@ -294,7 +296,7 @@ def test_what_was_there_before_a_snapshot_did_not_arrive_now(world: World) -> No
     assert world.events() == [pushed("q", 1, 1)]
 
 
-def test_a_queue_made_anew_counts_from_zero(world: World) -> None:
+def test_a_recreated_queue_counts_from_zero(world: World) -> None:
     world.push(Q, b"1", b"2")
     world.batch([Op.DELETE, Q], plain(Q, b"3"))
     world.batch(plain(Q, b"4"), [Op.DELETE, Q], plain(Q, b"5", b"6"))
@@ -310,14 +312,14 @@ def test_deleted_queues_are_forgotten(world: World) -> None:
     assert world.events() == [pushed("q", 1, 1)]
 
 
-def test_a_batch_that_is_met_twice_is_told_once(world: World) -> None:
+def test_a_batch_applied_twice_is_recorded_once(world: World) -> None:
     world.send(b"own2", 1, plain(Q, b"a"))
     world.send(b"own2", 1, plain(Q, b"a"))
     world.send(b"own2", 3, plain(Q, b"a"))
     assert world.events() == [pushed("q", 1, 1)]
 
 
-def test_what_was_refused_and_what_found_nothing_is_no_event(world: World) -> None:
+def test_refused_and_empty_operations_are_not_events(world: World) -> None:
     world.batch([], ["what"], [Op.PUSH, Q, None, ["text"], None, 0])
     world.batch([Op.PULL, Q, 1], [Op.PULL_ANY, b".", 1], [Op.ACK, Q, []])
     world.batch([Op.BARRIER], [Op.CLEAR_PROPERTIES, Q], [Op.UPGRADE, 1], plain(Q))
@@ -325,7 +327,7 @@ def test_what_was_refused_and_what_found_nothing_is_no_event(world: World) -> No
     assert world.events() == [pushed("q", 1, 7)]
 
 
-def test_ids_that_are_none_and_queues_that_are_not_there(world: World) -> None:
+def test_invalid_ids_and_missing_queues(world: World) -> None:
     world.push(Q, b"a")
     world.pull(Q)
     world.batch([Op.ACK, R, [1]], [Op.NACK, Q, [0, 1, 99]])
@@ -381,7 +383,7 @@ def test_a_batch_lease_is_taken_and_settled(world: World) -> None:
 def test_a_batch_lease_that_grows_by_several_commands_of_any_node(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every node tells what its own command added, from several queues."""
+    """Every node records what its own command added, from several queues."""
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     world.push(Q, b"a", b"b", b"c", b"d")
     world.push(R, b"e", b"f", b"g")
@@ -398,7 +400,7 @@ def test_a_batch_lease_that_grows_by_several_commands_of_any_node(
     assert acked == {identity(number): "q" if number <= 4 else "r" for number in range(1, 8)}
 
 
-def test_of_a_batch_that_has_expired_each_message_is_told_apart(world: World) -> None:
+def test_messages_of_an_expired_batch_are_recorded_one_by_one(world: World) -> None:
     world.push(Q, b"a", b"b", b"c")
     world.reserve(1, Q, 3)
     world.batch([Op.NACK, Q, [2]])
@@ -488,7 +490,7 @@ def test_every_field_is_documented_and_no_other(world: World) -> None:
     assert written == documented
 
 
-def test_a_folder_that_cannot_be_made_names_the_option(tmp_path: Path) -> None:
+def test_an_error_about_the_folder_names_the_option(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(OSError, match="event_journal: the folder cannot be made"):
         EventJournal(tmp_path / "file" / "events", "n1", bytes_max=1 << 20, files_max=2)

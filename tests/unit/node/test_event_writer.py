@@ -1,4 +1,4 @@
-"""The thread behind the event journal: nothing is lost in order, everything is bounded, a failing disk is told once."""
+"""The thread of the event journal: order is kept, everything is bounded, a failing disk is reported once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_S = 3600.0
 
 
 def pushes(count: int, first: int = 0) -> list[Record]:
-    """Records of one event each, told apart by `count`."""
+    """Return records of one event each, numbered by `count`."""
     return [record(Pushed(b"q", number, 1, None), first + number) for number in range(first, first + count)]
 
 
@@ -36,7 +36,7 @@ def found(folder: Path) -> list[int]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Callable[..., EventWriter]]:
-    """Makes writers to the folder ``events`` and closes them in the end."""
+    """Creates writers to the folder ``events`` and closes them at the end."""
     writers: list[EventWriter] = []
     (tmp_path / "events").mkdir()
 
@@ -61,7 +61,7 @@ def events(tmp_path: Path) -> Path:
     return tmp_path / "events"
 
 
-def test_closing_writes_what_waits_in_order(make: Callable[..., EventWriter], events: Path) -> None:
+def test_closing_writes_waiting_events_in_order(make: Callable[..., EventWriter], events: Path) -> None:
     writer = make()
     for one in pushes(1000):
         writer.put(one)
@@ -71,14 +71,14 @@ def test_closing_writes_what_waits_in_order(make: Callable[..., EventWriter], ev
     assert (writer.written_total, writer.dropped_total, writer.errors_total) == (1000, 0, 0)
 
 
-def test_events_are_written_without_being_asked_for(make: Callable[..., EventWriter], events: Path) -> None:
+def test_events_are_written_without_a_request(make: Callable[..., EventWriter], events: Path) -> None:
     writer = make(flush_s=0.01)
     writer.put(pushes(1)[0])
     wait_for(lambda: writer.written_total == 1, "the event is written")
     assert found(events) == [0]
 
 
-def test_many_events_do_not_wait_for_the_time(make: Callable[..., EventWriter], events: Path) -> None:
+def test_many_events_do_not_wait_for_the_interval(make: Callable[..., EventWriter], events: Path) -> None:
     writer = make()
     count = event_writer._WAKE_COUNT
     for one in pushes(count):
@@ -87,7 +87,7 @@ def test_many_events_do_not_wait_for_the_time(make: Callable[..., EventWriter], 
     assert found(events) == list(range(count))
 
 
-def test_what_comes_while_too_many_wait_is_dropped_counted_and_told(
+def test_events_beyond_the_bound_are_dropped_counted_and_reported(
     make: Callable[..., EventWriter], events: Path, told: list[Any]
 ) -> None:
     writer = make(pending_max=10)
@@ -102,7 +102,7 @@ def test_what_comes_while_too_many_wait_is_dropped_counted_and_told(
     ]
 
 
-def test_a_record_is_taken_whole_or_not_at_all(make: Callable[..., EventWriter], events: Path) -> None:
+def test_a_record_is_accepted_entirely_or_not_at_all(make: Callable[..., EventWriter], events: Path) -> None:
     writer = make(pending_max=10)
     writer.put(record(Answered("ack", b"q", [1] * 8, [True] * 8), size=8))
     writer.put(record(Answered("ack", b"q", [2] * 8, [True] * 8), size=8))
@@ -112,7 +112,7 @@ def test_a_record_is_taken_whole_or_not_at_all(make: Callable[..., EventWriter],
     assert writer.dropped_total == 8
 
 
-def test_a_folder_that_fails_is_told_once_tried_again_and_nothing_is_lost(
+def test_a_failing_folder_is_reported_once_retried_and_nothing_is_lost(
     make: Callable[..., EventWriter], events: Path, told: list[Any]
 ) -> None:
     writer = make(flush_s=0.01)
@@ -127,7 +127,7 @@ def test_a_folder_that_fails_is_told_once_tried_again_and_nothing_is_lost(
     assert found(events) == list(range(5))
 
     def of_writing() -> list[Any]:
-        # The thread may have looked for a cut end when the folder was away already.
+        # The thread may have looked for a torn end when the folder was already missing.
         return [line for line in told if "cannot be checked" not in line["event"]]
 
     wait_for(lambda: len(of_writing()) == 2, "both lines are there")
@@ -152,7 +152,7 @@ def test_while_it_fails_events_wait_up_to_the_bound(make: Callable[..., EventWri
     assert found(events) == list(range(10))
 
 
-def test_closing_while_it_fails_ends_and_counts_what_is_lost(
+def test_closing_while_it_fails_ends_and_counts_lost_events(
     make: Callable[..., EventWriter], events: Path, told: list[Any]
 ) -> None:
     writer = make(flush_s=0.01)
@@ -165,10 +165,10 @@ def test_closing_while_it_fails_ends_and_counts_what_is_lost(
     assert told[-1]["count"] == 3
 
 
-def test_a_disk_that_hangs_does_not_hold_up_who_puts_nor_the_end(
+def test_a_hanging_disk_blocks_neither_put_nor_close(
     make: Callable[..., EventWriter], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`put` returns and `close` gives up although a write never returns."""
+    """`put` returns and `close` stops waiting although a write never returns."""
     monkeypatch.setattr(event_writer, "CLOSE_S", 0.05)
     hanging, goes_on = threading.Event(), threading.Event()
 
@@ -188,7 +188,7 @@ def test_a_disk_that_hangs_does_not_hold_up_who_puts_nor_the_end(
     goes_on.set()
 
 
-def test_an_event_without_words_is_counted_and_the_others_are_written(
+def test_an_event_that_cannot_be_encoded_is_counted_and_the_others_are_written(
     make: Callable[..., EventWriter], events: Path, told: list[Any]
 ) -> None:
     writer = make()

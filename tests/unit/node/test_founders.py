@@ -1,4 +1,4 @@
-"""Who the founding members are, however their addresses are spelled; and what makes that impossible."""
+"""The founding members with any spelling of their addresses, and the obstacles to founding."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from lmqcluster.wire.address import Address
 
 
 def fresh(node_id: str, founders: Iterable[str] | None = None) -> Answer:
-    """A node that is to found a cluster, and has found these founding members."""
+    """Return the state of a node that is to found a cluster and has found these founding members."""
     found = None if founders is None else frozenset(founders)
     return Answer(node_id, f"{node_id}:folder", node_id, {}, founding=True, founders=found)
 
 
 def member(node_id: str, *members: str) -> Answer:
-    """A node of a cluster."""
+    """Return the state of a member of a cluster."""
     return Answer(node_id, f"{node_id}:folder", node_id, {one: one for one in members}, False, frozenset(members))
 
 
@@ -30,7 +30,7 @@ def decision(me: Answer, answers: Mapping[str, Answer | str], *, is_listed: bool
 A = fresh("a:1")
 
 
-def test_members_are_those_who_answer() -> None:
+def test_the_answering_nodes_are_the_members() -> None:
     assert identify(A, {"b:1": fresh("b:1"), "c:1": fresh("c:1")}, is_listed=True) == {
         "a:1": "a:1",
         "b:1": "b:1",
@@ -57,10 +57,10 @@ def test_members_are_those_who_answer() -> None:
         ({"b:1": "no answer", "c:1": fresh("c:1")}, False, "the founding members wait for b:1 (no answer):"),
     ],
 )
-def test_a_list_that_cannot_mean_the_nodes_that_answer_founds_nothing(
+def test_a_list_that_contradicts_the_answers_founds_nothing(
     answers: Mapping[str, Answer | str], is_listed: bool, obstacle: str
 ) -> None:
-    """A name may be wrong for a moment: were it believed, a node could found a cluster of its own."""
+    """A name may resolve wrongly for a moment: if it were believed, a node could found a separate cluster."""
     agreeing = {
         address: one if isinstance(one, str) or one.id == "a:1" else fresh(one.id, ["a:1", "c:1"])
         for address, one in answers.items()
@@ -90,7 +90,7 @@ def test_other_peers_are_named() -> None:
     )
 
 
-def test_a_cluster_that_has_the_node_is_copied_and_one_that_has_not_is_named() -> None:
+def test_a_cluster_with_the_node_is_adopted_and_another_one_is_reported() -> None:
     own = member("b:1", "a:1", "b:1", "d:1")
     assert decision(A, {"b:1": own, "c:1": "no answer"}) == Decision(cluster=own.members)
     # A node that was removed, and does not know it, hides nothing.
@@ -115,10 +115,10 @@ NAMES = [f"{one}{spelling}" for one in NODES for spelling in "123"]
         st.tuples(st.sampled_from(NODES), st.sampled_from(NAMES)), st.sampled_from(NODES), max_size=3
     ),
 )
-def test_whatever_names_mean_members_that_begin_have_found_the_same(
+def test_members_that_begin_have_found_the_same_with_any_meaning_of_names(
     lists: list[list[str]], wrong: dict[tuple[str, str], str]
 ) -> None:
-    """`a1`, `a2` and `a3` are names of node a, which goes by `a1`; some names mean another node to some nodes."""
+    """`a1`, `a2` and `a3` are names of node a, whose id is `a1`; some names mean another node to some nodes."""
     views = {}
     for me, peers in zip(NODES, lists, strict=True):
         own = f"{me}1"

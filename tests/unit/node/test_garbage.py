@@ -1,4 +1,4 @@
-"""Reference cycles are found by the memory that they hold, and what is stored is not looked at for it."""
+"""Reference cycles are detected by the memory that they hold; stored messages are not scanned for it."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from lmqcluster.node.garbage import FULL_GROWTH_BYTES, GROWTH_BYTES, THRESHOLDS,
 
 
 class Ring:
-    """Something that refers to itself."""
+    """An object that refers to itself."""
 
     def __init__(self) -> None:
         self.ring = self
 
 
 class Process:
-    """What the system tells of the memory, and the node of what it knows."""
+    """The memory figures of the system and of the node."""
 
     def __init__(self) -> None:
         self.resident_bytes = 100
@@ -32,12 +32,12 @@ class Process:
 
 
 async def _aside() -> None:
-    """Nobody leads."""
+    """Do nothing: there is no leader."""
 
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
-    """The collector does nothing by itself, and what the tests have imported is set aside."""
+    """Stops automatic collection and freezes the imports of the tests."""
     made = Process()
     monkeypatch.setattr(garbage, "resident_bytes", lambda: made.resident_bytes)
     gc.collect()
@@ -48,7 +48,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
     gc.enable()
 
 
-def test_memory_that_nothing_accounts_for_is_searched(process: Process) -> None:
+def test_unaccounted_memory_is_searched(process: Process) -> None:
     collection = process.collection()
     ring = ref(Ring())
     process.resident_bytes += GROWTH_BYTES
@@ -59,7 +59,7 @@ def test_memory_that_nothing_accounts_for_is_searched(process: Process) -> None:
     assert ring() is None
 
 
-def test_memory_that_is_accounted_for_is_not_searched(process: Process) -> None:
+def test_accounted_memory_is_not_searched(process: Process) -> None:
     collection = process.collection()
     ring = ref(Ring())
     for _ in range(100):
@@ -69,7 +69,7 @@ def test_memory_that_is_accounted_for_is_not_searched(process: Process) -> None:
     assert ring() is not None
 
 
-def test_growth_counts_from_the_least_that_there_was(process: Process) -> None:
+def test_growth_counts_from_the_minimum(process: Process) -> None:
     """Messages are counted with more than they take, so that they could hide garbage."""
     collection = process.collection()
     process.accounted_bytes += 10 * GROWTH_BYTES
@@ -80,7 +80,7 @@ def test_growth_counts_from_the_least_that_there_was(process: Process) -> None:
     assert ring() is None
 
 
-def test_what_was_set_aside_is_searched_when_memory_goes_on_growing(process: Process) -> None:
+def test_frozen_objects_are_searched_when_memory_keeps_growing(process: Process) -> None:
     collection = process.collection()
     ring = ref(Ring())
     gc.freeze()
@@ -135,11 +135,11 @@ def test_another_member_leads_before_everything_is_searched(process: Process, mo
     assert not [one for one in gc.callbacks if getattr(one, "__self__", None).__class__ is GarbageCollection]
 
 
-def test_the_oldest_generation_is_searched_and_what_it_leaves_is_set_aside(
+def test_the_oldest_generation_is_searched_and_its_survivors_are_frozen(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Garbage that lives for long is found, and however much is stored, few containers are looked at."""
-    # However fast the machine is.
+    """Long-lived garbage is found, and few containers are scanned whatever amount is stored."""
+    # On a machine of any speed.
     monkeypatch.setattr(garbage, "SET_ASIDE_S", 0.0)
 
     async def main() -> None:
@@ -153,7 +153,7 @@ def test_the_oldest_generation_is_searched_and_what_it_leaves_is_set_aside(
             for _ in range(20):
                 stored += [[one] for one in range(THRESHOLDS[0] + 1)]
             assert old() is None
-            # What is stored is set aside; without that, all of it would be looked at each time.
+            # Stored objects are frozen; otherwise all of them would be scanned each time.
             assert len(gc.get_objects()) < len(stored) // 2
         finally:
             gc.disable()

@@ -1,4 +1,4 @@
-"""What a node remembers of the last hour: the busiest queues, in a bounded number of samples."""
+"""A node's history of the last hour: the busiest queues, in a bounded number of samples."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Watched:
         self.history = History(lambda: self.driver.machine, totals, self.stats, Turns())
 
     def sample(self) -> None:
-        """Let the rates follow, and take a sample."""
+        """Update the rates and take a sample."""
         queues = self.driver.machine.queues.values()
         self.stats.tick([(queue.name, queue.pushed_total, queue.pulled_total) for queue in queues])
         asyncio.run(self.history.sample())
@@ -35,7 +35,7 @@ class Watched:
         return [sample[field] for sample in samples]
 
 
-def test_samples_are_those_of_the_moments_they_were_taken_at() -> None:
+def test_samples_have_the_values_at_their_times() -> None:
     watched = Watched()
     for number in range(4):
         watched.driver.push(b"jobs", b"x", b"y")
@@ -59,7 +59,7 @@ def test_samples_are_those_of_the_moments_they_were_taken_at() -> None:
     assert watched.history.of_queue(b"none") is None
 
 
-def test_the_oldest_samples_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_samples_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_module, "SAMPLES_MAX", 5)
     watched = Watched()
     for _ in range(12):
@@ -82,7 +82,7 @@ def test_only_the_busiest_queues_are_kept(monkeypatch: pytest.MonkeyPatch) -> No
     assert watched.column(names[-1], "pushed_total") == [10, 10]
 
 
-def test_a_queue_made_again_begins_again_and_a_deleted_one_is_forgotten() -> None:
+def test_a_recreated_queue_starts_over_and_a_deleted_one_is_forgotten() -> None:
     watched = Watched()
     watched.driver.push(b"jobs", b"x", b"y")
     watched.sample()

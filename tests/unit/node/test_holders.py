@@ -1,4 +1,4 @@
-"""Which connections hold what a node has delivered, with the real core."""
+"""The connections that hold a node's deliveries, with the real core."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def new_machine() -> Machine:
 
 
 class Bench:
-    """A machine, and what is remembered of its deliveries."""
+    """A machine, and the record of its deliveries."""
 
     def __init__(self) -> None:
         self.machine = new_machine()
@@ -60,7 +60,7 @@ def bench() -> Bench:
 
 
 def client() -> ConnectionSlot:
-    """A connection; nothing of it matters here but which one it is."""
+    """A connection, of which only the identity matters here."""
     return ConnectionSlot.__new__(ConnectionSlot)
 
 
@@ -75,7 +75,7 @@ def test_what_is_pulled_is_held_until_it_is_answered(bench: Bench) -> None:
     assert bench.counts() == {(first, b"q"): 1, (second, b"q"): 2}
 
 
-def test_a_queue_may_be_deleted_before_its_messages_are_handed_out(bench: Bench) -> None:
+def test_a_queue_may_be_deleted_before_its_messages_are_delivered(bench: Bench) -> None:
     bench.push(1)
     delivered = bench.apply(Op.PULL, b"q", 1)
     bench.apply(Op.DELETE, b"q")
@@ -93,7 +93,7 @@ def test_it_is_known_when_the_first_lease_ends(bench: Bench) -> None:
     assert (holding.leased, holding.ends_us, is_all) == (2, first_us + 30_000_000, True)
 
 
-def test_a_lease_that_has_ended_is_held_by_nobody(bench: Bench) -> None:
+def test_an_expired_lease_has_no_holder(bench: Bench) -> None:
     first, second = client(), client()
     bench.push(1)
     bench.pull(first)
@@ -102,7 +102,7 @@ def test_a_lease_that_has_ended_is_held_by_nobody(bench: Bench) -> None:
     assert bench.counts() == {(second, b"q"): 1}
 
 
-def test_one_queue_alone_can_be_asked_for(bench: Bench) -> None:
+def test_holders_of_one_queue(bench: Bench) -> None:
     place = client()
     bench.push(1)
     bench.push(3, b"other")
@@ -130,7 +130,7 @@ def test_deliveries_of_several_queues_and_parts_of_a_command(bench: Bench) -> No
     assert bench.counts() == {(first, b"q"): 1, (first, b"other"): 1, (second, b"q"): 1}
 
 
-def test_what_is_answered_is_forgotten_as_more_comes(bench: Bench) -> None:
+def test_settled_deliveries_are_forgotten_as_new_ones_arrive(bench: Bench) -> None:
     place = client()
     bench.push(1_010)
     kept = [bench.pull(place) for _ in range(10)]
@@ -149,7 +149,7 @@ def test_a_large_run_is_forgotten_in_steps(bench: Bench) -> None:
     assert bench.counts() == {(busy, b"q"): 200}
 
 
-def test_it_is_bounded_and_says_what_it_does_not_know(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_bounded_and_reports_omissions(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(holders, "RUNS_MAX", 50)
     place = client()
     bench.push(80)
@@ -172,7 +172,7 @@ def test_one_list_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> N
     assert (sum(one.leased for one in rows), is_all) == (10, False)
 
 
-def test_a_replaced_machine_is_looked_into(bench: Bench) -> None:
+def test_a_replaced_machine_is_used(bench: Bench) -> None:
     bench.push(1)
     bench.pull(client())
     bench.machine = new_machine()
@@ -180,7 +180,7 @@ def test_a_replaced_machine_is_looked_into(bench: Bench) -> None:
 
 
 def test_noting_costs_little_whatever_is_held(bench: Bench) -> None:
-    """Counted in steps, not in time: a run looks at two others, and at eight numbers of each."""
+    """Counted in steps, not in time: a run checks two others, and eight numbers of each."""
     place = client()
     bench.push(5_000)
     for _ in range(2_000):

@@ -1,4 +1,4 @@
-"""The log: JSON for machines, lines for people, the standard library's records through the same door."""
+"""The log: JSON for machines, lines for people; records of the standard library take the same path."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_human_lines() -> None:
 
 
 @pytest.mark.parametrize("form", ["human", "json"])
-def test_a_terminal_is_told_nothing_by_what_is_logged(form: str) -> None:
+def test_logs_contain_no_terminal_control_characters(form: str) -> None:
     """Names of queues, paths and reasons come from clients."""
     out = io.StringIO()
     configure_logging("info", form, stream=out)

@@ -1,4 +1,4 @@
-"""What counts for `memory_bytes_max`, and what is refused over it."""
+"""The memory that counts for `memory_bytes_max`, and the refusals beyond it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_empty_queues_parts_and_properties_count() -> None:
     asyncio.run(scenario())
 
 
-def test_to_sum_up_does_not_visit_the_queues() -> None:
+def test_the_sum_does_not_visit_the_queues() -> None:
     async def scenario() -> None:
         bench = Bench()
         bench.foreign(*([Op.PUSH, b"q%d" % number, None, [b"x"], None, 0] for number in range(5_000)))
@@ -83,7 +83,7 @@ def test_copies_are_counted_before_they_are_made() -> None:
     asyncio.run(scenario())
 
 
-def test_a_queue_that_the_node_does_not_see_is_made_for_its_owner_first(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_unknown_to_the_node_is_created_for_its_owner_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.QUEUES: 2})
 
     async def scenario() -> None:

@@ -1,4 +1,4 @@
-"""What messages with traits and bindings count for the bound on memory."""
+"""The size of messages with traits and of bindings for the memory bound."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def _row(index: int) -> list[object]:
     return [b"", None, [], None, [-1, 0, 3_600_000_000, index % 5, label, group]]
 
 
-def test_they_count_for_what_they_take() -> None:
+def test_messages_count_with_their_real_size() -> None:
     """An attack: empty bodies with long labels and groups, all different."""
     driver = Driver(version=3)
     driver.push(b"q", b"")

@@ -28,7 +28,7 @@ def machine_with(names: list[bytes], now_us: int = SECOND_US) -> Machine:
 
 
 def node_of(machine: Machine, now_us: int) -> Any:
-    """As much of a node as the page reads."""
+    """The part of a node that the page reads."""
     clock = LogClock()
     clock.follow(now_us)
     replica = SimpleNamespace(machine=machine, clock=clock)
@@ -45,7 +45,7 @@ def samples(page: bytes) -> dict[tuple[str, str | None, str | None], float]:
 
 
 def page_of(node: Any, *arguments: Any) -> bytes:
-    """The page in one piece."""
+    """Return the page in one piece."""
 
     async def main() -> bytes:
         return b"".join([piece async for piece in queues_page(node, *arguments)])
@@ -70,7 +70,7 @@ def test_ten_thousand_queues_are_written_in_slices() -> None:
     assert node.turns.given_total >= len(COUNTERS) * 10_000 // SLICE_ITEMS
 
 
-def test_a_total_does_not_fall_when_a_queue_is_deleted_meanwhile() -> None:
+def test_a_total_does_not_fall_when_a_queue_is_deleted_during_the_sum() -> None:
     names = [b"queue-%05d" % number for number in range(3 * SLICE_ITEMS)]
     machine = machine_with(names)
 
@@ -83,7 +83,7 @@ def test_a_total_does_not_fall_when_a_queue_is_deleted_meanwhile() -> None:
     assert asyncio.run(delete_while_summing()) == [len(names), len(names)]
 
 
-def test_the_page_shows_the_first_queues_by_name_and_says_how_many_it_omits() -> None:
+def test_the_page_shows_the_first_queues_by_name_and_the_number_of_omitted_ones() -> None:
     node = node_of(machine_with([b"b", b"a", b"c"]), 4 * SECOND_US)
     shown = samples(page_of(node, None, 2))
     assert {queue for _name, queue, _state in shown if queue is not None} == {"a", "b"}
@@ -103,7 +103,7 @@ def test_a_pattern_chooses_queues() -> None:
         page_of(node, b"(")
 
 
-def test_any_name_makes_a_label() -> None:
+def test_any_name_becomes_a_label() -> None:
     names = [b'a "quoted" name', b"back\\slash", b"not utf-8 \xff", "größe".encode()]
     shown = samples(page_of(node_of(machine_with(names), SECOND_US)))
     assert {queue for _name, queue, _state in shown if queue is not None} == {
@@ -127,7 +127,7 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
     assert page["lmq_queue_messages_held", "plain", None] == page["lmq_queue_groups_busy", "plain", None] == 0
 
 
-def test_pushes_that_wait_are_counted_by_queue() -> None:
+def test_waiting_pushes_are_counted_by_queue() -> None:
     machine = Machine(compile_pattern)
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
     waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], SECOND_US]
@@ -136,7 +136,7 @@ def test_pushes_that_wait_are_counted_by_queue() -> None:
     assert page["lmq_queue_pushes_waiting", "q", None] == 2
 
 
-def test_fresh_sums_show_what_was_applied_and_are_counted_once_for_all_who_wait() -> None:
+def test_fresh_sums_show_applied_commands_and_are_computed_once_for_all_waiting_requests() -> None:
     machine = machine_with([b"%d" % number for number in range(3 * SLICE_ITEMS)])
     counts = 0
 

@@ -1,4 +1,4 @@
-"""The table of metrics: names as Prometheus wants them, complete, and printed in the documentation."""
+"""The table of metrics: names by the conventions of Prometheus, complete, and printed in the documentation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_no_name_is_defined_twice() -> None:
     assert len(BY_NAME) == sum(len(section.metrics) for section in (*SECTIONS, QUEUE_SECTION))
 
 
-def test_the_counters_of_queues_are_all_there() -> None:
+def test_all_counters_of_queues_are_in_the_table() -> None:
     for counter in COUNTERS:
         assert f"lmq_messages_{counter}" in BY_NAME
         assert f"lmq_queue_messages_{counter}" in BY_NAME
 
 
-def test_the_documentation_is_what_the_module_prints() -> None:
+def test_the_documentation_equals_the_output_of_the_module() -> None:
     marker = "<!-- What follows is the output of: python -m lmqcluster.node.metrics.table -->\n"
     _introduction, shown = DOCUMENT.read_text(encoding="utf-8").split(marker)
     assert shown == markdown()

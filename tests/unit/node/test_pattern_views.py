@@ -1,4 +1,4 @@
-"""Patterns at the node: what views show, how their work is spread, and how much of them there may be."""
+"""Patterns at the node: the contents of views, the distribution of their work, and their bounds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scenario = Callable[[Bench], Awaitable[None]]
 
 
 class Matches:
-    """Counts how often a name is matched with an expression of a client."""
+    """Counts the matches of names with a client's expression."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -40,7 +40,7 @@ class Matches:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> Matches:
-    """Every match of a view is counted."""
+    """Counts every match of a view."""
     counter = Matches()
     monkeypatch.setattr(pattern_views, "client_pattern", counter.compile)
     return counter
@@ -61,7 +61,7 @@ def run(scenario: Scenario) -> None:
 
 
 def push(bench: Bench, *queues: bytes, content: bytes = b"x") -> None:
-    """Another node pushes to each queue."""
+    """Push to each queue as another node."""
     bench.foreign(*([Op.PUSH, queue, None, [content], None, 0] for queue in queues))
 
 
@@ -75,7 +75,7 @@ async def opened(views: PatternViews, pattern: bytes, client: bytes = A) -> View
     return view
 
 
-def test_a_view_shows_what_was_there_and_follows_what_comes_and_goes() -> None:
+def test_a_view_shows_existing_queues_and_follows_changes() -> None:
     async def scenario(bench: Bench) -> None:
         push(bench, b"q1", b"q2", b"other")
         view = await opened(bench.views, b"^q")
@@ -93,7 +93,7 @@ def test_a_view_shows_what_was_there_and_follows_what_comes_and_goes() -> None:
 
 
 def test_a_view_that_is_being_filled_follows_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Queues that go while it is filled are not listed, queues that come are, once."""
+    """Queues deleted while it is filled are not listed; new queues are listed once."""
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
 
     async def scenario(bench: Bench) -> None:
@@ -111,7 +111,7 @@ def test_a_view_that_is_being_filled_follows_too(monkeypatch: pytest.MonkeyPatch
     run(scenario)
 
 
-def test_views_are_made_anew_for_another_machine() -> None:
+def test_views_are_rebuilt_for_another_machine() -> None:
     async def scenario(bench: Bench) -> None:
         push(bench, b"q1", b"q2")
         view = await opened(bench.views, b"^q")
@@ -127,8 +127,8 @@ def test_views_are_made_anew_for_another_machine() -> None:
     run(scenario)
 
 
-def test_applying_a_batch_matches_nothing_whatever_patterns_wait(counted: Matches) -> None:
-    """20,000 queues and 300 patterns: another client's push costs what it costs without them."""
+def test_applying_a_batch_matches_no_names(counted: Matches) -> None:
+    """With 20,000 queues and 300 patterns, another client's push costs the same as without them."""
 
     async def scenario(bench: Bench) -> None:
         for start in range(0, 20_000, 1_000):
@@ -141,13 +141,15 @@ def test_applying_a_batch_matches_nothing_whatever_patterns_wait(counted: Matche
             bench.machine.apply(1, b"victim", 1, number + 1, commands)
         assert counted.count == before
         await bench.turn()
-        assert counted.count > before, "the views are being filled meanwhile"
+        assert counted.count > before, "the views continue to be filled"
 
     run(scenario)
 
 
-def test_matching_is_done_in_slices_clients_by_turns(counted: Matches, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With slices of no length, one turn of the event loop matches one name for whoever fills a view, one for all who follow."""
+def test_matching_is_done_in_slices_and_clients_alternate(counted: Matches, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With slices of no length, one turn of the event loop matches one name for each filling view, one for
+    all following ones.
+    """
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
     monkeypatch.setattr(pattern_views, "SLICE_S", 0.0)
 
@@ -192,14 +194,14 @@ def test_all_clients_together_cannot_exceed_the_nodes_bound() -> None:
         for number in range(VIEWS_MAX):
             bench.views.open(b"p%d" % number, b"client %d" % (number // CLIENT_VIEWS_MAX))
         with pytest.raises(LmqError, match=f"{VIEWS_MAX} different patterns") as refused:
-            bench.views.open(b"one more", b"somebody else")
+            bench.views.open(b"one more", b"another client")
         assert refused.value.code == "overloaded"
         assert len(bench.views) == VIEWS_MAX
 
     run(scenario)
 
 
-def test_what_nobody_uses_makes_room_and_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_views_make_room_and_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_views, "FORGET_AFTER_S", 0.02)
 
     async def scenario(bench: Bench) -> None:
@@ -219,8 +221,8 @@ def test_what_nobody_uses_makes_room_and_is_forgotten(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize(("limit", "code"), [("CLIENT_LISTED_MAX", "quota_exceeded"), ("LISTED_MAX", "overloaded")])
-def test_views_list_so_many_queues_and_no_more(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Filled or grown: whoever uses the view that is too much learns why; the others stay."""
+def test_the_size_of_views_is_limited(limit: str, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filled or grown: users of the view that is too large get the reason; the other views stay."""
     monkeypatch.setattr(pattern_views, limit, 10)
 
     async def scenario(bench: Bench) -> None:
@@ -239,7 +241,7 @@ def test_views_list_so_many_queues_and_no_more(limit: str, code: str, monkeypatc
     run(scenario)
 
 
-def test_unused_views_give_way_before_anybody_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unused_views_are_dropped_before_a_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_views, "LISTED_MAX", 10)
 
     async def scenario(bench: Bench) -> None:
@@ -264,7 +266,7 @@ def test_a_pattern_that_would_take_long_is_refused(pattern: bytes, reason: str) 
 
 
 class Client:
-    """A puller that writes down what it gets."""
+    """A puller that records its results."""
 
     def __init__(self) -> None:
         self.closed = False
@@ -288,7 +290,7 @@ def _ops(bench: Bench, sent: int = 0) -> list[int]:
     return [command[0] for _, batch in bench.sent[sent:] for command in msgpack.unpackb(batch, strict_map_key=False)[3]]
 
 
-def test_pull_any_finds_what_was_acknowledged_though_the_replica_lags_behind() -> None:
+def test_pull_any_finds_acknowledged_messages_although_the_replica_lags() -> None:
     """A message that is in the log before the pull's barrier, but not in the node's replica yet, is found."""
 
     async def scenario(bench: Bench) -> None:
@@ -317,7 +319,7 @@ def test_pull_any_is_one_command_if_the_replica_shows_a_message() -> None:
     run(scenario)
 
 
-def test_pull_any_that_was_outrun_looks_again() -> None:
+def test_pull_any_tries_again_after_losing_a_race() -> None:
     async def scenario(bench: Bench) -> None:
         push(bench, b"q1")
         bench.views.release(await opened(bench.views, b"^q"))
@@ -359,7 +361,7 @@ def test_waiting_patterns_are_bounded_for_each_client_and_end_with_their_waits()
     run(scenario)
 
 
-def test_a_wait_whose_pattern_comes_to_find_too_much_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wait_whose_pattern_finds_too_much_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pattern_views, "CLIENT_LISTED_MAX", 3)
 
     async def scenario(bench: Bench) -> None:

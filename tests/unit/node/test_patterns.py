@@ -1,4 +1,4 @@
-"""Regular expressions: bounds on what clients and rules may ask for, and one engine for all nodes."""
+"""Regular expressions: bounds for clients and rules, and one engine for all nodes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PYPROJECT = Path(__file__).resolve().parents[3] / "pyproject.toml"
 
 
 def test_the_engine_is_pinned_and_goes_with_the_machine_version() -> None:
-    """Whoever changes one of the two has to think of the other: members of a rolling upgrade match names alike."""
+    """A change of one of the two affects the other: members of a rolling upgrade must match names alike."""
     dependencies = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
     assert f"google-re2=={ENGINE_VERSION}" in dependencies
     assert (Machine.VERSION_MAX, ENGINE_VERSION) == (4, "1.1.20251105")

@@ -1,4 +1,4 @@
-"""Pages of the list of messages against all that is in the queue, over random histories and while the queue changes."""
+"""Pages of the list of messages against the whole queue, over random histories and while the queue changes."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ PUSH_ROW = [None, [], None]
 
 
 class History:
-    """A queue with short chunks, whose messages are pushed, pulled, settled, given back and paged out at random.
+    """A queue with short chunks, whose messages are pushed, pulled, settled, returned and paged out at random.
 
     Attributes:
-        pages: where chunks go that leave memory.
+        pages: the store of paged-out chunks.
     """
 
     def __init__(self, seed: int) -> None:
@@ -39,14 +39,14 @@ class History:
         backlogs = self.driver.machine.backlogs
         backlogs.sizes, backlogs.store, backlogs.resident_bytes_max = SIZES, self.pages, 0
         self._leased: list[int] = []
-        self.go_on(40)
+        self.run(40)
 
     @property
     def queue(self) -> Queue:
         return self.driver.machine.queues[Q]
 
-    def go_on(self, steps: int) -> None:
-        """Do so many things."""
+    def run(self, steps: int) -> None:
+        """Perform `steps` random actions."""
         for _ in range(steps):
             self._step()
 
@@ -67,11 +67,11 @@ class History:
         driver.machine.backlogs.page_out(chance.randrange(4))
 
     def sequences(self) -> set[int]:
-        """All that is in the queue."""
+        """Return the sequences of all messages in the queue."""
         return {message.sequence for message in self.messages()}
 
     def messages(self, *, leased: bool = True) -> list[Message]:
-        """All that is in the queue, or what nobody holds."""
+        """Return all messages in the queue, or those without a lease."""
         queue = self.queue
         rich = [] if queue.rich is None else [one for _, line in queue.rich.lines() for one in line]
         backlog = [] if queue.backlog is None else queue.backlog.messages()
@@ -90,7 +90,7 @@ class History:
     async def listed(
         self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: int | None
     ) -> list[int]:
-        """The sequences of all pages; `change` is called between them."""
+        """Return the sequences of all pages; `change` is called between them."""
         found: list[int] = []
         while start is not None:
             page = await self.page(PeekQuery(start, **{"count": 3, "bytes_max": 10_000, **bounds}))  # type: ignore[arg-type]
@@ -112,12 +112,12 @@ def test_pages_put_together_are_all_messages_in_order(seed: int, monkeypatch: py
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_what_stays_in_a_queue_that_changes_is_listed_once(seed: int) -> None:
+def test_messages_that_stay_in_a_changing_queue_are_listed_once(seed: int) -> None:
     history = History(seed)
     stayed = history.sequences()
 
     def change() -> None:
-        history.go_on(2)
+        history.run(2)
         stayed.intersection_update(history.sequences())
 
     found = asyncio.run(history.listed(change))
@@ -126,7 +126,7 @@ def test_what_stays_in_a_queue_that_changes_is_listed_once(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_list_ends_where_it_is_asked_to(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_ends_at_the_requested_sequence(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(peek, "READ_BYTES_MAX", 0)
     history = History(seed)
     every = sorted(history.sequences())
@@ -136,7 +136,7 @@ def test_a_list_ends_where_it_is_asked_to(seed: int, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_a_list_holds_what_became_due_within_a_time(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_can_be_limited_to_a_range_of_due_times(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     history = History(seed)
     times = sorted(message.ready_us for message in history.messages())
     for read in (0, 1 << 20):
@@ -164,12 +164,12 @@ def test_ranges_put_together_are_all_messages(seed: int, wish: RangeWish) -> Non
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_stays_in_a_queue_that_changes_is_in_one_range(seed: int) -> None:
+def test_messages_that_stay_in_a_changing_queue_are_in_one_range(seed: int) -> None:
     history = History(seed)
     stayed = history.sequences()
 
     def change() -> None:
-        history.go_on(2)
+        history.run(2)
         stayed.intersection_update(history.sequences())
 
     async def listed() -> list[int]:
@@ -178,7 +178,7 @@ def test_what_stays_in_a_queue_that_changes_is_in_one_range(seed: int) -> None:
         ranges = list(pairwise(bounds))
         history.chance.shuffle(ranges)
         found = [one for start, end in ranges for one in await history.listed(change, start, end=end)]
-        assert max(found) < last <= history.driver.machine.last_sequence, "what comes meanwhile is in none"
+        assert max(found) < last <= history.driver.machine.last_sequence, "later messages are in none"
         return sorted(found)
 
     found = asyncio.run(listed())
@@ -209,7 +209,7 @@ def test_a_queue_with_one_large_message_among_small_ones_is_divided_by_bytes() -
     assert len(bounds) < 10
 
 
-def test_bodies_of_pages_are_shortened_and_say_their_size() -> None:
+def test_bodies_of_pages_are_shortened_and_have_their_size() -> None:
     history = History(7)
     page = asyncio.run(history.page(PeekQuery(0, 1_000, 1 << 20, body_bytes_max=20)))
     whole = asyncio.run(history.page(PeekQuery(0, 1_000, 1 << 20)))
@@ -220,7 +220,7 @@ def test_bodies_of_pages_are_shortened_and_say_their_size() -> None:
     assert sizes == [content_bytes(one.message.content) for one in whole.messages]
 
 
-def test_a_chunk_that_leaves_while_its_page_is_read_is_found_where_it_went() -> None:
+def test_a_chunk_that_moves_while_its_page_is_read_is_found() -> None:
     history = History(3)
     wanted = history.sequences()
     fetched: list[bytes] = []
@@ -228,7 +228,7 @@ def test_a_chunk_that_leaves_while_its_page_is_read_is_found_where_it_went() -> 
     def fetch(page: bytes, done: Callable[[bool], None]) -> None:
         fetched.append(page)
         if len(fetched) == 1:
-            # All of it is leased before the page comes, which nobody needs then.
+            # All of it is leased before the page arrives, which is then not needed.
             history.driver.pull(Q, 10_000)
         done(len(fetched) > 1)
 
@@ -245,7 +245,7 @@ def test_a_page_that_cannot_be_read_is_an_error_and_no_gap(monkeypatch: pytest.M
         asyncio.run(history.listed(count=1_000))
 
 
-def test_looking_gives_way_after_each_chunk_and_each_slice() -> None:
+def test_a_peek_yields_after_each_chunk_and_each_slice() -> None:
     history = History(5)
     history.driver.push(Q, *[b""] * 30_000)
     assert history.queue.backlog is not None

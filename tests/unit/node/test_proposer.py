@@ -1,4 +1,4 @@
-"""Group commit: what is sent when, sent again, given up, and told to whom."""
+"""Group commit: when batches are sent, resent and abandoned, and the results for their senders."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Scenario = Callable[[Bench, Recorder], Awaitable[None]]
 
 
 def run(scenario: Scenario) -> None:
-    """Run a scenario on a bench of its own, and close the bench."""
+    """Run a scenario on a new bench, and close the bench."""
 
     async def main() -> None:
         bench = Bench()
@@ -34,14 +34,14 @@ def run(scenario: Scenario) -> None:
 
 
 def push(bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None) -> Group:
-    """Add a push as a group of its own."""
+    """Add a push as a separate group."""
     group = Group([Op.PUSH, b"q", None, [content], producer, 1], [ticket], sink)
     bench.proposer.add(group, len(content) + 64)
     return group
 
 
 async def three_batches(bench: Bench, sink: Any) -> None:
-    """Have three batches in flight: with one push, another one, and two, because each holds as much as those before it."""
+    """Put three batches in flight, of one, one and two pushes, because each holds as much as those before it."""
     for numbers in ((0,), (1,), (2, 3)):
         for number in numbers:
             push(bench, sink, b"%d" % number, number)
@@ -50,7 +50,7 @@ async def three_batches(bench: Bench, sink: Any) -> None:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Time limits that a test can wait for."""
+    """Lowers time limits so that a test can wait for them."""
     monkeypatch.setattr(module, "SWEEP_S", 0.005)
     monkeypatch.setattr(module, "RESEND_AFTER_S", 0.02)
     monkeypatch.setattr(module, "NO_LEADER_AFTER_S", 0.05)
@@ -68,7 +68,7 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
         assert bench.sequences == [1]
         origin, incarnation, sequence, commands = msgpack.unpackb(bench.sent[0][1])
         assert (origin, incarnation, sequence, len(commands)) == (ORIGIN, INCARNATION, 1, 4)
-        assert sink.told == [], "nothing is told before the batch is applied"
+        assert sink.told == [], "there is no result before the batch is applied"
         assert bench.apply(0) == "applied"
         assert sink.told == [("ok", [0], [0]), ("ok", [1], [0]), ("ok", [2], [0])]
         assert other.codes == ["ok"]
@@ -78,7 +78,7 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
 
 def test_a_batch_ends_with_the_command_that_makes_many_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few bytes, but they take as long to apply as many."""
-    # A machine that stops for a moment must not have them sent again.
+    # A machine that stalls for a moment must not resend them.
     monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
@@ -104,7 +104,7 @@ def test_a_batch_ends_with_the_command_that_makes_many_copies(monkeypatch: pytes
 
 
 def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monkeypatch: pytest.MonkeyPatch) -> None:
-    # A machine that stands still for a moment must not have them sent again.
+    # A machine that stalls for a moment must not resend them.
     monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
@@ -123,7 +123,7 @@ def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monk
 
 
 def test_a_batch_waits_until_it_holds_as_much_as_is_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sync for little costs as much as one for much; nothing waits longer than what is in flight."""
+    """A sync of little data costs as much as one of much; nothing waits longer than the batches in flight."""
     monkeypatch.setattr(module, "RESEND_AFTER_S", 600.0)
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
@@ -204,12 +204,12 @@ def test_without_a_leader_nothing_is_sent_until_there_is_one() -> None:
     run(scenario)
 
 
-def test_change_of_the_leader_sends_all_again_in_order_and_each_is_applied_once() -> None:
+def test_a_change_of_the_leader_resends_all_in_order_and_each_is_applied_once() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
         bench.proposer.resend()
         assert bench.sequences == [1, 2, 3, 1, 2, 3]
-        # The old leader had brought the first two into the log after all.
+        # The old leader had committed the first two after all.
         statuses = [bench.apply(position) for position in (0, 1, 3, 4, 5, 2)]
         assert statuses == ["applied", "applied", "duplicate", "duplicate", "applied", "duplicate"]
         assert [told[1] for told in sink.told] == [[0], [1], [2], [3]]
@@ -218,10 +218,10 @@ def test_change_of_the_leader_sends_all_again_in_order_and_each_is_applied_once(
     run(scenario)
 
 
-def test_gap_sends_from_the_missing_one_on() -> None:
+def test_a_gap_resends_from_the_missing_batch_on() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
-        # The first was lost on the way.
+        # The first was lost in transit.
         assert [bench.apply(1), bench.apply(2)] == ["gap", "gap"]
         assert sink.told == []
         await until(lambda: len(bench.sent) == 6)
@@ -232,7 +232,7 @@ def test_gap_sends_from_the_missing_one_on() -> None:
     run(scenario)
 
 
-def test_refusal_by_a_node_that_does_not_lead_sends_again_in_a_moment() -> None:
+def test_a_refusal_by_a_follower_resends_after_a_moment() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x")
         await bench.turn()
@@ -245,7 +245,7 @@ def test_refusal_by_a_node_that_does_not_lead_sends_again_in_a_moment() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_silence_sends_again_with_growing_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_answer_resends_with_growing_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 60.0)
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
@@ -280,7 +280,7 @@ def test_large_batches_get_time_for_slow_networks(monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("impatient")
-def test_what_no_leader_takes_is_refused_as_not_applied() -> None:
+def test_commands_that_no_leader_accepts_fail_as_not_applied() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
         push(bench, sink, b"x", "ticket")
@@ -295,8 +295,8 @@ def test_what_no_leader_takes_is_refused_as_not_applied() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_refused_push_of_a_producer_takes_its_later_ones_along() -> None:
-    """A later push that were stored would make the refused one look like a duplicate of what is stored."""
+def test_a_refused_push_of_a_producer_fails_its_later_ones() -> None:
+    """If a later push were stored, the refused one would look like a duplicate."""
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
@@ -305,7 +305,7 @@ def test_refused_push_of_a_producer_takes_its_later_ones_along() -> None:
         bench.proposer.tail.since_s -= 3600
         push(bench, sink, b"2", "young of the same", b"p" * 16)
         push(bench, sink, b"3", "young of another", b"q" * 16)
-        push(bench, sink, b"4", "young of nobody")
+        push(bench, sink, b"4", "young without a producer")
         await until(lambda: sink.told)
         refused = [told[1][0] for told in sink.told]
         assert refused[:2] == ["old", "young of the same"]
@@ -313,14 +313,14 @@ def test_refused_push_of_a_producer_takes_its_later_ones_along() -> None:
         bench.proposer.resend()
         if len(refused) == 2:
             await bench.settle()
-            assert [told[1][0] for told in sink.told[2:]] == ["young of another", "young of nobody"]
+            assert [told[1][0] for told in sink.told[2:]] == ["young of another", "young without a producer"]
             assert sink.codes[2:] == ["ok", "ok"]
 
     run(scenario)
 
 
 @pytest.mark.usefixtures("impatient")
-def test_outcome_that_stays_unknown_is_told_as_unknown_and_may_still_become_known() -> None:
+def test_an_unknown_outcome_is_reported_as_unknown_and_may_become_known() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "ticket")
         await bench.turn()
@@ -335,7 +335,7 @@ def test_outcome_that_stays_unknown_is_told_as_unknown_and_may_still_become_know
     run(scenario)
 
 
-def test_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_is_sent_again() -> None:
+def test_a_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_is_resent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
         bench.proposer.covered(2)
@@ -345,8 +345,8 @@ def test_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest_i
     run(scenario)
 
 
-def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() -> None:
-    """The cluster knows a later life of the node than the node itself does, because disk and clock went back."""
+def test_batches_of_an_earlier_incarnation_are_resent_under_a_later_one() -> None:
+    """The cluster knows a later incarnation of the node than the node itself, because disk and clock went back."""
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
@@ -366,7 +366,7 @@ def test_batches_of_an_earlier_incarnation_are_sent_again_under_a_later_one() ->
     run(scenario)
 
 
-def test_what_was_given_up_is_not_sent_again_under_a_later_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_abandoned_commands_are_not_resent_under_a_later_incarnation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SWEEP_S", 0.005)
     monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 0.0)
 
@@ -381,10 +381,10 @@ def test_what_was_given_up_is_not_sent_again_under_a_later_incarnation(monkeypat
 
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known", "covered by a snapshot"])
-def test_what_is_given_up_under_a_later_incarnation_takes_later_pushes_of_its_producer_along(
+def test_an_abandoned_push_under_a_later_incarnation_fails_later_pushes_of_its_producer(
     monkeypatch: pytest.MonkeyPatch, is_known: bool
 ) -> None:
-    """Its client sends it again; a later push that were stored would make it look like a duplicate."""
+    """Its client resends it; if a later push were stored, it would look like a duplicate."""
     monkeypatch.setattr(module, "SWEEP_S", 0.005)
     monkeypatch.setattr(module, "UNKNOWN_AFTER_S", 0.05)
     monkeypatch.setattr(module, "NO_LEADER_AFTER_S", 600.0)
@@ -399,7 +399,7 @@ def test_what_is_given_up_under_a_later_incarnation_takes_later_pushes_of_its_pr
             await bench.turn()
         bench.leader = False
         push(bench, sink, b"4", "waiting", b"p" * 16)
-        push(bench, sink, b"5", "of nobody")
+        push(bench, sink, b"5", "without a producer")
         bench.leader = True
         bench.sent.clear()
         bench.proposer.begin_again(100, is_known=is_known)
@@ -411,7 +411,7 @@ def test_what_is_given_up_under_a_later_incarnation_takes_later_pushes_of_its_pr
     run(scenario)
 
 
-def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
+def test_close_refuses_waiting_commands_and_reports_sent_ones_as_unknown() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "sent")
         await bench.turn()
@@ -425,8 +425,8 @@ def test_close_refuses_what_waits_and_does_not_know_what_was_sent() -> None:
     run(scenario)
 
 
-def test_settle_fails_what_gets_no_outcome_in_time() -> None:
-    """What was not sent is never sent; what was sent may still be applied, and the node's own commands still are."""
+def test_settle_fails_commands_without_a_timely_outcome() -> None:
+    """Unsent commands are never sent; sent ones may still be applied, and the node's own commands still are."""
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "sent")
@@ -452,7 +452,7 @@ def test_settle_fails_what_gets_no_outcome_in_time() -> None:
     run(scenario)
 
 
-def test_too_much_that_waits_is_refused_and_nothing_is_queued() -> None:
+def test_commands_beyond_the_bound_are_refused_and_not_queued() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
         body = b"x" * (40 * 1024 * 1024)
@@ -468,7 +468,7 @@ def test_too_much_that_waits_is_refused_and_nothing_is_queued() -> None:
     run(scenario)
 
 
-def test_batch_that_no_peer_could_take_is_refused_and_the_next_one_goes() -> None:
+def test_a_batch_too_large_for_peers_is_refused_and_the_next_one_is_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.proposer.add(Group([Op.ACK, b"n" * (BATCH_BYTES_MAX + 1), [1]], ["large"], sink), 64)
         await bench.turn()
@@ -505,7 +505,7 @@ def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
     run(scenario)
 
 
-def test_command_that_the_state_machine_refuses_is_told_as_such() -> None:
+def test_a_command_that_the_state_machine_refuses_is_reported_as_such() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.proposer.add(Group([Op.PULL, b"", 1], ["bad"], sink), 64)
         push(bench, sink, b"y", "good")
@@ -515,7 +515,7 @@ def test_command_that_the_state_machine_refuses_is_told_as_such() -> None:
     run(scenario)
 
 
-def test_drained_waits_for_outcomes_but_not_for_ever() -> None:
+def test_drained_waits_for_outcomes_for_a_limited_time() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await bench.proposer.drained(10)
         push(bench, sink, b"x")

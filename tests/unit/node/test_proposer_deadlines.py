@@ -1,4 +1,4 @@
-"""Every request is answered once and within its deadline, whatever becomes of the batches that carry it."""
+"""Every request is answered once and within its deadline, whatever happens to the batches that carry it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class _Timer:
 
 
 class Clock:
-    """What the proposer reads."""
+    """The clock of the proposer."""
 
     now_s = 1000.0
 
@@ -42,11 +42,11 @@ class Clock:
 
 
 class Bench:
-    """A proposer on virtual time: it stands for the event loop, the clock and the carrier.
+    """A proposer on virtual time: it replaces the event loop, the clock and the carrier.
 
     Attributes:
-        sent: every batch that was handed to the carrier.
-        answers: by the number of a request, what its client was told and when.
+        sent: every batch that was passed to the carrier.
+        answers: by the number of a request, the answer to its client and its time.
     """
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Bench:
         self._answered(group, error.code)
 
     def _answered(self, group: Group, what: str) -> None:
-        # As every sink does it, so that an outcome which becomes known after all is told to nobody.
+        # Every sink does this, so that an outcome which becomes known later has no receiver.
         tickets, group.tickets = group.tickets, []
         for number in tickets:
             self.answers.setdefault(number, []).append((what, Clock.now_s))
@@ -123,7 +123,7 @@ class Bench:
     # The log
 
     def apply(self, position: int) -> None:
-        """Bring one of the batches sent into the log."""
+        """Append one of the sent batches to the log."""
         origin, incarnation, sequence, commands = msgpack.unpackb(self.sent[position], strict_map_key=False)
         applied = self.machine.apply(1_000_000, origin, incarnation, sequence, commands)
         self.proposer.applied(sequence, applied)
@@ -145,8 +145,8 @@ def virtual_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "time", Clock)
 
 
-def test_requests_behind_a_batch_that_was_given_up_are_answered_too() -> None:
-    """Followers stop: the leader goes on taking pushes, 0.3 s apart, and none is committed."""
+def test_requests_after_an_abandoned_batch_are_answered_too() -> None:
+    """The followers stop: the leader still accepts pushes, 0.3 s apart, and commits none."""
     bench = Bench()
     for _ in range(100):
         bench.push()

@@ -1,4 +1,4 @@
-"""What a node claims for pulls that wait: no more than they want, for nobody else, and put back if they are gone."""
+"""Claims of a node for waiting pulls: no more than they want, for no other pull, and returned if they have ended."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_claim_at_a_time_for_what_is_wanted() -> None:
     run(scenario)
 
 
-def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_is_over() -> None:
+def test_next_pull_does_not_overtake_a_claim_for_an_ended_wait() -> None:
     """The next pull is in the log already when the claim arrives."""
 
     async def scenario(bench: Bench) -> None:
@@ -51,8 +51,8 @@ def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_is_over() 
     run(scenario)
 
 
-def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_got_less_than_it_wanted() -> None:
-    """More messages came while the first were claimed: they are not claimed as well."""
+def test_next_pull_does_not_overtake_a_claim_for_a_partly_served_wait() -> None:
+    """More messages arrived while the first were claimed: they are not claimed as well."""
 
     async def scenario(bench: Bench) -> None:
         client = Client()
@@ -70,7 +70,7 @@ def test_next_pull_does_not_overtake_what_was_claimed_for_a_wait_that_got_less_t
 
 
 def test_pull_takes_nothing_from_waits_that_are_about_to_be_served() -> None:
-    """Otherwise the claim would arrive for nobody, and what is put back could be overtaken."""
+    """Otherwise the claim would arrive without a receiver, and returned messages could be overtaken."""
 
     async def scenario(bench: Bench) -> None:
         waits, asks = Client(), Client()
@@ -85,7 +85,7 @@ def test_pull_takes_nothing_from_waits_that_are_about_to_be_served() -> None:
     run(scenario)
 
 
-def test_node_that_retires_puts_back_what_was_on_its_way_to_a_wait_and_answers_everybody() -> None:
+def test_a_retiring_node_puts_back_claimed_messages_and_answers_all_waits() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.start(b"q", (client, "waits", 1, None))
@@ -136,7 +136,7 @@ def test_claim_of_unknown_outcome_does_not_cost_the_wait_its_message(monkeypatch
         await bench.settle()
         push(bench, b"1")
         await bench.turn()
-        # The claim gets no answer for a while: the line claims again, and both may be applied in the end.
+        # The claim gets no answer for a while: the wait list claims again, and both may be applied in the end.
         sent = len(bench.sent)
         await until(lambda: len(bench.sent) > sent)
         await bench.settle()

@@ -1,4 +1,4 @@
-"""Waits for one queue that ask for different things, as those of sessions do: they share its messages, and its wake-ups."""
+"""Waits for one queue with different options, as those of sessions: they share its messages and its wake-ups."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HOUR_US = 3_600_000_000
 
 
 def run(scenario: Scenario) -> None:
-    """Run a scenario on a machine that knows leases of their own and delays."""
+    """Run a scenario on a machine with per-pull leases and delays."""
 
     async def upgraded(bench: Bench) -> None:
         bench.foreign([Op.UPGRADE, 2], [Op.UPGRADE, 3])
@@ -32,7 +32,7 @@ def run(scenario: Scenario) -> None:
 
 
 def wait_in_line(bench: Bench, client: Client, line: int, count: int = 1) -> None:
-    """Wait in a line of its own, as a consumer with a session of its own does; line 0 is that of plain pulls."""
+    """Wait in a separate list, as a consumer with a session does; line 0 is that of plain pulls."""
     if line == 0:
         bench.pulls.start(b"q", (client, line, count, None))
     else:
@@ -40,14 +40,14 @@ def wait_in_line(bench: Bench, client: Client, line: int, count: int = 1) -> Non
 
 
 def pulls_sent(bench: Bench) -> int:
-    """How many pulls were proposed so far."""
+    """Return the number of pulls proposed so far."""
     kinds = {int(Op.PULL), int(Op.PULL_LEASE), int(Op.PULL_IN_SESSION)}
     batches = (msgpack.unpackb(batch, strict_map_key=False)[3] for _, batch in bench.sent)
     return sum(command[0] in kinds for batch in batches for command in batch)
 
 
 def delayed(bench: Bench, content: bytes, delay_s: float) -> None:
-    """Another node pushes a message that is due so much later."""
+    """Push a message as another node that is due `delay_s` later."""
     bench.foreign([Op.PUSH_TRAITS, b"q", [[content, None, [], None, [int(delay_s * 1e6), 0, 0, 0, b"", b""]]]])
 
 
@@ -85,8 +85,8 @@ def test_as_many_lines_claim_at_once_as_messages_are_due() -> None:
     run(scenario)
 
 
-def test_lines_are_served_in_turn_whoever_comes_back_first() -> None:
-    """A consumer that asks again at once, or a line in which many wait, does not starve the others."""
+def test_lines_are_served_in_turn() -> None:
+    """A consumer that pulls again at once, or a long list, does not starve the others."""
 
     async def scenario(bench: Bench) -> None:
         client = Client()
@@ -103,7 +103,7 @@ def test_lines_are_served_in_turn_whoever_comes_back_first() -> None:
     run(scenario)
 
 
-def test_whoever_leaves_does_not_take_the_timer_along() -> None:
+def test_a_leaving_wait_does_not_cancel_the_timer() -> None:
     async def scenario(bench: Bench) -> None:
         leaves, stays = Client(), Client()
         wait_in_line(bench, leaves, 1)
@@ -121,8 +121,8 @@ def test_whoever_leaves_does_not_take_the_timer_along() -> None:
     run(scenario)
 
 
-def test_a_line_whose_claim_is_refused_does_not_hold_up_the_others() -> None:
-    """A session that has just ended cannot pull; its line is told later than the message comes."""
+def test_a_line_whose_claim_is_refused_does_not_block_the_others() -> None:
+    """A session that has just ended cannot pull; its list learns of that after the message arrives."""
 
     async def scenario(bench: Bench) -> None:
         ended, waits = Client(), Client()
@@ -149,7 +149,7 @@ class FastClock:
         return self._clock.us + 1_000_000
 
 
-def test_lines_that_claim_in_vain_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lines_back_off_after_an_unsuccessful_claim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pulls_module, "_AGAIN_S", 3600.0)
 
     async def scenario(bench: Bench) -> None:
@@ -171,7 +171,7 @@ def test_lines_that_claim_in_vain_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scenario)
 
 
-def test_lines_that_rest_look_again() -> None:
+def test_lines_that_back_off_try_again() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.clock = FastClock(bench)  # type: ignore[assignment]
@@ -212,8 +212,8 @@ def test_close_while_a_timer_runs_starts_nothing() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_no_message_lies_there_while_somebody_waits(seed: int) -> None:
-    """Waits come, end and leave, other nodes push and pull, some messages come due later, some commands are lost."""
+def test_no_message_stays_ready_while_a_pull_waits(seed: int) -> None:
+    """Waits begin, end and leave, other nodes push and pull, some messages are due later, some commands are lost."""
     rng = random.Random(seed)
 
     async def scenario(bench: Bench) -> None:

@@ -1,4 +1,4 @@
-"""Pulls that wait at a node: order, ends of waits, clients that are gone, and what is put back."""
+"""Pulls that wait at a node: order, ends of waits, closed clients, and returned messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .command_bench import Bench, until
 from .pull_bench import Client, left, push, run
 
 
-def test_pull_returns_what_is_there_or_nothing_at_once() -> None:
+def test_a_pull_returns_ready_messages_or_nothing_at_once() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         push(bench, b"1", b"2")
@@ -32,7 +32,7 @@ def test_pull_returns_what_is_there_or_nothing_at_once() -> None:
     run(scenario)
 
 
-def test_waits_are_served_in_order_whatever_they_want() -> None:
+def test_waits_are_served_in_order_for_any_count() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         for token, count in enumerate([1, 3, 1]):
@@ -51,8 +51,8 @@ def test_waits_are_served_in_order_whatever_they_want() -> None:
     run(scenario)
 
 
-def test_who_comes_later_does_not_overtake_who_waits() -> None:
-    """A pull that comes while a message for an earlier one is on its way gets the next message."""
+def test_a_later_pull_does_not_overtake_a_waiting_one() -> None:
+    """A pull that arrives while a message for an earlier one is in flight gets the next message."""
 
     async def scenario(bench: Bench) -> None:
         early, late = Client(), Client()
@@ -69,7 +69,7 @@ def test_who_comes_later_does_not_overtake_who_waits() -> None:
     run(scenario)
 
 
-def test_end_of_a_wait_says_nothing_was_there() -> None:
+def test_the_end_of_a_wait_returns_nothing() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, 0.01))
@@ -83,7 +83,7 @@ def test_end_of_a_wait_says_nothing_was_there() -> None:
     run(scenario)
 
 
-def test_wait_whose_time_is_over_gets_what_was_claimed_for_it() -> None:
+def test_an_expired_wait_gets_its_claimed_message() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, 0.05))
@@ -101,7 +101,7 @@ def test_wait_whose_time_is_over_gets_what_was_claimed_for_it() -> None:
     run(scenario)
 
 
-def test_wait_whose_time_is_over_ends_empty_if_another_node_was_faster_than_the_claim() -> None:
+def test_an_expired_wait_ends_empty_if_another_node_was_faster_than_the_claim() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, None))
@@ -119,9 +119,7 @@ def test_wait_whose_time_is_over_ends_empty_if_another_node_was_faster_than_the_
 
 
 @pytest.mark.parametrize(("limit", "told"), [("UNKNOWN_AFTER_S", "unknown_outcome"), ("NO_LEADER_AFTER_S", [])])
-def test_wait_whose_time_is_over_learns_that_its_claim_has_failed(
-    monkeypatch: pytest.MonkeyPatch, limit: str, told: Any
-) -> None:
+def test_an_expired_wait_gets_the_error_of_its_claim(monkeypatch: pytest.MonkeyPatch, limit: str, told: Any) -> None:
     monkeypatch.setattr(proposer_module, "SWEEP_S", 0.005)
     monkeypatch.setattr(proposer_module, limit, 0.05)
 
@@ -142,7 +140,7 @@ def test_wait_whose_time_is_over_learns_that_its_claim_has_failed(
     run(scenario)
 
 
-def test_message_for_a_client_that_is_gone_is_put_back_uncharged() -> None:
+def test_a_message_for_a_closed_client_is_put_back_uncharged() -> None:
     async def scenario(bench: Bench) -> None:
         client, other = Client(), Client()
         push(bench, b"1", b"2", b"3")
@@ -158,7 +156,7 @@ def test_message_for_a_client_that_is_gone_is_put_back_uncharged() -> None:
     run(scenario)
 
 
-def test_client_that_is_gone_is_forgotten_and_those_behind_it_are_served() -> None:
+def test_a_closed_client_is_forgotten_and_later_ones_are_served() -> None:
     async def scenario(bench: Bench) -> None:
         gone, behind = Client(), Client()
         for token in range(50):
@@ -194,8 +192,8 @@ def test_cancelled_wait_is_answered_as_empty() -> None:
 
 @pytest.mark.parametrize("another_takes_it", [False, True])
 @pytest.mark.parametrize("applied", [0, 1])
-def test_a_pull_that_still_looks_for_a_message_can_be_cancelled(applied: int, another_takes_it: bool) -> None:
-    """A pull from a pattern has several commands; the cancellation may come between any two."""
+def test_a_pull_that_is_still_searching_can_be_cancelled(applied: int, another_takes_it: bool) -> None:
+    """A pull from a pattern has several commands; the cancellation may arrive between any two."""
 
     async def scenario(bench: Bench) -> None:
         bench.machine.version = 2
@@ -221,7 +219,7 @@ def test_a_pull_that_still_looks_for_a_message_can_be_cancelled(applied: int, an
     run(scenario)
 
 
-def test_a_pull_that_looks_while_its_view_is_filled_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pull_can_be_cancelled_while_its_view_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
 
     async def scenario(bench: Bench) -> None:
@@ -359,7 +357,7 @@ def test_a_claim_that_finds_its_queue_suspended_is_not_repeated() -> None:
         await bench.settle()
         assert client.got == []
         (line,) = bench.pulls.lines()
-        assert (line.claim, line.timer) == (None, None), "it waits to be told"
+        assert (line.claim, line.timer) == (None, None), "it waits for an event"
         bench.foreign([Op.SUSPEND, b"q", False])
         await bench.settle()
         assert client.got == [(1, [b"1"])]
@@ -367,7 +365,7 @@ def test_a_claim_that_finds_its_queue_suspended_is_not_repeated() -> None:
     run(scenario)
 
 
-def test_pulls_that_share_a_command_want_no_more_than_one_command_gives() -> None:
+def test_pulls_that_share_a_command_request_no_more_than_one_command_returns() -> None:
     async def scenario(bench: Bench) -> None:
         client = Client()
         push(bench, *[b"x"] * (PULL_COUNT_MAX + 5))
@@ -392,15 +390,15 @@ def test_close_answers_all_waits() -> None:
     run(scenario)
 
 
-def test_a_queue_stays_as_long_as_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue that nothing was pushed to ends an hour after the last pull; whoever waits pulls now and then."""
+def test_a_queue_stays_while_a_pull_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue without pushes expires an hour after the last pull; a waiting pull is repeated from time to time."""
     monkeypatch.setattr(pulls_module, "KEEP_PERIOD_S", 0.001)
 
     async def scenario(bench: Bench) -> None:
         bench.foreign([Op.UPGRADE, 2])
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, None))
-        bench.pulls.start(b"nobody", (client, 2, 1, 0.0))
+        bench.pulls.start(b"empty", (client, 2, 1, 0.0))
         await bench.settle()
         queues = bench.machine.queues
         for _ in range(8):

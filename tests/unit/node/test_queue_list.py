@@ -1,4 +1,4 @@
-"""The list of queues against the obvious way to make it, and the turns it leaves to others."""
+"""The list of queues against the obvious algorithm, and the turns it leaves to other work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT = 2_500
 
 @pytest.fixture(scope="module")
 def driver() -> Driver:
-    """Queues with few different figures, so that many are equal, and names that do not come in order."""
+    """Queues with few different figures, so that many are equal, and names that are not in order."""
     driver = Driver()
     chance = random.Random(7)
     names = [b"Team-%d/%05d" % (number % 3, number) for number in range(COUNT)]
@@ -87,7 +87,7 @@ def test_a_list_of_queues_in_a_state(driver: Driver, state: str) -> None:
 
 
 @pytest.mark.parametrize("descending", [False, True])
-def test_a_list_by_name_goes_on_after_a_name(driver: Driver, descending: bool) -> None:
+def test_a_list_by_name_continues_after_a_name(driver: Driver, descending: bool) -> None:
     got: list[bytes] = []
     after = None
     while True:
@@ -101,13 +101,13 @@ def test_a_list_by_name_goes_on_after_a_name(driver: Driver, descending: bool) -
     assert got == expected
 
 
-def test_a_list_goes_on_to_its_very_end(driver: Driver) -> None:
+def test_a_list_continues_to_its_end(driver: Driver) -> None:
     assert page(driver, limit=COUNT).following is None
     assert page(driver, limit=COUNT - 1).following == names(page(driver, limit=COUNT))[-2]
     assert page(driver, offset=COUNT + 5).queues == []
 
 
-def test_text_and_pattern_are_both_looked_for(driver: Driver) -> None:
+def test_text_and_pattern_must_both_match(driver: Driver) -> None:
     found = page(driver, name=b"TEAM-2", pattern=b"/0000[0-9]$")
     assert names(found) == [b"Team-2/00002", b"Team-2/00005", b"Team-2/00008"]
     assert found.total == 3
@@ -128,7 +128,7 @@ def test_others_get_their_turn_while_a_long_list_is_made(driver: Driver) -> None
     assert asyncio.run(main()) >= 2 * (COUNT // 1_000)
 
 
-def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
+def test_a_queue_may_be_deleted_while_a_list_is_made() -> None:
     driver = Driver()
     for number in range(COUNT):
         driver.push(b"%05d" % number)
@@ -142,7 +142,7 @@ def test_a_queue_that_is_deleted_meanwhile_does_no_harm() -> None:
     assert [int(name) for name in names(asyncio.run(main()))] == [1, 3, 5, 7, 9]
 
 
-def test_queues_that_come_and_go_while_a_list_is_made_are_listed_once_or_not() -> None:
+def test_queues_created_and_deleted_while_a_list_is_made_are_listed_at_most_once() -> None:
     driver = Driver()
     stay = [b"%05d" % number for number in range(0, 30_000, 10)]
     for name in stay:

@@ -39,13 +39,13 @@ def size(bench: Bench, queue: bytes) -> int:
 
 
 async def next_step(bench: Bench) -> None:
-    """Apply the command that was sent last, and let the operation take notice."""
+    """Apply the command that was sent last, and run the operation's callbacks."""
     await bench.turn()
     bench.apply(-1)
     await bench.turn()
 
 
-def test_what_is_pushed_during_a_purge_stays() -> None:
+def test_messages_pushed_during_a_purge_stay() -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:
         fill(bench, STEP_MAX + 5)
         purge = asyncio.ensure_future(service.operations.purge(Q))
@@ -72,7 +72,7 @@ def test_leases_do_not_end_a_purge_early_or_keep_it_going() -> None:
 
 
 @pytest.mark.parametrize(("count", "steps"), [(STEP_MAX + 7, 2), (STEP_MAX, 1), (7, 1), (None, 3)])
-def test_a_move_takes_as_many_as_were_asked_for(count: int | None, steps: int) -> None:
+def test_a_move_takes_the_requested_number(count: int | None, steps: int) -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:
         fill(bench, 2 * STEP_MAX + 7)
         move = asyncio.ensure_future(service.operations.move(Q, R, count))
@@ -85,7 +85,7 @@ def test_a_move_takes_as_many_as_were_asked_for(count: int | None, steps: int) -
     run(scenario)
 
 
-def test_a_queue_that_is_deleted_meanwhile_ends_a_move() -> None:
+def test_deleting_the_queue_ends_a_move() -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:
         fill(bench, 2 * STEP_MAX)
         move = asyncio.ensure_future(service.operations.move(Q, R))
@@ -99,7 +99,7 @@ def test_a_queue_that_is_deleted_meanwhile_ends_a_move() -> None:
 
 
 @pytest.mark.parametrize(("verb", "retryable"), [("purge", True), ("move", False)])
-def test_an_operation_that_fails_half_way_does_not_look_as_if_nothing_had_happened(verb: str, retryable: bool) -> None:
+def test_an_operation_that_fails_half_way_has_an_unknown_outcome(verb: str, retryable: bool) -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:
         fill(bench, 2 * STEP_MAX)
         operations = service.operations
@@ -116,7 +116,7 @@ def test_an_operation_that_fails_half_way_does_not_look_as_if_nothing_had_happen
     run(scenario)
 
 
-def test_an_operation_that_is_refused_at_once_says_so() -> None:
+def test_an_operation_that_is_refused_at_once_reports_it() -> None:
     async def scenario(bench: Bench, service: QueueService) -> None:
         fill(bench, 1)
         bench.proposer.retire(LmqError("shutting_down", "use another node"))

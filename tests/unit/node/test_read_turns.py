@@ -1,4 +1,4 @@
-"""Open reads of many connections in as few commands as there are steps."""
+"""Open reads of many connections share as few commands as there are steps."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .test_sessions import push, run, turns
 
 
 def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[Group]:
-    """The groups that are added from now on."""
+    """Return the groups that are added from now on."""
     groups: list[Group] = []
     add = node.service.proposer.add
 
@@ -33,7 +33,7 @@ def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[Group
     return groups
 
 
-def test_ends_and_beginnings_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closes_and_opens_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -54,7 +54,7 @@ def test_ends_and_beginnings_of_a_turn_are_two_commands(monkeypatch: pytest.Monk
     run(main)
 
 
-def test_each_request_hears_of_its_own_items_only() -> None:
+def test_each_request_gets_only_its_items() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -68,7 +68,7 @@ def test_each_request_hears_of_its_own_items_only() -> None:
     run(main)
 
 
-def test_what_is_taken_settled_is_gone() -> None:
+def test_a_settled_read_removes_its_item() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -82,7 +82,7 @@ def test_what_is_taken_settled_is_gone() -> None:
     run(main)
 
 
-def test_a_wait_ends_when_its_event_comes_and_takes_nothing() -> None:
+def test_a_wait_ends_when_its_event_is_set_and_takes_nothing() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -99,7 +99,7 @@ def test_a_wait_ends_when_its_event_comes_and_takes_nothing() -> None:
     run(main)
 
 
-def test_a_client_that_goes_in_the_turn_of_its_request_takes_nothing() -> None:
+def test_a_client_that_closes_in_the_turn_of_its_request_takes_nothing() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -116,7 +116,7 @@ def test_a_client_that_goes_in_the_turn_of_its_request_takes_nothing() -> None:
     run(main)
 
 
-def test_a_node_that_takes_no_commands_says_so_to_all_of_a_turn() -> None:
+def test_a_node_that_accepts_no_commands_reports_it_to_all_of_a_turn() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -133,7 +133,7 @@ def test_a_node_that_takes_no_commands_says_so_to_all_of_a_turn() -> None:
     run(main)
 
 
-def test_what_came_after_the_end_of_the_session_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_after_the_end_of_the_session_are_not_delivered(monkeypatch: pytest.MonkeyPatch) -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -143,7 +143,7 @@ def test_what_came_after_the_end_of_the_session_is_not_handed_out(monkeypatch: p
         async def late(*arguments: Any, **more: Any) -> list[Delivered]:
             found = await delivered(*arguments, **more)
             if not lost:
-                # The node hears of both at once: that it has got the message, and that the others have taken it for dead.
+                # The node learns both at once: that it got the message, and that the others considered it dead.
                 lost.append(found[0][1])
                 assert await node.service.sessions.end(await session.id(), OWNER)
             return found
@@ -160,13 +160,13 @@ def test_what_came_after_the_end_of_the_session_is_not_handed_out(monkeypatch: p
 
 @pytest.fixture
 def passed_s(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the node has been frozen."""
+    """The time for which the node has stalled."""
     passed = [0.0]
     monkeypatch.setattr(node_session, "monotonic", lambda: monotonic() + passed[0])
     return passed
 
 
-def test_a_node_that_was_frozen_asks_before_it_hands_out(
+def test_a_stalled_node_checks_its_session_before_it_delivers(
     monkeypatch: pytest.MonkeyPatch, passed_s: list[float]
 ) -> None:
     async def main(node: MemoryNode) -> None:
@@ -174,7 +174,7 @@ def test_a_node_that_was_frozen_asks_before_it_hands_out(
         reads = OpenReads(node.service, session)
         await push(node, b"q", b"1", b"2")
         await session.id()
-        # It hears of the end of its session only after what it had opened before.
+        # It learns of the end of its session only after its earlier opens.
         node.service.board.session_ended.clear()
         delivered, lost = node.service.delivered, []
 
@@ -189,7 +189,7 @@ def test_a_node_that_was_frozen_asks_before_it_hands_out(
         monkeypatch.setattr(node.service, "delivered", late)
         ((_, number, _, message),) = await reads.take(b"q")
         assert (message.content, number == lost[0]) == (b"1", False)
-        # This time it was frozen for as long, but the session lives.
+        # This time it stalled for as long, but the session lives.
         assert [one[3].content for one in await reads.take(b"q")] == [b"2"]
         assert await reads.confirm_soon(b"q", [number]) == [True]
         session.close()
@@ -197,7 +197,7 @@ def test_a_node_that_was_frozen_asks_before_it_hands_out(
     run(main)
 
 
-def test_what_a_node_may_have_lost_goes_back_if_nobody_can_tell(
+def test_possibly_lost_items_are_returned_if_the_session_cannot_be_checked(
     monkeypatch: pytest.MonkeyPatch, passed_s: list[float]
 ) -> None:
     async def main(node: MemoryNode) -> None:
@@ -225,7 +225,7 @@ def test_what_a_node_may_have_lost_goes_back_if_nobody_can_tell(
     run(main)
 
 
-def test_a_read_for_which_the_session_has_no_room_left_is_not_told_that_the_queue_is_empty(
+def test_a_read_beyond_the_room_of_the_session_does_not_look_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     for module in ("lmqcluster.core.session_commands", "lmqcluster.node.queues.open_reads"):
@@ -246,7 +246,9 @@ def test_a_read_for_which_the_session_has_no_room_left_is_not_told_that_the_queu
     run(main)
 
 
-def test_what_came_while_the_node_opened_another_session_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_items_received_while_the_node_opened_another_session_are_not_delivered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -288,14 +290,14 @@ def test_thousands_of_messages_of_a_lost_connection_return_in_their_order() -> N
     run(main)
 
 
-def test_each_of_thousands_of_confirmations_of_a_turn_hears_of_its_own_items() -> None:
+def test_each_of_thousands_of_confirmations_of_a_turn_gets_its_items() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
         for _ in range(5):
             await push(node, b"q", *[b"x"] * 500)
         numbers = [number for _, number, _, _ in await reads.take(b"q", count=2_500)]
-        # Every third is open no more, in parts that do not divide a command.
+        # Every third is no longer open, in parts that do not align with commands.
         closed = numbers[::3]
         assert await reads.confirm_soon(b"q", closed) == [True] * len(closed)
         parts = [numbers[start : start + 7] for start in range(0, len(numbers), 7)]

@@ -1,4 +1,4 @@
-"""Who stops when replicas differ: the odd one out of a majority, and nobody else."""
+"""A replica that differs from a majority stops; no other one does."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOKEN = b"token..."
 
 
 def told(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> ReplicaDigests:
-    """Node a has this digest, and these reports came through the log."""
+    """Return the state of node a with this digest after these reports in the log."""
     digests = ReplicaDigests()
     digests.applied([Op.DIGEST, TOKEN], own, "a", MEMBERS)
     for member, digest in reports:
@@ -27,7 +27,7 @@ def test_equal_replicas_are_compared_once() -> None:
 
 
 @pytest.mark.parametrize("order", [("b", "c", "a"), ("a", "b", "c"), ("c", "a", "b")])
-def test_the_odd_one_out_of_a_majority_stops(order: tuple[str, ...]) -> None:
+def test_a_replica_that_differs_from_a_majority_stops(order: tuple[str, ...]) -> None:
     shown = {"a": b"y", "b": b"x", "c": b"x"}
     with pytest.raises(FatalReplicationError, match=r"2 of 3 members.*lmq repair"):
         told(b"y", *((member, shown[member]) for member in order))
@@ -44,15 +44,15 @@ def test_the_odd_one_out_of_a_majority_stops(order: tuple[str, ...]) -> None:
         [("a", b"x"), ("b", b"x"), ("c", b"y")],
     ],
 )
-def test_without_a_majority_against_it_a_node_goes_on(reports: list[tuple[str, bytes]]) -> None:
+def test_without_a_majority_against_it_a_node_continues(reports: list[tuple[str, bytes]]) -> None:
     assert told(b"x", *reports).compared_total <= 1
 
 
-def test_reports_of_an_earlier_comparison_say_nothing() -> None:
+def test_reports_of_an_earlier_comparison_do_not_count() -> None:
     assert told(b"x", ("b", b"y"), ("c", b"y"), token=b"earlier.").compared_total == 0
 
 
-def test_the_digest_tells_states_apart_and_changes_nothing() -> None:
+def test_the_digest_distinguishes_states_and_changes_nothing() -> None:
     def digest_of(*commands: list[object]) -> object:
         machine = Machine(compile_pattern)
         machine.apply(5, b"n", 1, 1, [[Op.UPGRADE, 2], *commands])

@@ -1,4 +1,4 @@
-"""What a service manager hears from a process that it started."""
+"""Notifications of a process to its service manager."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEADLINE_S = 120.0
 
 @pytest.fixture(params=["path", "abstract"])
 def channel(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[socket.socket, str]]:
-    """A listening socket and its name as NOTIFY_SOCKET gives it, in both name spaces."""
+    """A listening socket and its name as NOTIFY_SOCKET has it, in both name spaces."""
     abstract = request.param == "abstract"
     name = f"@lmq-test-{os.getpid()}" if abstract else str(tmp_path / "notify")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
@@ -39,7 +39,7 @@ def test_each_state_is_one_datagram(channel: tuple[socket.socket, str]) -> None:
     assert listener.recv(4096).startswith(b"STOPPING=1\nSTATUS=stopping")
 
 
-def test_a_watchdog_hears_again_and_again_and_the_state_only_when_it_changes(
+def test_a_watchdog_is_notified_repeatedly_and_the_state_only_when_it_changes(
     channel: tuple[socket.socket, str],
 ) -> None:
     listener, name = channel
@@ -81,7 +81,7 @@ def test_without_a_manager_nothing_is_sent_and_the_report_ends() -> None:
     asyncio.run(manager.report(lambda: "never asked"))
 
 
-def test_a_manager_that_is_gone_costs_one_warning(tmp_path: Path) -> None:
+def test_a_missing_manager_causes_one_warning(tmp_path: Path) -> None:
     manager = ServiceManager({"NOTIFY_SOCKET": str(tmp_path / "absent")})
     with structlog.testing.capture_logs() as lines:
         manager.ready()

@@ -1,4 +1,4 @@
-"""Sessions, exclusive queues, locks, open reads and pushes that wait, as front ends use them at a node."""
+"""Sessions, exclusive queues, locks, open reads and waiting pushes, as front ends use them at a node."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ async def turns() -> None:
 # --- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_leases_of_a_session_return_to_the_head_when_nobody_renews_it() -> None:
+def test_leases_of_a_session_that_is_not_renewed_return_to_the_head() -> None:
     async def main(node: MemoryNode) -> None:
         sessions = node.service.sessions
         await push(node, b"q", b"1", b"2", b"3")
@@ -109,7 +109,7 @@ def test_an_exclusive_queue_serves_one_session_and_then_the_next_in_order() -> N
     run(main)
 
 
-def test_a_message_for_a_client_that_is_gone_goes_to_the_next() -> None:
+def test_a_message_for_a_closed_client_goes_to_the_next() -> None:
     async def main(node: MemoryNode) -> None:
         sessions = node.service.sessions
         session = await sessions.open(60)
@@ -124,7 +124,7 @@ def test_a_message_for_a_client_that_is_gone_goes_to_the_next() -> None:
     run(main)
 
 
-def test_whoever_looks_sees_that_nobody_knows_when_the_lease_ends() -> None:
+def test_the_end_of_a_session_lease_is_shown_as_unknown() -> None:
     async def main(node: MemoryNode) -> None:
         sessions = node.service.sessions
         await push(node, b"q", b"1", b"2")
@@ -166,7 +166,7 @@ def test_a_lock_goes_to_the_next_in_line_with_a_larger_token() -> None:
     run(main)
 
 
-def test_whoever_waits_no_more_leaves_the_line_of_a_lock() -> None:
+def test_a_cancelled_wait_leaves_the_wait_list_of_a_lock() -> None:
     async def main(node: MemoryNode) -> None:
         sessions = node.service.sessions
         first, second, third = [await sessions.open(60) for _ in range(3)]
@@ -186,7 +186,7 @@ def test_whoever_waits_no_more_leaves_the_line_of_a_lock() -> None:
 # --- pushes that wait -----------------------------------------------------------------------------------------------
 
 
-def test_pushes_wait_in_order_and_one_place_takes_one() -> None:
+def test_pushes_wait_in_order_and_one_free_place_takes_one() -> None:
     async def main(node: MemoryNode) -> None:
         service = node.service
         await service.set_properties(b"q", [("max_items", 1)])
@@ -211,12 +211,12 @@ def test_pushes_wait_in_order_and_one_place_takes_one() -> None:
     run(main)
 
 
-def test_whoever_hangs_up_before_the_push_waits_withdraws_it() -> None:
+def test_closing_before_the_push_waits_withdraws_it() -> None:
     async def main(node: MemoryNode) -> None:
         service = node.service
         await service.set_properties(b"q", [("max_items", 0)])
         waiting = asyncio.ensure_future(push(node, b"q", b"1", wait_s=600))
-        # The command is on its way, and its result has not come back yet.
+        # The command is in flight, and its result has not returned yet.
         await asyncio.sleep(0)
         waiting.cancel()
         await turns()
@@ -232,7 +232,7 @@ def test_whoever_hangs_up_before_the_push_waits_withdraws_it() -> None:
     run(main)
 
 
-def test_a_push_waits_no_longer_than_asked_and_not_beyond_the_node() -> None:
+def test_a_push_waits_no_longer_than_requested_and_ends_with_the_node() -> None:
     async def main(node: MemoryNode) -> None:
         service = node.service
         await service.set_properties(b"q", [("max_items", 0)])
@@ -256,7 +256,7 @@ def test_a_push_waits_no_longer_than_asked_and_not_beyond_the_node() -> None:
 # --- open reads -----------------------------------------------------------------------------------------------------
 
 
-def test_open_reads_use_up_nothing_and_return_to_the_head_in_order() -> None:
+def test_open_reads_are_uncharged_and_return_to_the_head_in_order() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -278,7 +278,7 @@ def test_open_reads_use_up_nothing_and_return_to_the_head_in_order() -> None:
     run(main)
 
 
-def test_a_node_that_was_taken_for_dead_says_so_and_goes_on() -> None:
+def test_a_node_whose_session_expired_reports_it_and_continues() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -286,7 +286,7 @@ def test_a_node_that_was_taken_for_dead_says_so_and_goes_on() -> None:
         reads.on_lost(lambda: lost.append(1))
         await push(node, b"q", b"1")
         found = await reads.open(b"q")
-        # The node does not get to renew it: what happens to it goes on meanwhile.
+        # The renewal does not succeed in time, and the session ends during it.
         assert session._renewing is not None
         session._renewing.cancel()
         await node.advance(TTL_S)

@@ -1,4 +1,4 @@
-"""Standard output of a node, with readers that stop, come back or go."""
+"""Standard output of a node, with readers that stop, return or close."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Pipe:
         self.output = StandardOutput(self.stream, pending_bytes_max=PENDING_BYTES)
 
     def read_until(self, last: bytes) -> list[str]:
-        """Lines up to one that begins so."""
+        """Return the lines up to one that begins with `last`."""
         data = b""
         while not (data.endswith(b"\n") and data.splitlines()[-1].startswith(last)):
             piece = os.read(self.reader, 65536)
@@ -47,7 +47,7 @@ def pipe() -> Iterator[Pipe]:
         made.stream.close()
 
 
-def test_lines_come_in_order_and_whole(pipe: Pipe) -> None:
+def test_lines_arrive_in_order_and_whole(pipe: Pipe) -> None:
     pipe.output.write("first, ")
     pipe.output.write("in parts\nsecond\n")
     pipe.output.write("end")
@@ -56,7 +56,7 @@ def test_lines_come_in_order_and_whole(pipe: Pipe) -> None:
     assert pipe.read_until(b"end") == ["first, in parts", "second", "end"]
 
 
-def test_nobody_waits_for_a_reader_and_the_lines_that_are_missing_are_counted(pipe: Pipe) -> None:
+def test_writers_do_not_wait_for_a_reader_and_missing_lines_are_counted(pipe: Pipe) -> None:
     written = 10_000
     for number in range(written):
         pipe.output.write(f"{number:05} {LINE}\n")
@@ -64,7 +64,7 @@ def test_nobody_waits_for_a_reader_and_the_lines_that_are_missing_are_counted(pi
     assert pipe.output.is_full
     pipe.output.drop(7)
     seen = pipe.read_until(b"%d lines" % pipe.output.dropped)
-    # What was there before comes first, without a hole.
+    # The earlier lines are first, without a gap.
     assert seen[:-1] == [f"{number:05} {LINE}" for number in range(len(seen) - 1)]
     assert len(seen) - 1 + pipe.output.dropped == written + 7
     pipe.output.write("after\n")
@@ -87,23 +87,23 @@ def test_lines_of_several_threads_do_not_mix(pipe: Pipe) -> None:
     assert all(len(set(line)) == 1 for line in lines[:-1])
 
 
-def test_a_reader_that_is_gone_costs_lines_only(pipe: Pipe) -> None:
+def test_a_closed_reader_costs_only_lines(pipe: Pipe) -> None:
     os.close(pipe.reader)
     for _ in range(5):
-        pipe.output.write("nobody\n")
+        pipe.output.write("unread\n")
     pipe.output.finish()
     assert pipe.output.dropped == 5
     assert not pipe.output.is_full
 
 
-def test_the_end_does_not_wait_for_long(pipe: Pipe) -> None:
+def test_closing_waits_for_a_limited_time(pipe: Pipe) -> None:
     for _ in range(2 * PENDING_BYTES // len(LINE)):
         pipe.output.write(LINE + "\n")
     ended = threading.Thread(target=pipe.output.finish)
     ended.start()
     ended.join(60)
     assert not ended.is_alive()
-    # Nor does what is written later.
+    # Later writes do not wait either.
     for _ in range(2 * PENDING_BYTES // len(LINE)):
         pipe.output.write(LINE + "\n")
     pipe.output.flush()
@@ -133,7 +133,7 @@ raise RuntimeError("at the end")
 
 
 def test_no_writer_of_a_process_waits(tmp_path) -> None:
-    """Both streams are one pipe that nobody reads, whose settings the parent shares and keeps."""
+    """Both streams are one unread pipe, whose settings the parent shares and keeps."""
     reader, writer = os.pipe()
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""What a node says of itself and its cluster, from what it knows: readiness, dead ends, checks before it is stopped."""
+"""A node's view of itself and its cluster: readiness, dead ends, checks before it is stopped."""
 
 from __future__ import annotations
 
@@ -75,12 +75,12 @@ def test_readiness(change: dict[str, Any], names: set[str]) -> None:
     assert failed(replace(WELL, **change)) == names
 
 
-def test_a_node_that_stops_is_not_ready() -> None:
+def test_a_stopping_node_is_not_ready() -> None:
     assert failed(WELL, is_stopping=True) == {"running"}
 
 
 def leaderless(*forgetful: str, connected: set[str], durability: str = "disk") -> ReplicaStatus:
-    """Node a of a cluster without a leader, some of whose members have forgotten something."""
+    """Return the status of node a in a cluster without a leader, some of whose members have forgotten something."""
     about = {one: told(f"n-{one}", recovering=one in forgetful) for one in MEMBERS}
     return replace(
         WELL,
@@ -97,12 +97,12 @@ def test_a_cluster_that_can_still_elect_a_leader_is_in_no_dead_end() -> None:
     assert impasse(WELL) is None
     assert impasse(leaderless(connected={"b"})) is None
     assert impasse(leaderless("a", connected={"b", "c"})) is None
-    # What a member that cannot be reached has told says nothing of what it is now.
+    # The last report of an unreachable member says nothing about its current state.
     assert impasse(leaderless("a", "b", connected={"c"})) is None
     assert impasse(replace(leaderless("a", "b", connected={"b", "c"}), was_removed=True)) is None
 
 
-def test_a_majority_that_has_forgotten_is_told_from_whom_to_go_on() -> None:
+def test_a_majority_that_has_forgotten_is_told_which_node_to_recover_from() -> None:
     on_disk = impasse(leaderless("a", "b", connected={"b", "c"}))
     assert on_disk is not None
     assert "2 of 3 members have forgotten" in on_disk
@@ -115,7 +115,7 @@ def test_a_majority_that_has_forgotten_is_told_from_whom_to_go_on() -> None:
     assert waiting.endswith("they wait for n-c")
 
 
-def test_a_repaired_node_without_members_says_what_to_do() -> None:
+def test_a_repaired_node_without_members_reports_the_remedy() -> None:
     problem = impasse(replace(WELL, leader=None, role="follower", members={}))
     assert problem is not None
     assert "lmq-admin restore" in problem
@@ -146,7 +146,7 @@ def test_a_quorum_needs_a_leader_and_a_majority() -> None:
     assert not has_quorum(replace(WELL, leader=None))
 
 
-def test_a_member_that_has_told_nothing_is_shown_without_addresses() -> None:
+def test_a_member_without_a_report_is_shown_without_addresses() -> None:
     silent = replace(WELL, about={"a": told("n-a")})
     shown = {node["id"]: node for node in cluster_status(silent, "1.0")["nodes"]}
     assert (shown["b"]["name"], shown["b"]["http"], shown["b"]["machine_version"]) == (None, None, None)
@@ -155,13 +155,13 @@ def test_a_member_that_has_told_nothing_is_shown_without_addresses() -> None:
     assert silent.name_of("b") == "b"
 
 
-def test_a_node_in_no_cluster_says_why() -> None:
+def test_a_node_in_no_cluster_reports_the_reason() -> None:
     assert outside(WELL) is None
     assert "has left its cluster" in str(outside(replace(WELL, has_left=True, was_removed=True)))
     assert "was removed" in str(outside(replace(WELL, was_removed=True)))
 
 
-def test_a_node_that_looks_for_founding_members_says_what_is_in_the_way() -> None:
+def test_a_node_that_waits_for_founding_members_reports_the_obstacle() -> None:
     alone = replace(WELL, leader=None, members={})
     assert "was repaired" in str(impasse(alone))
     assert impasse(replace(alone, obstacle="")) is None
@@ -194,7 +194,7 @@ def test_checks_before_a_node_is_stopped(tmp_path: Path) -> None:
     lone = checks(replace(WELL, connected=frozenset({"b"})))
     assert lone["members"] == (False, "not reachable or not up to date: n-c")
     assert lone["safe to stop"][0] is False
-    # A follower that cannot be reached is no news for the lag.
+    # An unreachable follower does not count for the lag.
     behind = {"a": 100, "b": 40, "c": 0}
     assert checks(replace(WELL, match_indexes=behind, connected=frozenset({"b"})))["lag"] == (
         True,

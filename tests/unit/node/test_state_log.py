@@ -1,4 +1,4 @@
-"""What a node says of itself: each change once."""
+"""A node logs each change of its state once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmqcluster.node.state_log import StateLog
 FINE = ("running", True, "not shutting down")
 
 
-def test_readiness_is_told_when_it_changes() -> None:
+def test_readiness_is_logged_when_it_changes() -> None:
     said = StateLog()
     with capture_logs() as lines:
         for leader in (False, True, True, False, False, True):
@@ -23,7 +23,7 @@ def test_readiness_is_told_when_it_changes() -> None:
     ]
 
 
-def test_full_memory_is_told_when_it_changes() -> None:
+def test_full_memory_is_logged_when_it_changes() -> None:
     said = StateLog()
     with capture_logs() as lines:
         for used in (50, 101, 150, 100, 99):

@@ -29,7 +29,9 @@ def retention(stats: Stats, queue: bytes = b"q", **more: Any) -> dict[str, Any]:
 
 
 def reference_rates(deltas: list[int]) -> dict[str, float]:
-    """One exponentially weighted average per window, stepped tick by tick; the first tick is taken as it is."""
+    """Return one exponentially weighted average per window, stepped tick by tick, starting with the first
+    tick's value.
+    """
     rates = {}
     for name, minutes in (("one", 1), ("five", 5), ("fifteen", 15), ("day", 1440)):
         alpha = 1 - math.exp(-5 / (60 * minutes))
@@ -78,7 +80,7 @@ def test_acceleration_is_the_difference_of_rates_over_time() -> None:
     )
 
 
-def test_pushes_and_pulls_are_apart() -> None:
+def test_pushes_and_pulls_are_separate() -> None:
     stats = Stats()
     stats.tick([(b"q", 10, 5)])
     assert meter(stats, kind="push")["one"] == 2
@@ -93,7 +95,7 @@ def test_counts_may_be_more_recent_than_the_last_tick() -> None:
 
 
 def test_an_unknown_queue_has_zeros() -> None:
-    shown = Stats().snapshot(b"nobody")
+    shown = Stats().snapshot(b"unknown")
     zero = {
         "count": 0, "one": 0, "five": 0, "fifteen": 0, "day": 0, "mean": 0,
         "acceleration": {"one_to_five": 0, "five_to_fifteen": 0, "one_to_fifteen": 0},
@@ -103,7 +105,7 @@ def test_an_unknown_queue_has_zeros() -> None:
     assert list(shown) == ["push", "pull", "retention"]
 
 
-def test_keys_come_in_the_order_of_the_specification() -> None:
+def test_keys_are_in_the_order_of_the_specification() -> None:
     stats = Stats()
     stats.tick([(b"q", 1, 0)])
     assert list(meter(stats)) == ["count", "one", "five", "fifteen", "day", "mean", "acceleration"]
@@ -115,7 +117,7 @@ def test_keys_come_in_the_order_of_the_specification() -> None:
     assert list(describe([1, 2, 3, 4, 5])) == order
 
 
-def test_a_deleted_queue_starts_anew() -> None:
+def test_a_deleted_queue_starts_over() -> None:
     stats = Stats()
     stats.tick([(b"q", 1000, 0)])
     stats.on_delivery(b"q", SECOND, SECOND)
@@ -176,7 +178,7 @@ def test_waits_are_shown_in_seconds() -> None:
     assert shown["arithmetic_mean"] == pytest.approx(0.5)
 
 
-def test_a_clock_that_was_corrected_makes_no_negative_wait() -> None:
+def test_a_corrected_clock_causes_no_negative_wait() -> None:
     stats = Stats()
     for _ in range(5):
         stats.on_delivery(b"q", -7, SECOND)
@@ -193,7 +195,7 @@ def test_samples_older_than_sixty_seconds_are_left_out() -> None:
     assert retention(stats, now_us=300 * SECOND)["n"] == 0
 
 
-def test_without_deliveries_the_ticks_let_samples_grow_old() -> None:
+def test_without_deliveries_samples_age_with_the_ticks() -> None:
     stats = Stats()
     for _ in range(5):
         stats.on_delivery(b"q", SECOND, 100 * SECOND)
@@ -215,12 +217,12 @@ def test_at_most_a_hundred_samples_a_second() -> None:
     assert retention(stats)["n"] == 200
 
 
-def test_the_hundred_are_a_fair_choice() -> None:
+def test_the_hundred_samples_are_unbiased() -> None:
     stats = Stats(seed=7)
     for i in range(10_000):
         stats.on_delivery(b"q", i * SECOND, 100 * SECOND)
     shown = retention(stats)
-    # The mean of 100 uniform values on 0..9999 has a standard error of 289: five of them are far enough.
+    # The mean of 100 uniform values on 0..9999 has a standard error of 289: five of them suffice.
     assert abs(shown["arithmetic_mean"] - 5000) < 5 * 289
     assert shown["max"] > 9000
     assert shown["min"] < 1000
@@ -242,7 +244,7 @@ def moment(values: list[float], order: int) -> float:
 
 
 @given(st.lists(st.integers(1, 10_000_000), min_size=5, max_size=200))
-def test_statistics_are_those_of_the_textbook(micros: list[int]) -> None:
+def test_statistics_match_the_textbook(micros: list[int]) -> None:
     values = [value / 1e6 for value in micros]
     shown = describe(values)
     ordered = sorted(values)
@@ -288,7 +290,7 @@ def test_zero_waits_have_zero_geometric_and_harmonic_means() -> None:
     assert (shown["geometric_mean"], shown["harmonic_mean"]) == (0, 0)
 
 
-def test_the_rate_of_the_last_five_seconds_is_over_when_nothing_comes() -> None:
+def test_the_rate_of_the_last_five_seconds_drops_to_zero() -> None:
     stats = Stats()
     stats.baseline([(b"q", 100, 40)])
     stats.tick([(b"q", 100, 40)])

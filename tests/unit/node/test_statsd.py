@@ -39,7 +39,7 @@ def test_it_is_off_by_default_and_every_source_can_switch_it_on() -> None:
         ({"statsd_interval": "soon"}, "statsd_interval: 'soon' is not a whole number"),
     ],
 )
-def test_values_that_cannot_be_used_are_refused(flags: dict[str, Any], text: str) -> None:
+def test_invalid_values_are_refused(flags: dict[str, Any], text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(flags, environ={})
     assert str(caught.value).startswith(text)

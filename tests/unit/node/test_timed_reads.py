@@ -1,4 +1,4 @@
-"""Open reads that end when their time is over."""
+"""Open reads with a timeout."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import LmqError
 from .test_sessions import bodies, push, run
 
 
-def test_they_return_in_order_when_their_time_is_over_and_not_before() -> None:
+def test_they_return_in_order_at_their_timeout_and_not_before() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
@@ -36,7 +36,7 @@ def test_they_return_in_order_when_their_time_is_over_and_not_before() -> None:
         assert bodies(await node.service.pull(b"q", count=10)) == [b"2", b"4"]
         assert await timed.abort(b"q", [late[0].id]) == 1
         assert (len(timed), dict(counts)) == (0, {})
-        # Nothing is left to be done at the time of the one that was aborted.
+        # Nothing is left to do at the timeout of the aborted one.
         taken = await node.service.pull(b"q")
         await node.advance(10)
         assert await node.service.ack(b"q", [taken[0].id]) == [True]
@@ -45,7 +45,7 @@ def test_they_return_in_order_when_their_time_is_over_and_not_before() -> None:
     run(main)
 
 
-def test_what_is_settled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settled_reads_leave_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timed_reads, "TIMED_READS_MAX", 3)
 
     async def main(node: MemoryNode) -> None:
@@ -70,7 +70,7 @@ def test_what_is_settled_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) 
     run(main)
 
 
-def test_a_node_that_was_taken_for_dead_forgets_them() -> None:
+def test_a_node_whose_session_expired_forgets_them() -> None:
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)

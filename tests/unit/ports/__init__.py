@@ -1,1 +1,1 @@
-"""Connections and who may open them."""
+"""Connections and their limits."""

@@ -43,14 +43,14 @@ def enter(port: ConnectionLimiter, host: str, ended: Ended, *, known: bool = Fal
     return slot
 
 
-def test_a_client_uses_up_what_it_may_send_and_gets_it_again() -> None:
+def test_a_client_uses_its_request_allowance_and_regains_it() -> None:
     client = Client("10.0.0.1", 10)
     assert [client.requests.take(100.0) for _ in range(10)] == [0.0] * 10
     assert client.requests.take(100.0) == 0.1
     assert client.requests.take(100.0625) > 0
     assert client.requests.take(100.125) == 0.0
     assert client.requests.take(100.125) > 0
-    # A quiet time does not add up to more than a second's worth.
+    # A quiet period accumulates at most one second's worth.
     assert [client.requests.take(1000.0) for _ in range(10)] == [0.0] * 10
     assert client.requests.take(1000.0) > 0
 
@@ -72,7 +72,7 @@ def test_a_client_is_an_ipv4_address_or_64_bits_of_an_ipv6_address(host: str, cl
     assert client_of((host, 1, 0, 0)) == client
 
 
-def test_bounds_by_client_hold_for_a_whole_ipv6_network() -> None:
+def test_bounds_per_client_apply_to_a_whole_ipv6_network() -> None:
     async def main() -> None:
         port, ended = make(100, 3), Ended()
         slots = [enter(port, f"2001:db8::{number}", ended, known=True) for number in range(1, 4)]
@@ -85,7 +85,7 @@ def test_bounds_by_client_hold_for_a_whole_ipv6_network() -> None:
     run(main)
 
 
-def test_who_is_known_stays_and_only_then_is_a_new_connection_refused() -> None:
+def test_authenticated_connections_stay_and_a_new_one_is_refused() -> None:
     async def main() -> None:
         port, ended = make(100, 2), Ended()
         known, silent = enter(port, "10.0.0.1", ended, known=True), enter(port, "10.0.0.1", ended)
@@ -100,7 +100,7 @@ def test_who_is_known_stays_and_only_then_is_a_new_connection_refused() -> None:
     run(main)
 
 
-def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
+def test_of_too_many_unauthenticated_connections_the_oldest_of_the_largest_client_is_closed() -> None:
     async def main() -> None:
         port, ended = make(8, 8), Ended()
         assert port.bounds.unauthenticated == 4
@@ -108,7 +108,7 @@ def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
         crowd = [enter(port, "10.0.0.2", ended) for _ in range(3)]
         newcomer = enter(port, "10.0.0.3", ended)
         assert ended == crowd[:1]
-        # Whoever says who he is makes room: from then on he is none of them.
+        # A client that authenticates makes room: it no longer counts as unauthenticated.
         newcomer.admit()
         newcomer.admit()
         crowd += [enter(port, "10.0.0.2", ended) for _ in range(100)]
@@ -120,7 +120,7 @@ def test_of_too_many_strangers_the_oldest_of_the_largest_crowd_goes() -> None:
     run(main)
 
 
-def test_a_full_port_takes_whom_it_does_not_know_in_the_place_of_another_one() -> None:
+def test_a_full_port_accepts_a_new_connection_by_closing_another_one() -> None:
     async def main() -> None:
         port, ended = make(4, 4), Ended()
         for number in range(3):
@@ -136,7 +136,7 @@ def test_a_full_port_takes_whom_it_does_not_know_in_the_place_of_another_one() -
     run(main)
 
 
-def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_without_timely_authentication_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_limiter, "SWEEP_S", 0.01)
 
     async def main() -> None:
@@ -147,7 +147,7 @@ def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyP
         await gone.wait()
         assert not known.is_released
         port.close()
-        # Where nobody has to say who he is, nobody is late.
+        # Without required authentication no connection is late.
         port = make(10, 10, must_authenticate=False, authentication_s=0.0)
         stranger = enter(port, "10.0.0.1", ended)
         await asyncio.sleep(0.05)
@@ -157,7 +157,7 @@ def test_whoever_does_not_say_who_he_is_in_time_goes(monkeypatch: pytest.MonkeyP
     run(main)
 
 
-def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> None:
+def test_memory_of_all_unauthenticated_connections_is_bounded_and_the_largest_is_closed() -> None:
     async def main() -> None:
         memory = Memory(0)
         memory.unauthenticated_bytes_max = 1000
@@ -166,7 +166,7 @@ def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> 
         large, small = enter(first, "10.0.0.1", ended), enter(first, "10.0.0.2", ended)
         assert large.hold(800)
         assert small.hold(100)
-        # The other port has nobody who could go.
+        # The other port has no connection that could be closed.
         elsewhere = enter(second, "10.0.0.3", ended)
         assert not elsewhere.hold(200)
         assert small.hold(300)
@@ -174,7 +174,7 @@ def test_memory_is_bounded_for_all_strangers_together_and_the_largest_goes() -> 
         assert memory.unauthenticated_bytes == 300
         assert not small.hold(1001)
         assert small.held_bytes == 300
-        # Who is known is counted elsewhere.
+        # Authenticated connections are counted elsewhere.
         small.admit()
         assert (memory.unauthenticated_bytes, memory.clients_bytes) == (0, 300)
         small.release()
@@ -205,7 +205,7 @@ def test_memory_is_bounded_for_one_client_and_for_all() -> None:
     run(main)
 
 
-def test_to_connect_anew_gives_nobody_more_than_his_share() -> None:
+def test_reconnecting_gives_no_client_more_than_its_share() -> None:
     async def main() -> None:
         port, ended = make(10, 10, requests_per_s=1), Ended()
         slot = enter(port, "10.0.0.1", ended)
@@ -234,7 +234,7 @@ def test_too_few_descriptors_are_refused() -> None:
 
 
 def test_a_spare_connection_is_for_administration_alone() -> None:
-    """The port, and then the client, has as many known connections as it may have."""
+    """The port, and then the client, has its maximum of authenticated connections."""
 
     async def main() -> None:
         for connections, per_client in ((4, 9), (9, 4)):
@@ -264,7 +264,7 @@ def test_a_client_gets_one_line_a_minute(capsys: pytest.CaptureFixture[str]) -> 
     log.flush(160.5)
     assert "count=999" in capsys.readouterr().out.replace("\x1b[35m", "").replace("\x1b[0m", "")
     assert log.totals[Ending.BAD_REQUEST] == 1000
-    # However many clients there are, so many lines.
+    # The number of lines is bounded for any number of clients.
     for number in range(5000):
         log.count(f"client {number}", Ending.HANDSHAKE, "", 200.0)
     assert capsys.readouterr().out.count("connections ended") <= 1025

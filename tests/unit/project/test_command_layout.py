@@ -1,4 +1,4 @@
-"""One door to the log: outside the core nobody writes a command down, nor counts to a field of one."""
+"""One access to the log: outside the core no code writes a command literally, or counts to one of its fields."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ verb = Verb(Op.GIVE_BACK, more)
 
 
 def offences(tree: ast.AST) -> Iterator[str]:
-    """What a file should leave to `core.command_layout`."""
+    """Yield the code that a file should leave to `core.command_layout`."""
     for node in ast.walk(tree):
         is_literal = isinstance(node, ast.List | ast.Tuple) and _is_command(node)
         is_read = isinstance(node, ast.Subscript) and _names_command(node.value) and _is_number(node.slice)
@@ -46,7 +46,7 @@ def _is_command(node: ast.List | ast.Tuple) -> bool:
     if not node.elts or isinstance(node.ctx, ast.Store):
         return False
     first_is_op = _is_op(node.elts[0]) or (isinstance(node.elts[0], ast.Name) and node.elts[0].id == "op")
-    # A set of operations is no command; a list of one may be.
+    # A set of operations is not a command; a list of one may be.
     return first_is_op and not (isinstance(node, ast.Tuple) and all(map(_is_op, node.elts)))
 
 
@@ -80,11 +80,11 @@ def test_commands_are_made_and_read_by_the_layout_alone() -> None:
 
 
 @pytest.mark.parametrize("line", CONVICTED.split("\n")[1:-1])
-def test_a_command_by_hand_is_convicted(line: str) -> None:
+def test_a_literal_command_is_found(line: str) -> None:
     assert list(offences(ast.parse(line)))
 
 
-def test_sets_names_and_named_positions_are_not() -> None:
+def test_sets_names_and_named_positions_are_accepted() -> None:
     assert not list(offences(ast.parse(ALLOWED)))
 
 

@@ -1,4 +1,4 @@
-"""The documentation says of options and exit codes what the programs say."""
+"""The documentation of options and exit codes matches the programs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmqcluster_cli.shared.errors import EXIT_CODES_HELP
 DOCS = Path(__file__).parents[3] / "docs"
 
 
-def test_the_table_of_options_is_what_lmq_config_docs_prints() -> None:
+def test_the_table_of_options_equals_the_output_of_lmq_config_docs() -> None:
     printed = CliRunner().invoke(cli, ["config", "docs"]).output
     page = (DOCS / "configuration.md").read_text(encoding="utf-8")
     shown = re.search(

@@ -1,4 +1,4 @@
-"""The versions that `make install` takes are those that the project allows, and are known for everything it names."""
+"""The versions that `make install` uses are allowed by the project, and exist for every requirement."""
 
 from __future__ import annotations
 
@@ -26,5 +26,5 @@ def test_a_version_is_named_that_the_project_allows(needed: str) -> None:
         assert requirement.specifier.contains(version.version), locked
 
 
-def test_everything_comes_from_the_index_that_pip_is_told_to_use() -> None:
+def test_everything_comes_from_the_configured_index() -> None:
     assert [one.url for one in LOCKED if one.url is not None] == []

@@ -1,4 +1,4 @@
-"""The map of CONTRIBUTING is true: what was added before stands in the files that the map names."""
+"""The map of CONTRIBUTING is correct: earlier additions are in the files that the map names."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ WHOLE = {
     "an operation of the log": r"\blayout\.{}\b",
     "an error code": r'"{}": ErrorSpec',
 }
-"""What to look for in the code to find all the places of an example; nothing may be found beside the files that the map names."""
+"""Search terms for all places of an example in the code; no match may be outside the files that the map names."""
 
 
 @pytest.mark.parametrize(("what", "example", "cell"), ROWS, ids=[row[0] for row in ROWS])
-def test_the_files_of_the_map_hold_its_example(what: str, example: str, cell: str) -> None:
+def test_the_files_of_the_map_contain_its_example(what: str, example: str, cell: str) -> None:
     files = re.findall(r"\]\(([^)]+)\)", cell)
     assert 1 <= len(files) <= FILES_MAX
     for file in files:

@@ -1,4 +1,4 @@
-"""The commands that pages name in passing exist, with the options and no more arguments than they are given."""
+"""The commands that pages mention exist, with the options and at most as many arguments as they accept."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def commands() -> list[tuple[str, str]]:
 
 
 def complaint(line: str) -> str:
-    """What is wrong with a command as it is written; empty if nothing is."""
+    """Return the error in a command as written; empty if there is none."""
     program, *words = shlex.split(line)
     command: click.Command = PROGRAMS[program]
     while isinstance(command, click.Group) and words:
@@ -70,7 +70,7 @@ def _option(command: click.Command, word: str) -> click.Option | None:
 
 
 @pytest.mark.parametrize(("page", "line"), commands())
-def test_a_command_in_passing_is_one(page: str, line: str) -> None:
+def test_a_mentioned_command_is_valid(page: str, line: str) -> None:
     assert complaint(line) == "", page
 
 

@@ -1,4 +1,4 @@
-"""What the documentation tells people to type exists, links lead somewhere, and the site names every page."""
+"""Documented command lines are valid, links have targets, and the site lists every page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[3]
 FOLDERS = ("docs", "deploy", "lmqcluster", "chaos")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 TYPED = [page for page in PAGES if page.name != "CHANGELOG.md"]
-"""The pages that tell people what to type; the changelog also names what is gone."""
+"""The pages with command lines; the changelog also names removed ones."""
 COMMENTED = sorted(
     path for path in (ROOT / "deploy").rglob("*") if path.suffix in {".yaml", ".toml", ".env", ".service", ".txt"}
 )
@@ -44,7 +44,7 @@ class Line(NamedTuple):
 
 
 def typed(text: str) -> Iterator[str]:
-    """What stands after a prompt in blocks of the language console, continuation lines joined, and in inline code."""
+    """Yield the text after a prompt in blocks of the language console, continuation lines joined, and inline code."""
     for block in re.findall(r"^```console\n(.*?)^```", text, re.DOTALL | re.MULTILINE):
         for line in block.replace("\\\n", " ").splitlines():
             if line.startswith(("$ ", "# ")):
@@ -63,7 +63,7 @@ def _alternatives(code: str) -> list[str]:
 
 
 def commands(path: Path) -> Iterator[Line]:
-    """Every call of one of our programs on a page, with what stands before the next operator of the shell."""
+    """Yield every call of one of our programs on a page, up to the next operator of the shell."""
     text = path.read_text(encoding="utf-8")
     lines = typed(text) if path.suffix == ".md" else iter(text.replace("`", " ").splitlines())
     for line in lines:
@@ -88,7 +88,7 @@ ALL = [line for path in [*TYPED, *COMMENTED] for line in commands(path)]
 
 
 @pytest.mark.parametrize("line", ALL, ids=[" ".join(line.words)[:60] for line in ALL])
-def test_a_command_line_is_one_that_the_program_takes(line: Line) -> None:
+def test_the_program_accepts_a_command_line(line: Line) -> None:
     program, *words = line.words
     command = PROGRAMS[program]
     context = click.Context(command, info_name=program)
@@ -115,7 +115,7 @@ def test_there_are_command_lines() -> None:
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(path: Path) -> None:
+def test_links_have_targets(path: Path) -> None:
     for target in re.findall(r"\]\(([^)\s]+)\)", path.read_text(encoding="utf-8")):
         if re.match(r"[a-z]+:", target):
             continue
@@ -127,14 +127,14 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 
 def headings(page: Path) -> set[str]:
-    """The anchors that a page's headings make."""
+    """Return the anchors of a page's headings."""
     text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_lists_and_tables_stand_apart(path: Path) -> None:
+def test_lists_and_tables_follow_an_empty_line(path: Path) -> None:
     """Without an empty line before them, the site's Markdown takes them for part of the paragraph."""
     text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
     lines = text.splitlines()
@@ -163,7 +163,7 @@ def test_the_index_of_the_documentation_links_every_page() -> None:
         assert {page.name for page in index.parent.glob("*.md")} - {"README.md"} <= linked
 
 
-def test_the_glossary_names_what_there_is_in_the_code() -> None:
+def test_the_glossary_names_existing_code() -> None:
     sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "lmqcluster").rglob("*.py")}
     code = "\n".join(sources.values())
     rows = re.findall(r"^\| [^|]+ \| [^|]+ \| ([^|]+) \|$", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)

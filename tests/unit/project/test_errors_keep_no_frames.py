@@ -1,7 +1,7 @@
-"""An error that is raised keeps the frames that it leaves. So none of the code may keep one: frames hold requests.
+"""A raised error keeps the frames that it leaves. So no code may keep a raised error: frames hold requests.
 
-A frame whose local variable refers to the error that has left it stays, with all that it holds, until the garbage collector
-finds the two. An error in an attribute that is raised again and again keeps all frames that it ever left.
+A frame whose local variable refers to the error that has left it stays, with everything it holds, until the garbage
+collector finds the two. An error in an attribute that is raised repeatedly keeps all frames that it ever left.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def faults(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
-    """Function, line and text of what keeps an error."""
+    """Yield function, line and text of code that keeps an error."""
     for function in ast.walk(tree):
         if isinstance(function, Function):
             for node, caught, deleted in _statements(function.body, frozenset(), frozenset()):
@@ -39,7 +39,9 @@ def faults(tree: ast.Module) -> Iterator[tuple[str, int, str]]:
 def _statements(
     body: list[ast.stmt], caught: frozenset[str], deleted: frozenset[str]
 ) -> Iterator[tuple[ast.AST, frozenset[str], frozenset[str]]]:
-    """Each simple statement and expression with the errors that are caught there, and names that are deleted behind it."""
+    """Yield each simple statement and expression with the errors that are caught there, and names that are
+    deleted after it.
+    """
     for one in body:
         if isinstance(one, Function | ast.ClassDef):
             continue
@@ -94,14 +96,14 @@ def _keeps(node: ast.AST, caught: frozenset[str], deleted: frozenset[str]) -> It
 
 
 def _is_fresh(error: ast.expr, held: frozenset[str]) -> bool:
-    """Whether an error is made here, or held no longer than it is handled."""
+    """Return whether an error is created here, or held only while it is handled."""
     if isinstance(error, ast.Call):
         return True
     return isinstance(error, ast.Name) and (error.id in held or error.id[0].isupper() or error.id.startswith("_"))
 
 
 def _names(value: ast.expr) -> set[str]:
-    """The variables whose value is this one, or a part of it; not those that it is computed from."""
+    """Yield the variables whose value is this one, or a part of it; not those that it is computed from."""
     if isinstance(value, ast.Name):
         return {value.id}
     if isinstance(value, ast.Tuple | ast.List | ast.Set | ast.Dict | ast.BoolOp | ast.IfExp | ast.Starred):
@@ -141,7 +143,7 @@ def test_no_error_stays() -> None:
         "future.set_exception(error)",
     ],
 )
-def test_what_keeps_an_error_is_found(code: str) -> None:
+def test_code_that_keeps_an_error_is_found(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert len(list(faults(ast.parse(f"def f():\n{body}")))) == 1
 
@@ -160,6 +162,6 @@ def test_what_keeps_an_error_is_found(code: str) -> None:
         "future.set_exception(error.again())",
     ],
 )
-def test_what_keeps_none_is_not_found(code: str) -> None:
+def test_code_that_keeps_none_is_not_found(code: str) -> None:
     body = "\n".join(f"    {line}" for line in code.splitlines())
     assert list(faults(ast.parse(f"def f():\n{body}"))) == []

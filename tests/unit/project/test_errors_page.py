@@ -1,4 +1,4 @@
-"""The page of error codes says what the table of error codes says."""
+"""The page of error codes matches the table of error codes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The runner of a page's examples finds what is wrong with them."""
+"""The runner of a page's examples finds errors in them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_examples_are_the_commands_of_console_blocks() -> None:
     assert list(steps(PAGE)) == [Step(f"echo {FIRST}", (FIRST,)), Step("printf 'a\\n\\nb'", ("a", "", "b"))]
 
 
-def test_what_a_page_says_is_accepted(exact: Shell) -> None:
+def test_correct_output_is_accepted(exact: Shell) -> None:
     for step in steps(PAGE):
         exact.check(step)
     exact.check(Step("echo HOST:1; echo date: now", ("HOST:1", "date: then")))
@@ -63,7 +63,7 @@ def test_what_a_page_says_is_accepted(exact: Shell) -> None:
     ],
     ids=lambda step: step.command,
 )
-def test_what_differs_is_found(exact: Shell, step: Step) -> None:
+def test_different_output_is_found(exact: Shell, step: Step) -> None:
     with pytest.raises(AssertionError, match=step.command):
         exact.check(step)
 
@@ -77,7 +77,7 @@ def test_numbers_of_tables_may_differ_and_those_of_json_may_not(lenient: Shell) 
 
 def test_an_id_stands_for_the_same_id_wherever_the_page_shows_it(exact: Shell) -> None:
     exact.check(Step(f"echo {SECOND}", (FIRST,)))
-    # The command means the id of the run.
+    # In a command it stands for the id of the run.
     exact.check(Step(f"echo {FIRST}", (FIRST,)))
     with pytest.raises(AssertionError, match="another id than before"):
         exact.check(Step("echo 00000000-0000-4000-8000-000000000000", (FIRST,)))

@@ -1,4 +1,4 @@
-"""Log events and names in the code use the words of the glossary, and none that it says others use for the same."""
+"""Log events and names in the code use the words of the glossary, and none that it lists as words of other systems."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ROWS = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", (ROOT / "docs" / "glos
 TERMS = {word for term, _ in ROWS for word in re.findall(r"[a-z]+", term.lower())}
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 EVENT_CHARS_MAX = 100
-# What the field says for push, pull, nack, lease, leader and follower; and words that this project once had.
+# Common words for push, pull, nack, lease, leader and follower in other systems; and former words of this project.
 ELSEWHERE = {
     "publish", "published", "enqueue", "enqueued", "dequeue", "dequeued", "requeue", "requeued", "visibility",
     "master", "slave", "anew", "handover", "endings",
 }  # fmt: skip
-# Where the words are those of other systems, whose names are translated there.
+# Packages that translate the words of other systems.
 FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
 ORDINARY = {
     "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
@@ -39,12 +39,12 @@ GENERAL = {
     "name", "no", "not", "of", "overloaded", "part", "request", "reused", "shutting", "stored", "too", "unauthorized",
     "unknown", "unreachable", "bytes", "s", "auth", "count", "each", "features", "get", "ping", "resume",
 }  # fmt: skip
-"""What error codes, fields and methods say of things that are not ours to define."""
+"""Words of error codes, fields and methods for general things that the project does not define."""
 STEM_CHARS = 4
 
 
 def events() -> Iterator[tuple[str, ast.expr]]:
-    """Where and what each call of a logger logs."""
+    """Yield place and event of each call of a logger."""
     for path in sorted([*(ROOT / "lmqcluster").rglob("*.py"), *(ROOT / "cli").rglob("*.py")]):
         place = path.relative_to(ROOT)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -56,7 +56,7 @@ def events() -> Iterator[tuple[str, ast.expr]]:
 
 
 def texts(event: ast.expr) -> list[str]:
-    """The texts that an event can have, as they stand in the call."""
+    """Return the possible texts of an event, as written in the call."""
     return [node.value for node in ast.walk(event) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
 
 
@@ -83,7 +83,7 @@ def test_operations_counters_and_properties_are_named_with_the_words_of_the_glos
 
 def test_error_codes_fields_and_methods_are_named_with_the_words_of_the_glossary() -> None:
     glossary = (ROOT / "docs" / "glossary.md").read_text()
-    # LMQ's own methods have LMQ's names; the glossary says what they are called here.
+    # LMQ's own methods have LMQ's names; the glossary translates them.
     lmqs = set(re.findall(r"`(\w+)` in LMQ's", glossary))
     methods = {method.decode().removesuffix("_many") for method in PERMISSIONS} - lmqs
     names = [*ERRORS, *QUEUE_FIELDS, *methods]
@@ -100,12 +100,12 @@ def test_a_word_in_italics_has_an_entry() -> None:
 
 
 def is_known(word: str) -> bool:
-    """Whether the word, or another form of it, stands in the glossary."""
+    """Return whether the word, or another form of it, is in the glossary."""
     stems = tuple(known[:STEM_CHARS] for known in TERMS | ORDINARY if len(known) >= len("ack"))
     return word in ORDINARY or word.removeprefix("un").startswith(stems)
 
 
-def test_functions_and_classes_are_not_named_with_words_that_others_use() -> None:
+def test_functions_and_classes_are_not_named_with_words_of_other_systems() -> None:
     for package in ("core", "node", "replication", "wire"):
         for path in sorted((ROOT / "lmqcluster" / package).rglob("*.py")):
             if FOREIGN & set(path.stem.split("_")):

@@ -35,7 +35,7 @@ def test_every_method_has_a_section_and_every_section_is_of_a_method() -> None:
 
 @pytest.mark.parametrize("method", FOUND, ids=lambda method: method.name)
 def test_a_section_describes_the_arguments_of_its_call(method: Method) -> None:
-    """Methods with none, and those that say where their arguments are described, need no table."""
+    """Methods without arguments, and those that refer to another description, need no table."""
     if not method.described:
         assert method.arguments <= {"queue", "subscription", "name"} or "Arguments and" in method.text
     else:
@@ -71,7 +71,7 @@ def test_the_texts_of_lmq_stand_for_the_codes_that_the_document_says() -> None:
     assert found == {spec.rpc: code for code, spec in ERRORS.items() if spec.rpc is not None}
 
 
-def test_the_table_of_formats_has_every_first_byte_that_a_node_takes_or_sends() -> None:
+def test_the_table_of_formats_has_every_first_byte_that_a_node_accepts_or_sends() -> None:
     table = TEXT.partition("| First byte | Value |")[2].partition("\n\n")[0]
     rows = re.findall(r"^\| `(\w\w)`(?: to `(\w\w)`)? \|.*\| (yes|no) \|$", table, re.MULTILINE)
     taken: set[int] = set()
@@ -95,7 +95,7 @@ def is_taken(byte: int) -> bool:
 
 
 def token(byte: int) -> bytes:
-    """A value with this first byte: the shortest one, whose length and elements are zeros."""
+    """Return the shortest value with this first byte, whose length and elements are zeros."""
     for size in range(1, 40):
         value = bytes((byte,)) + bytes(size - 1)
         try:

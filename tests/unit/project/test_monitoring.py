@@ -1,4 +1,4 @@
-"""Dashboard, alert rules and scrape configuration: valid for Prometheus, tested, and about metrics that exist."""
+"""Dashboard, alert rules and scrape configuration are valid for Prometheus, tested, and use existing metrics."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def expressions() -> list[str]:
     return [target["expr"] for panel in panels() for target in panel.get("targets", [])]
 
 
-def test_promtool_takes_the_rules_and_their_tests_pass() -> None:
+def test_promtool_accepts_the_rules_and_their_tests_pass() -> None:
     run("check", "rules", RULES)
     run("test", "rules", RULES_TEST)
 
 
-def test_promtool_takes_the_scrape_configuration() -> None:
+def test_promtool_accepts_the_scrape_configuration() -> None:
     run("check", "config", FOLDER / "prometheus.yml")
 
 
@@ -55,20 +55,20 @@ def test_every_alert_fires_in_some_test() -> None:
     assert set(alerts) == set(fired)
 
 
-def test_rules_speak_of_metrics_that_exist() -> None:
-    # Descriptions name options, and the tests of rules nothing but metrics.
+def test_rules_use_existing_metrics() -> None:
+    # Descriptions name options, and the tests of rules only metrics.
     expressions = re.sub(r"(summary|description):.*", "", RULES.read_text(encoding="utf-8"))
     names = metrics_in(expressions)
     assert len(names) > 15
     assert names <= known()
 
 
-def test_the_dashboard_is_what_its_script_makes() -> None:
+def test_the_dashboard_equals_the_output_of_its_script() -> None:
     made = runpy.run_path(str(FOLDER / "make_dashboard.py"))["dashboard"]()
     assert json.loads(DASHBOARD.read_text(encoding="utf-8")) == made
 
 
-def test_the_dashboard_speaks_of_metrics_that_exist() -> None:
+def test_the_dashboard_uses_existing_metrics() -> None:
     names = metrics_in(DASHBOARD.read_text(encoding="utf-8"))
     assert len(names) > 30
     assert names <= known()
@@ -85,7 +85,7 @@ def test_prometheus_understands_every_query_of_the_dashboard(tmp_path: Path) -> 
     run("check", "rules", file)
 
 
-def test_panels_have_ids_of_their_own_and_do_not_overlap() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     assert len({panel["id"] for panel in panels()}) == len(panels())
     for one, other in combinations((panel["gridPos"] for panel in panels()), 2):
         apart_across = one["x"] + one["w"] <= other["x"] or other["x"] + other["w"] <= one["x"]
@@ -103,6 +103,6 @@ def test_a_query_is_limited_to_the_chosen_cluster(expression: str) -> None:
 
 @pytest.mark.parametrize("expression", expressions())
 def test_clusters_are_not_mixed(expression: str) -> None:
-    """A median over the nodes of two clusters is a figure of neither."""
+    """A median over the nodes of two clusters is meaningless."""
     groupings = re.findall(r"\b(?:quantile|sum|max|min|avg|count)\s*(?:by \(([\w, ]*)\))?\s*\(", expression)
     assert all("cluster" in grouping.split(", ") for grouping in groupings), groupings

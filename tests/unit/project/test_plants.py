@@ -1,4 +1,4 @@
-"""The list of planted bugs fits the sources; `python -m tests.plants` shows that the checks find them."""
+"""The list of planted bugs matches the sources; `python -m tests.plants` shows that the checks find them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from tests.simulation.subjects import SUBJECTS
 
 PLANTS = load_plants()
 LISTED = {f"{letter}{number:02}" for letter, last in (("N", 75), ("P", 39)) for number in range(1, last + 1)}
-"""None of these may be left out; there may be more."""
+"""None of these may be missing; there may be more."""
 
 
 @pytest.mark.parametrize("plant", PLANTS.values(), ids=PLANTS)
-def test_what_a_plant_replaces_is_there_once(plant: Plant) -> None:
+def test_the_replaced_text_of_a_plant_occurs_once(plant: Plant) -> None:
     for file, text in plant.edited().items():
         assert text != (ROOT / file).read_text(encoding="utf-8")
         ast.parse(text)
     assert bool(plant.checks) != bool(plant.harmless)
 
 
-def test_none_is_left_out() -> None:
-    """That no name occurs twice is seen to where the list is read."""
+def test_none_is_missing() -> None:
+    """The reader of the list ensures that no name occurs twice."""
     assert sorted(LISTED - PLANTS.keys()) == []
 
 

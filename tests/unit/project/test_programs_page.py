@@ -1,4 +1,4 @@
-"""The page on programs names every command of `lmq-admin`; `test_documentation` checks that what pages name exists."""
+"""The page on programs names every command of `lmq-admin`; `test_documentation` checks that named commands exist."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PAGE = (Path(__file__).parents[3] / "docs" / "admin.md").read_text(encoding="utf
 
 
 def commands_of(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
-    """All commands below a group by their words."""
+    """Yield all commands below a group with their words."""
     context = click.Context(group)
     found: dict[tuple[str, ...], click.Command] = {}
     for name in group.list_commands(context):
@@ -27,7 +27,7 @@ def commands_of(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[st
 COMMANDS = commands_of(cli)
 
 
-def test_the_table_of_commands_is_complete_and_true() -> None:
+def test_the_table_of_commands_is_complete_and_correct() -> None:
     section = PAGE.split("\n## lmq-admin\n")[1].split("\n## ")[0]
     table = [line.split(" | ")[1] for line in section.splitlines() if line.startswith("| ") and " | `" in line]
     named = {word for cell in table for text in re.findall(r"`([^`]+)`", cell) for word in text.split()[:1]}

@@ -1,4 +1,4 @@
-"""The page on PySyncObj explains every defect that the code cites, and what it names is there."""
+"""The page on PySyncObj explains every defect that the code cites, and everything it names exists."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NUMBER = re.compile(r"\bD[1-9]\d?\b")
 
 
 class Row(NamedTuple):
-    """A defect."""
+    """A row of the table of defects."""
 
     number: str
     defect: str
@@ -36,7 +36,7 @@ ROWS = [
 
 
 def cited() -> set[str]:
-    """The numbers in the program and its tests."""
+    """Return the numbers cited in the program and its tests."""
     sources = [path for folder in ("lmqcluster", "tests") for path in (ROOT / folder).rglob("*.py")]
     texts = (path.read_text(encoding="utf-8") for path in sources if path != Path(__file__))
     return {number for text in texts for number in _NUMBER.findall(text)}
@@ -44,7 +44,7 @@ def cited() -> set[str]:
 
 @cache
 def names_of(path: str) -> frozenset[str]:
-    """Everything that a file defines: functions, classes, names and attributes that are assigned."""
+    """Return everything that a file defines: functions, classes, names and assigned attributes."""
     found: set[str] = set()
     for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -55,7 +55,7 @@ def names_of(path: str) -> frozenset[str]:
 
 
 def table(path: Path, name: str) -> dict[str, ast.expr]:
-    """A dictionary with constant keys that the file assigns to `name`, or that the function `name` returns."""
+    """Return a dictionary with constant keys that the file assigns to `name`, or that the function `name` returns."""
     for node in ast.parse(path.read_text(encoding="utf-8")).body:
         values: list[ast.AST] = []
         if isinstance(node, ast.Assign) and [ast.unparse(target) for target in node.targets] == [name]:
@@ -70,7 +70,7 @@ def table(path: Path, name: str) -> dict[str, ast.expr]:
 
 
 def scripts() -> dict[str, bool]:
-    """The names of all scripts, and whether the unmodified library is convicted by them."""
+    """Return the names of all scripts, and whether they find a violation in the unmodified library."""
     return {
         name: isinstance(call, ast.Call) and ast.literal_eval(call.args[1]) is not None
         for file, dictionary in SCRIPT_FILES.items()
@@ -79,7 +79,7 @@ def scripts() -> dict[str, bool]:
 
 
 def shown(kind: str, text: str = PAGE) -> set[str]:
-    """What the page names after the word `kind`."""
+    """Return the names that the page has after the word `kind`."""
     return set(re.findall(rf"\b{kind} `([^`]+)`", text))
 
 
@@ -121,7 +121,7 @@ def test_private_names_of_the_library_are_in_the_core_alone() -> None:
 
 
 def test_scripts_and_switches_are_those_of_the_simulator() -> None:
-    """Each that is called after a defect stands in the row of that defect."""
+    """Each that is named after a defect is in the row of that defect."""
     switches = table(SIMULATION / "switches.py", "_patches").keys()
     assert shown("off") == {name for name in switches if _NUMBER.match(name)}
     assert shown("stock") == {name for name, convicts in scripts().items() if convicts}

@@ -1,4 +1,4 @@
-"""The sizes of files and functions, the circles between files, and the list of packages."""
+"""The sizes of files and functions, cycles between files, and the list of packages."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CIRCLES_LEFT = {
 
 
 def modules() -> dict[str, Path]:
-    """All files of the packages by the names under which they are imported."""
+    """Return all files of the packages by the names under which they are imported."""
     found = {}
     for package, folder in PACKAGES.items():
         for path in sorted(folder.rglob("*.py")):
@@ -49,14 +49,14 @@ def modules() -> dict[str, Path]:
 
 
 def trees() -> Iterator[tuple[str, ast.Module, str]]:
-    """Path, tree and text of each file."""
+    """Return path, tree and text of each file."""
     for path in modules().values():
         text = path.read_text(encoding="utf-8")
         yield str(path.relative_to(ROOT)), ast.parse(text), text
 
 
 def code_files() -> Iterator[Path]:
-    """The code of the repository and of its tests, without what others wrote."""
+    """Return the code of the repository and of its tests, without third-party code."""
     for folder in (*PACKAGES.values(), ROOT / "tests", ROOT / "deploy"):
         for path in folder.rglob("*"):
             if path.suffix in CODE and path.is_file() and not {"vendor", "node_modules"} & set(path.parts):
@@ -82,7 +82,7 @@ def test_functions_are_short() -> None:
 
 
 def imports(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
-    """The modules that one names, at run time or for types alone."""
+    """Return the modules that one imports, at run time or only for types."""
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -97,7 +97,7 @@ def imports(name: str, path: Path, known: Mapping[str, Path]) -> set[str]:
 
 
 def circles(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """Groups of modules each of which can be reached from every other one."""
+    """Return groups of modules each of which can be reached from every other one."""
     reach = {name: _reached(name, graph) for name in graph}
     groups = {frozenset({other for other in reach[name] if name in reach[other]} | {name}) for name in graph}
     return [set(group) for group in groups if len(group) > 1]
@@ -128,7 +128,7 @@ def is_inside(names: set[str], package: str) -> bool:
 
 
 def test_the_raft_core_is_reached_through_the_replica_alone() -> None:
-    """Who is above replication reads `Replica.status`, so that PySyncObj's state is one package's business."""
+    """Packages above replication read `Replica.status`, so that PySyncObj's state stays within one package."""
     reaches = {
         f"{name}:{node.lineno}"
         for name, tree, _text in trees()

@@ -80,8 +80,8 @@ def test_stored_control_characters_do_not_start_headers() -> None:
     assert b"content-type: a/b  evil: 1\r\n" in b"".join(pieces)
 
 
-def test_boundaries_cannot_be_foreseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither from the id, nor from a former answer; and none is taken that stands in a part."""
+def test_boundaries_are_unpredictable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They follow neither from the id, nor from a former answer; and none occurs in a part."""
     delivery = compound(Part(b"x", None, ()))
     boundaries = {boundary_of(render(delivery, "multipart")[0]) for _ in range(100)}
     assert len(boundaries) == 100

@@ -1,4 +1,4 @@
-"""Connections on a real socket: failures of ours, clients that do not read, bodies that do not come."""
+"""Connections on a real socket: internal failures, clients that do not read, bodies that do not arrive."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, A
 
 
 def serve(handler: Handler, client: Client, memory: Memory | None = None) -> None:
-    """Run a client against a server that has this handler only."""
+    """Run a client against a server with only this handler."""
 
     async def main() -> None:
         server = HttpServer(handler)
@@ -39,7 +39,7 @@ def serve(handler: Handler, client: Client, memory: Memory | None = None) -> Non
     asyncio.run(asyncio.wait_for(main(), 20))
 
 
-def test_a_failure_of_ours_is_500_without_a_body() -> None:
+def test_an_internal_failure_is_500_without_a_body() -> None:
     async def handler(request: Request) -> Reply:
         raise RuntimeError("a bug")
 
@@ -52,7 +52,7 @@ def test_a_failure_of_ours_is_500_without_a_body() -> None:
     serve(handler, client)
 
 
-def test_a_client_that_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_does_not_read_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply, "STALL_S", 0.1)
     ended = asyncio.Event()
 
@@ -69,7 +69,7 @@ def test_a_client_that_does_not_read_is_given_up(monkeypatch: pytest.MonkeyPatch
     serve(handler, client)
 
 
-def test_a_client_that_reads_slowly_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_reads_slowly_is_served(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reply, "STALL_S", 2.0)
 
     async def handler(request: Request) -> Reply:
@@ -93,7 +93,7 @@ async def read_body(request: Request, bytes_max: int = 2 * MiB) -> Reply:
         return on_error(exc)
 
 
-def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stalled_body_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body, "STALL_S", 0.1)
 
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -106,7 +106,7 @@ def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_large_bodies_share_a_budget_and_give_it_back(chunked: bool) -> None:
+def test_large_bodies_share_a_budget_and_release_it(chunked: bool) -> None:
     memory = Memory(1 << 30)
     memory.unauthenticated_bytes_max = 5 * MiB
     data = b"x" * (2 * MiB)
@@ -130,7 +130,7 @@ def test_large_bodies_share_a_budget_and_give_it_back(chunked: bool) -> None:
     serve(read_body, client, memory)
 
 
-def test_a_chunked_body_over_the_limit_is_refused_where_it_crosses_it() -> None:
+def test_a_chunked_body_is_refused_where_it_crosses_the_limit() -> None:
     async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
         for _ in range(3):

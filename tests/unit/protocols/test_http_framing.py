@@ -1,4 +1,4 @@
-"""Request lines in raw UTF-8, and heads without end, however the bytes are split over reads."""
+"""Request lines in raw UTF-8, and unbounded heads, for every split of the bytes over reads."""
 
 from __future__ import annotations
 
@@ -50,7 +50,9 @@ def escaped(target: str) -> str:
 
 
 def served(pieces: list[bytes]) -> list[tuple[str, bytes | None, bytes]]:
-    """What aiohttp's parser makes of a stream that `Framing` cuts: target, X-Name and body of each request."""
+    """Return the result of aiohttp's parser for a stream that `Framing` cuts: target, X-Name and body of each
+    request.
+    """
 
     async def main() -> list[tuple[str, bytes | None, bytes]]:
         loop = asyncio.get_running_loop()
@@ -89,15 +91,15 @@ class _Protocol(asyncio.Protocol):
         raise AssertionError("nothing here is large enough")
 
     def resume_reading(self, resume_parser: bool = True) -> None:
-        """Nothing was paused."""
+        """Do nothing: nothing was paused."""
 
 
 @given(
     st.lists(st.sampled_from(REQUESTS), min_size=1, max_size=5),
     st.lists(st.integers(min_value=1, max_value=40), min_size=1, max_size=10),
 )
-def test_requests_are_the_same_however_they_arrive(requests: list[Any], sizes: list[int]) -> None:
-    """Pipelined or not, split anywhere; bodies and headers are not touched."""
+def test_requests_are_the_same_for_every_split(requests: list[Any], sizes: list[int]) -> None:
+    """Pipelined or not, split anywhere; bodies and headers are unchanged."""
     stream = b"".join(request[0] for request in requests)
     pieces = []
     while stream:

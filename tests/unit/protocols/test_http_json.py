@@ -39,7 +39,7 @@ def test_number(value: float, text: str) -> None:
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
-def test_numbers_are_what_c_prints(value: float) -> None:
+def test_numbers_equal_the_output_of_c(value: float) -> None:
     assert number(value) == "%.15g" % value  # noqa: UP031  the C form is the point
 
 
@@ -48,7 +48,7 @@ def test_documents_have_no_whitespace_and_keep_order() -> None:
     assert dumps(document) == '{"b":[1,2,null],"a":{"x":true,"y":false},"c":["t",[]]}'
 
 
-def test_text_is_utf8_and_escaped_where_it_must_be() -> None:
+def test_text_is_utf8_and_escaped_where_necessary() -> None:
     assert dumps('キ"\\\n\x01/') == '"キ\\"\\\\\\n\\u0001/"'
 
 
@@ -56,7 +56,7 @@ def test_byte_strings_that_are_not_utf8_stay_valid_json() -> None:
     assert json.loads(dumps({b"a\xff": b"\xfe"})) == {"a\\xff": "\\xfe"}
 
 
-def test_what_has_no_json_form_is_a_mistake_of_ours() -> None:
+def test_a_value_without_a_json_form_is_a_programming_error() -> None:
     with pytest.raises(TypeError):
         dumps(object())
 
@@ -84,7 +84,7 @@ def test_malformed_json_is_refused(body: bytes) -> None:
     assert caught.value.code == "bad_request"
 
 
-def test_parse_json_tells_integers_from_floats() -> None:
+def test_parse_json_distinguishes_integers_from_floats() -> None:
     assert [type(value) for value in parse_json(b"[1,1.0,1e3]")] == [int, float, float]
 
 

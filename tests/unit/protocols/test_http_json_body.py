@@ -1,4 +1,4 @@
-"""Large JSON bodies: decoded in slices, as the standard library decodes them, and refused where it refuses them."""
+"""Large JSON bodies are decoded in slices, with the results and refusals of the standard library."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lmqcluster.protocols.http.server.json_body import NESTING_MAX, SLICE_BYTES,
 from lmqcluster.wire.errors import LmqError
 
 SMALL = 80
-"""A slice so small that everything crosses the end of one."""
+"""A slice so small that everything crosses a slice boundary."""
 PAD = b" " * SLICE_BYTES
 """Makes any body a large one."""
 
@@ -30,7 +30,7 @@ def small_slices() -> Iterator[None]:
 
 
 def driven(body: bytes) -> tuple[Any, int]:
-    """The value of a body, and how often others get their turn while it is decoded."""
+    """Return the value of a body, and the number of turns for other work while it is decoded."""
     work, turns = decode_json(body), 0
     while True:
         try:
@@ -51,7 +51,7 @@ def code(body: bytes) -> str:
 
 
 def as_text(value: Any) -> Any:
-    """Long strings come as bytes."""
+    """Return the value with long strings, which are bytes, as text."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, list):
@@ -85,7 +85,7 @@ def test_any_value_is_decoded_as_by_the_library(value: Any, is_ascii: bool, inde
     body=st.text('[]{},:"\\ \n0123456789.eE+-truefalsn\u00e9ud8DcC', max_size=60).map(str.encode)
     | st.binary(max_size=60)
 )
-def test_rubbish_is_refused_where_the_library_refuses_it(body: bytes) -> None:
+def test_garbage_is_refused_where_the_library_refuses_it(body: bytes) -> None:
     body = b'{"messages":[{"content":"' + b"x" * SMALL + b'"},' + body + b"]}"
     try:
         expected = parse_json(body)
@@ -125,7 +125,7 @@ def test_batches_and_large_contents() -> None:
         assert as_text(decoded(json.dumps(value, ensure_ascii=is_ascii).encode())) == value
 
 
-def test_names_that_repeat_have_their_last_value() -> None:
+def test_repeated_names_have_their_last_value() -> None:
     body = b'{"a":1,"b":2,"c":"' + b"x" * SLICE_BYTES + b'","a":3,"b":4,"a":5}'
     value = as_text(decoded(body))
     assert list(value.items()) == list(json.loads(body).items())
@@ -148,7 +148,7 @@ SIZE = 1 << 19
     ids=["plain", "escapes", "backslashes", "quotes", "codes", "utf-8", "pairs", "space", "numbers", "messages", "lists",
         "names"],
 )  # fmt: skip
-def test_others_get_their_turn_whatever_a_body_holds(body: bytes) -> None:
+def test_other_work_gets_turns_with_any_body(body: bytes) -> None:
     value, turns = driven(body)
     assert turns >= len(body) // SLICE_BYTES
     assert as_text(value) == json.loads(body)

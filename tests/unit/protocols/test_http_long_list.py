@@ -1,4 +1,4 @@
-"""Answers with long lists are what they would be in one piece, and leave others their turn."""
+"""Answers with long lists equal those made in one piece, and yield to other work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_long_list_is_encoded_as_a_short_one(count: int, is_msgpack: bool) -> 
         assert reply.content == expected.content
 
 
-def test_others_get_their_turn() -> None:
+def test_other_work_gets_turns() -> None:
     turns = Turns()
     asyncio.run(reply_with_list(Media(False), LongList("rows", range(5_000), row), turns, b"c"))
     assert turns.given_total >= 5_000 // SLICE_ITEMS

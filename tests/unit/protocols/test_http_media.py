@@ -20,7 +20,7 @@ from lmqcluster.wire.errors import LmqError
 
 
 @given(st.binary(max_size=50))
-def test_a_content_comes_back_from_json(data: bytes) -> None:
+def test_a_content_survives_json(data: bytes) -> None:
     reply = Media(is_msgpack=False).reply({"content": Media(is_msgpack=False).content(data)})
     assert content_of(json.loads(reply.content)["content"]) == data
 
@@ -34,8 +34,8 @@ BLOCK = LONG_BYTES // 2 - 1
     ),
     st.integers(0, 8),
 )
-def test_long_contents_are_written_as_short_ones(blocks: list[bytes], shift: int) -> None:
-    """Whatever a slice ends in, and as if they had been written by the standard library in one go."""
+def test_long_contents_are_written_like_short_ones(blocks: list[bytes], shift: int) -> None:
+    """The result is that of the standard library in one call, wherever a slice ends."""
     contents = [b"x" * shift + b"".join(block * BLOCK for block in blocks), b"short", b"y" * 10 * LONG_BYTES]
     media = Media(is_msgpack=False)
     rows = LongList("messages", contents, lambda data: {"content": media.content(data)})
@@ -49,7 +49,7 @@ def test_long_contents_are_written_as_short_ones(blocks: list[bytes], shift: int
     st.integers(LONG_BYTES, 12 * LONG_BYTES),
     st.sampled_from(["", "=", "@", "A", "AAA=", "\u00e9", "\n"]),
 )
-def test_long_base64_is_read_as_short(data: bytes, size: int, end: str) -> None:
+def test_long_base64_is_read_like_short(data: bytes, size: int, end: str) -> None:
     digits = base64.b64encode(data * (size // max(1, len(data)))).decode()
 
     def decoded() -> Any:
@@ -67,19 +67,19 @@ def test_long_base64_is_read_as_short(data: bytes, size: int, end: str) -> None:
 
 
 @given(st.binary(max_size=50))
-def test_a_content_comes_back_from_msgpack(data: bytes) -> None:
+def test_a_content_survives_msgpack(data: bytes) -> None:
     reply = Media(is_msgpack=True).reply({"content": Media(is_msgpack=True).content(data)})
     assert content_of(msgpack.unpackb(reply.content)["content"]) == data
 
 
-def test_json_contents_are_strings_where_they_can_be() -> None:
+def test_json_contents_are_strings_if_possible() -> None:
     media = Media(is_msgpack=False)
     assert media.content("ü".encode()) == "ü"
     assert media.content(b"\xff") == {"base64": "/w=="}
     assert media.name(b"\xff") == {"base64": "/w=="}
 
 
-def test_msgpack_names_are_text_where_they_can_be() -> None:
+def test_msgpack_names_are_text_if_possible() -> None:
     media = Media(is_msgpack=True)
     assert media.name("ü".encode()) == "ü"
     assert media.name(b"\xff") == b"\xff"

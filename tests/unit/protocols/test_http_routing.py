@@ -47,7 +47,7 @@ def test_lmq_errors_have_a_status_and_no_body(code: str) -> None:
 
 
 @pytest.mark.parametrize("code", sorted(ERRORS))
-def test_problems_say_everything(code: str) -> None:
+def test_problems_have_all_fields(code: str) -> None:
     reply = problem.on_error(LmqError(code, "detail"))
     spec = ERRORS[code]
     assert reply.code == spec.http
@@ -58,7 +58,7 @@ def test_problems_say_everything(code: str) -> None:
     assert (b"retry-after" in reply.head) == (spec.http == 503)
 
 
-def test_refusals_list_what_is_allowed() -> None:
+def test_refusals_list_the_allowed_methods() -> None:
     refuse = lmq_errors.refuse("GET, PUT, DELETE")
     assert refuse(405).head == b"allow: GET, PUT, DELETE\r\n"
     assert refuse(501).head == b""

@@ -1,4 +1,4 @@
-"""Answers of unknown length: whole if they are short, else piece by piece; one that cannot be finished ends the connection."""
+"""Answers of unknown length: sent whole if short, else piece by piece; a failure in between closes the connection."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
 class Pieces:
-    """An answer of so many pieces.
+    """An answer of `count` pieces.
 
     Attributes:
-        made: how many pieces were asked for.
-        closed: set when nobody asks for more.
+        made: number of requested pieces.
+        closed: set when the iteration ends.
     """
 
     def __init__(self, count: int, *, fails: bool = False) -> None:
@@ -54,7 +54,7 @@ def test_a_short_answer_has_its_length() -> None:
     assert (reply.code, reply.content, type(reply)) == (200, 3 * PIECE, Reply)
 
 
-def test_what_fails_before_the_answer_has_begun_is_an_error() -> None:
+def test_a_failure_before_the_answer_begins_is_an_error() -> None:
     async def main() -> None:
         with pytest.raises(LmqError):
             await streamed(JSON, Pieces(3, fails=True).all())
@@ -62,7 +62,7 @@ def test_what_fails_before_the_answer_has_begun_is_an_error() -> None:
     asyncio.run(main())
 
 
-def test_what_fails_later_shows_as_an_answer_that_ends_early() -> None:
+def test_a_later_failure_ends_the_answer_early() -> None:
     async def handler(_request: Request) -> Reply:
         return await streamed(JSON, Pieces(100, fails=True).all())
 
@@ -78,7 +78,7 @@ def test_what_fails_later_shows_as_an_answer_that_ends_early() -> None:
     serve(handler, client)
 
 
-def test_no_more_is_made_than_the_client_takes() -> None:
+def test_no_more_is_made_than_the_client_reads() -> None:
     pieces = Pieces(10_000)
     requests: list[Request] = []
 
@@ -88,8 +88,8 @@ def test_no_more_is_made_than_the_client_takes() -> None:
 
     async def client(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(REQUEST)
-        # The kernel takes some megabytes for a client that reads nothing.
-        while not requests or not requests[0].protocol.writing_paused:  # noqa: ASYNC110  nobody tells of it
+        # The kernel buffers some megabytes for a client that reads nothing.
+        while not requests or not requests[0].protocol.writing_paused:  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0)
         for _ in range(1_000):
             await asyncio.sleep(0)
@@ -100,7 +100,7 @@ def test_no_more_is_made_than_the_client_takes() -> None:
     serve(handler, client)
 
 
-def test_a_client_without_room_is_told_so() -> None:
+def test_a_client_without_room_gets_an_error() -> None:
     memory = Memory(1 << 30)
     memory.unauthenticated_bytes_max = HELD_BYTES - 1
 

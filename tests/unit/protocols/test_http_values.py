@@ -1,4 +1,4 @@
-"""Bodies of very many small values are refused before they are built; contents may hold what they like."""
+"""Bodies of very many small values are refused before they are built; contents are unrestricted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_json_of_too_many_values(item: bytes) -> None:
 
 
 @pytest.mark.parametrize("size", range(4))
-def test_marks_within_strings_are_no_values(size: int) -> None:
+def test_separators_within_strings_are_not_values(size: int) -> None:
     content = ",:[{" + "\\" * size + '"' * size + ",:[{" * VALUES_MAX
     asyncio.run(check_json(json.dumps({"messages": [{"content": content}]}).encode()))
     asyncio.run(check_json(b'"' + b"\\\\" * WINDOW_BYTES + b"," * VALUES_MAX * 2 + b'"'))
@@ -42,7 +42,7 @@ def test_the_largest_batch_fits() -> None:
 
 @given(st.text('\\"a', max_size=40), st.integers(0, 8))
 def test_strings_end_where_they_end(content: str, shift: int) -> None:
-    """Wherever a window ends: every comma behind the string counts, and none within."""
+    """Wherever a window ends: every comma after the string counts, and none within."""
     padding = "x" * (WINDOW_BYTES - len('["",') - shift)
     body = json.dumps([padding, content + ",", *[0] * 3]).encode()
     with pytest.MonkeyPatch.context() as patch:
@@ -54,7 +54,7 @@ def test_strings_end_where_they_end(content: str, shift: int) -> None:
             asyncio.run(check_json(body))
 
 
-def test_a_body_of_backslashes_is_gone_through_in_windows() -> None:
+def test_a_body_of_backslashes_is_scanned_in_windows() -> None:
     body = b'"' + b"\\" * (64 * WINDOW_BYTES) + b'"'
     work = check_json(body)
     for _ in range(64):

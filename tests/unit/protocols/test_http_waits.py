@@ -1,4 +1,4 @@
-"""Requests that wait: cancelled by their client, or ended because the node stops."""
+"""Waiting requests: cancelled by their client, or ended because the node stops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmqcluster.core import Role
 from lmqcluster.node.access.access import Principal
 from lmqcluster.protocols.http.server.waits import Waits
 
-SOMEBODY = Principal("somebody", Role.WRITE, b".*")
+CLIENT = Principal("client", Role.WRITE, b".*")
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
@@ -21,7 +21,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 
 def test_the_result_passes_through() -> None:
     async def main() -> None:
-        assert await Waits().run(SOMEBODY, asyncio.sleep(0, "message"), None) == "message"
+        assert await Waits().run(CLIENT, asyncio.sleep(0, "message"), None) == "message"
 
     run(main())
 
@@ -29,16 +29,16 @@ def test_the_result_passes_through() -> None:
 def test_ending_the_waits_answers_nothing() -> None:
     async def main() -> None:
         waits = Waits()
-        task = asyncio.create_task(waits.run(SOMEBODY, asyncio.Event().wait(), False))
+        task = asyncio.create_task(waits.run(CLIENT, asyncio.Event().wait(), False))
         await asyncio.sleep(0)
         waits.end()
         assert await task is False
-        assert await waits.run(SOMEBODY, asyncio.Event().wait(), False) is False
+        assert await waits.run(CLIENT, asyncio.Event().wait(), False) is False
 
     run(main())
 
 
-def test_a_client_that_hangs_up_cancels() -> None:
+def test_a_closed_connection_cancels() -> None:
     async def main() -> None:
         waits = Waits()
         cancelled = []
@@ -50,7 +50,7 @@ def test_a_client_that_hangs_up_cancels() -> None:
                 cancelled.append(True)
                 raise
 
-        task = asyncio.create_task(waits.run(SOMEBODY, pull(), None))
+        task = asyncio.create_task(waits.run(CLIENT, pull(), None))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -66,7 +66,7 @@ def test_a_revoked_token_ends_its_waits_and_no_others() -> None:
         gone = Principal("gone", Role.WRITE, b".*")
         theirs = asyncio.create_task(waits.run(gone, asyncio.Event().wait(), None))
         message = asyncio.Event()
-        ours = asyncio.create_task(waits.run(SOMEBODY, message.wait(), None))
+        ours = asyncio.create_task(waits.run(CLIENT, message.wait(), None))
         await asyncio.sleep(0)
         gone.revoke()
         waits.end_revoked()

@@ -1,4 +1,4 @@
-"""What clients of Kestrel may send: names, numbers, keys, and requests in pieces."""
+"""Input of Kestrel's clients: names, numbers, keys, and requests in pieces."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ REQUESTS = [
 
 
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=20), st.booleans())
-def test_requests_are_the_same_however_the_stream_is_cut(cuts: list[int], drops: bool) -> None:
+def test_requests_are_the_same_for_every_split_of_the_stream(cuts: list[int], drops: bool) -> None:
     parser, buffer, found = Parser(100), bytearray(), []
     places = [0, *sorted(set(cuts)), len(STREAM)]
     for start, end in pairwise(places):
@@ -46,13 +46,13 @@ def test_requests_are_the_same_however_the_stream_is_cut(cuts: list[int], drops:
 @pytest.mark.parametrize(
     "line", [b"set q 0 0\n", b"set q 0 0 x\n", b"set q 0 0 -1\n", b"set q 0 0 101\n", b"x" * 65_537]
 )
-def test_what_cannot_be_read_any_further_is_an_error(line: bytes) -> None:
+def test_unreadable_input_is_an_error(line: bytes) -> None:
     with pytest.raises(LmqError):
         Parser(100).next(bytearray(line))
 
 
 @pytest.mark.parametrize("name", [b"", b"a.b", b"a/b", b"~", b"a b", b"a\tb", b"+a", b"a+", b"a" * 256])
-def test_names_that_no_queue_may_have(name: bytes) -> None:
+def test_invalid_queue_names(name: bytes) -> None:
     with pytest.raises(LmqError, match="queue name"):
         check_name(name)
 
@@ -116,7 +116,7 @@ TEXT_REQUESTS = [
 
 
 @given(st.lists(st.integers(1, len(TEXT) - 1), max_size=20))
-def test_text_requests_are_the_same_however_the_stream_is_cut(cuts: list[int]) -> None:
+def test_text_requests_are_the_same_for_every_split_of_the_stream(cuts: list[int]) -> None:
     parser, buffer, found = TextParser(100), bytearray(), []
     for start, end in pairwise([0, *sorted(set(cuts)), len(TEXT)]):
         buffer += TEXT[start:end]
@@ -162,7 +162,7 @@ def test_equal_requests_are_taken_together_as_one_by_one(pieces: list[bytes], cu
 
 
 @given(st.lists(st.integers(1, len(STREAM) - 1), max_size=20))
-def test_a_request_that_comes_alone_is_taken_alone(cuts: list[int]) -> None:
+def test_a_request_that_arrives_alone_is_handled_alone(cuts: list[int]) -> None:
     parser, buffer, found = Parser(100), bytearray(), []
     for start, end in pairwise([0, *sorted(set(cuts)), len(STREAM)]):
         buffer += STREAM[start:end]
@@ -172,7 +172,7 @@ def test_a_request_that_comes_alone_is_taken_alone(cuts: list[int]) -> None:
             found.append(alone)
             parser.drop(buffer)
             assert not buffer
-        # What does not come alone is taken as if nobody had looked.
+        # Other requests are parsed as if the check had not been made.
         while (request := parser.next(buffer)) is not None:
             found.append(request)
         parser.drop(buffer)
@@ -180,7 +180,7 @@ def test_a_request_that_comes_alone_is_taken_alone(cuts: list[int]) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"get q", b"set q 0 0 5\r\nabc", b"set q 0 0 x\n", b"get q\nget q\n"])
-def test_what_is_not_one_request_is_left(text: bytes) -> None:
+def test_anything_but_one_request_is_left(text: bytes) -> None:
     parser, buffer = Parser(100), bytearray(text)
     assert parser.alone(buffer) is None
     assert (parser.taken, bytes(buffer)) == (0, text)

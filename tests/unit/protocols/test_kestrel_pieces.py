@@ -1,4 +1,4 @@
-"""The rest of large requests, in pieces: what comes out is what went in, and little comes on top of it."""
+"""The rest of large requests in pieces: the output equals the input, with little overhead."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmqcluster.protocols.kestrel.pieces import Pieces
 
 
 @given(first=st.binary(), rest=st.lists(st.binary(min_size=1), min_size=1))
-def test_what_is_taken_is_what_came(first: bytes, rest: list[bytes]) -> None:
+def test_the_output_equals_the_input(first: bytes, rest: list[bytes]) -> None:
     pieces = Pieces()
     for data in rest:
         pieces.add(data)
@@ -32,7 +32,7 @@ def test_a_client_that_sends_single_bytes_takes_no_more_memory_than_others() -> 
 
 
 def test_taken_often_bytes_are_copied_a_few_times_at_most() -> None:
-    """Each time a client ends a line, what came before it would be copied again."""
+    """Otherwise each line end of a client would copy everything before it again."""
     pieces, buffer, copied = Pieces(), bytearray(), 0
     for _ in range(1_000):
         pieces.add(b"x" * 1_000)

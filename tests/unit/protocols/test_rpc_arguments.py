@@ -1,4 +1,4 @@
-"""Arguments of MessagePack-RPC methods: what is taken, and how it is refused."""
+"""Arguments of MessagePack-RPC methods: accepted values and refusals."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def test_timestamps_are_an_extension_like_any_other(encode: Callable[[Any], byte
         encode([dt.datetime.now(dt.UTC)])
 
 
-def test_push_all_stores_strings_as_they_are() -> None:
+def test_push_all_stores_strings_unchanged() -> None:
     assert arguments.plain_item(b"text") == [b"text", None, [], None]
     assert arguments.plain_item([1]) == [b"\x91\x01", b"application/x-msgpack", [], None]

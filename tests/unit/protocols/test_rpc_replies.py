@@ -17,7 +17,7 @@ ENCODER = replies.DeliveryEncoder(RECEIPTS, typed=False)
 
 
 def encode(content: Any, content_type: bytes | None = CONTENT_TYPE, remaining: int = 2) -> bytes:
-    """The map of a delivery, number 255 of queue ``q``."""
+    """Return the map of a delivery, number 255 of queue ``q``."""
     message = Message(1, 0, 3, (content_type, ()), content)
     return ENCODER.encode((b"q", 255, remaining, message))
 
@@ -76,7 +76,7 @@ def test_package_is_an_array_of_the_parts_values() -> None:
         (b"\xdb\x00\x00\x00\x28" + b"a" * 40, b"\xda\x00\x28" + b"a" * 40),
         (b"\xca\x3f\x00\x00\x00", b"\xcb\x3f\xe0\x00\x00\x00\x00\x00\x00"),
         (b"\x92\xd9\x01a\x81\xc4\x01k\xc0", b"\x92\xa1a\x81\xa1k\xc0"),
-        # What does not decode comes as it is.
+        # Bodies that do not decode are returned unchanged.
         (b"", b"\xa0"),
         (b"\xc1", b"\xa1\xc1"),
         (b"\xa3ab", b"\xa3\xa3ab"),
@@ -98,7 +98,7 @@ def test_bodies_typed_as_messagepack(body: bytes, value: bytes) -> None:
 @pytest.mark.parametrize(
     "content_type", [None, b"", b"text/plain", b"application/x-msgpack;x", b"APPLICATION/X-MSGPACK"]
 )
-def test_bodies_of_any_other_type_come_as_they_are(content_type: bytes | None) -> None:
+def test_bodies_of_any_other_type_are_returned_unchanged(content_type: bytes | None) -> None:
     assert encode(b"\x05", content_type).endswith(b"\xa7content\xa1\x05")
 
 

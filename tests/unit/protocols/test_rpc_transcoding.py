@@ -1,4 +1,4 @@
-"""Large bodies become old-specification values in slices, and are the same values as if they had been decoded and encoded."""
+"""Large bodies are converted to the old specification in slices, with the result of decoding and encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RECEIPTS = ReceiptFormat(bytes(range(10)))
 
 
 def whole(body: bytes) -> bytes | None:
-    """The old form, all slices at once."""
+    """Return the old form, with all slices at once."""
     work = old_form(body)
     while True:
         try:
@@ -48,7 +48,7 @@ def test_values_are_those_that_decoding_and_encoding_gives(use_bin_type: bool) -
         assert whole(body) == encode_content(CONTENT_TYPE, body)
 
 
-def test_what_is_no_value_is_refused_alike() -> None:
+def test_invalid_values_are_refused_alike() -> None:
     rng = random.Random(6)
     refused = 0
     for _ in range(3000):
@@ -66,7 +66,7 @@ def test_what_is_no_value_is_refused_alike() -> None:
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equal, a NaN to itself too, which a map with keys that occur twice is not asked for."""
+    """Return whether both are equal, a NaN to itself too, which a map with repeated keys need not be."""
     return repr(one) == repr(other) or pack(one) == pack(other)
 
 
@@ -100,13 +100,13 @@ def test_a_large_body_takes_as_many_turns_as_it_has_slices() -> None:
         done = True
         await beside
         assert two[0] == two[1] == DeliveryEncoder(RECEIPTS, typed=False).encode(delivered)
-        # Never two slices in one turn, though two bodies were under way.
+        # Two slices never share a turn, although two bodies were in progress.
         assert 100 <= transcoder.slices <= turns + 2
 
     asyncio.run(main())
 
 
-def test_small_bodies_share_what_is_decoded_in_a_turn() -> None:
+def test_small_bodies_share_the_slice_of_a_turn() -> None:
     body = pack([1] * (DECODED_BYTES_MAX // 4))
     delivered = (b"q", 1, 2, Message(1, 0, 3, (CONTENT_TYPE, ()), body))
 

@@ -1,4 +1,4 @@
-"""When a node that was restarted takes part again, what the members were at a place of the log, and who is a learner."""
+"""The recovery of a restarted node, the members at an index of the log, and learners."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ A, B = PeerNode("a", "h:1"), PeerNode("b", "h:2")
 def test_a_node_that_forgot_entries_waits_for_the_log_of_the_first_contact() -> None:
     recovery = Recovery(recovering=True, forgetful=False)
     recovery.meet(A, 3, 10)
-    # The log grows, but only what was there at the first contact can have been acknowledged.
+    # The log grows, but only the entries at the first contact can have been acknowledged.
     recovery.meet(A, 3, 20)
     recovery.holds(9, 9)
     assert recovery.is_recovering
@@ -58,7 +58,7 @@ def test_a_node_that_forgot_nothing_never_waits() -> None:
     assert not recovery.is_recovering
 
 
-def test_a_node_has_caught_up_with_what_its_leader_had_and_stays_so() -> None:
+def test_a_node_that_has_caught_up_once_stays_caught_up() -> None:
     catch_up = CatchUp()
     catch_up.applied(100)
     assert not catch_up.is_done
@@ -82,7 +82,7 @@ def test_a_leader_has_caught_up_with_its_own_first_entry() -> None:
 
 
 class NoTerms:
-    """Where a log would keep term and vote."""
+    """The store of term and vote."""
 
     term = 1
     vote: str | None = None
@@ -92,14 +92,14 @@ class NoTerms:
 
 
 def journal_with(*changes: tuple[str, str, str]) -> MemoryJournal:
-    """A log with one membership entry an index, from 2 on."""
+    """Return a log with one membership entry per index, from 2 on."""
     journal = MemoryJournal(NoTerms(), b"\x01")
     for index, change in enumerate(changes, start=2):
         journal.add(bytes([MEMBERSHIP]) + encode_change(*change), index, 1)
     return journal
 
 
-def test_the_members_at_each_place_of_the_log() -> None:
+def test_the_members_at_each_index_of_the_log() -> None:
     journal = journal_with(("add", "b", "h:2"), ("add", "b", "h:9"), ("rem", "a", ""))
     history = MemberHistory(journal, {"a": "h:1"})
     each = [{"a": "h:1"}, {"a": "h:1", "b": "h:2"}, {"a": "h:1", "b": "h:9"}, {"b": "h:9"}]
@@ -128,12 +128,12 @@ class Dials(Transport):
 
 
 def learners_of(dials: Dials, voters: set[PeerNode], matches: dict[PeerNode, int]) -> Learners:
-    nobody: Any = None
-    sender = LogSender(nobody, dials, journal_with(), nobody, RaftSettings(), set())
+    unused: Any = None
+    sender = LogSender(unused, dials, journal_with(), unused, RaftSettings(), set())
     return Learners(dials, sender, voters, matches, patience_s=5.0)
 
 
-def test_a_learner_is_dropped_when_nobody_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_learner_is_dropped_when_its_join_is_abandoned(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr(library, "monotonicTime", lambda: now)
     dials, matches = Dials(), {A: 7, B: 3}

@@ -1,4 +1,4 @@
-"""When followers are told of a commit: with the next entries, if these come soon."""
+"""The time at which followers learn of a commit: with the next entries, if these follow soon."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ class Leader:
         self.index = 1
 
     def commits(self) -> bool:
-        """Commit all there is; returns whether followers may hear of it later."""
+        """Commit everything; return whether followers may learn of it later."""
         return self.news.may_wait(self.index, self.index, self.now_s)
 
     def appends_after(self, pause_s: float) -> bool:
-        """Append an entry after a while; returns whether there is anything that followers may hear later."""
+        """Append an entry after a pause; return whether a commit is left that followers may learn of later."""
         self.now_s += pause_s
         self.index += 1
         return self.news.may_wait(self.index - 1, self.index, self.now_s)
 
     def is_busy(self, pause_s: float, rounds: int = ROUNDS) -> bool:
-        """Append and commit again and again; returns the last answer to a commit."""
+        """Append and commit repeatedly; return the last answer to a commit."""
         waits = False
         for _ in range(rounds):
             self.appends_after(pause_s)
@@ -58,14 +58,14 @@ def test_nothing_waits_longer_than_the_patience_and_then_nothing_waits_for_a_whi
     assert leader.is_busy(SOON_S)
 
 
-def test_entries_bring_the_news_themselves() -> None:
+def test_entries_carry_the_commit_index() -> None:
     leader = Leader()
     assert leader.is_busy(SOON_S)
     assert not leader.appends_after(SOON_S)
 
 
-def test_a_further_commit_is_waited_for_anew() -> None:
-    """Two commits in a row, without entries in between: the second one's followers wait for it no longer than for the first."""
+def test_a_further_commit_starts_a_new_wait() -> None:
+    """Of two commits without entries in between, the second waits no longer than the first."""
     leader = Leader()
     assert leader.is_busy(SOON_S)
     leader.index += 1

@@ -1,4 +1,4 @@
-"""D30: connections of one peer replace one another; nothing comes on an older one after the newer one has spoken."""
+"""D30: connections of one peer replace one another; messages of an older one are dropped once a newer one has sent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEADLINE_S = 120.0
 
 
 async def _never_asked(_verb: str, _arguments: list[Any]) -> dict[str, Any]:
-    raise AssertionError("nobody asks")
+    raise AssertionError("unexpected question")
 
 
 def _vote(term: int) -> bytes:

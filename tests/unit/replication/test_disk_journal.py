@@ -1,4 +1,4 @@
-"""The journal on real files, and what is easier told by an example than by a property."""
+"""The journal on real files, and cases that are simpler as an example than as a property."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MEGABYTE = 1 << 20
 
 
 class Store:
-    """Term and vote, with a record of what was made durable."""
+    """Stores term and vote and records what was made durable."""
 
     def __init__(self) -> None:
         self.term = 0
@@ -36,7 +36,7 @@ def open_journal(
 
 
 def simulated(*terms: int) -> tuple[SimDisk, DiskJournal]:
-    """A journal on a simulated disk with an entry for each term, synced."""
+    """Return a journal on a simulated disk with an entry for each term, synced."""
     disk = SimDisk(random.Random(1))
     journal = open_journal(disk)
     for index, term in enumerate(terms, 2):
@@ -53,8 +53,10 @@ def test_a_new_journal_has_a_base_only() -> None:
 
 
 @pytest.mark.parametrize("calls", range(1, 12))
-def test_what_a_failed_sync_left_in_the_cache_is_written_again(calls: int) -> None:
-    """The system takes the pages of a failed sync for clean: what the next life reads from them must not count as durable."""
+def test_pages_of_a_failed_sync_are_written_again(calls: int) -> None:
+    """The system marks the pages of a failed sync as clean: data that the next life reads from them must not
+    count as durable.
+    """
     disk, log = simulated(1, 1)
     disk.fail_after(calls, lambda: OSError(errno.EIO, "Input/output error"))
     with pytest.raises(OSError, match="Input/output error"):
@@ -70,7 +72,7 @@ def test_what_a_failed_sync_left_in_the_cache_is_written_again(calls: int) -> No
 
 
 def test_the_latest_log_time_is_found_again() -> None:
-    """It is that of the entries that are in the log, and a stamp of zero, as recovery writes it, hides none."""
+    """It is that of the entries in the log, and a stamp of zero, as recovery writes it, hides none."""
     disk = SimDisk(random.Random(0))
     log = open_journal(disk)
     assert log.stamped_us == 0
@@ -147,7 +149,7 @@ def test_an_entry_larger_than_a_segment(tmp_path: Path) -> None:
     again._destroy()
 
 
-def test_what_left_the_cache_is_read_back_in_runs() -> None:
+def test_evicted_entries_are_read_back_in_runs() -> None:
     disk = SimDisk(random.Random(1))
     log = open_journal(disk, segment_bytes=MEGABYTE, cache_bytes=1000)
     reads = disk.reads
@@ -161,7 +163,7 @@ def test_what_left_the_cache_is_read_back_in_runs() -> None:
     assert disk.reads == reads + 1
 
 
-def test_read_back_checks_what_it_reads() -> None:
+def test_read_back_verifies_checksums() -> None:
     disk = SimDisk(random.Random(1))
     log = open_journal(disk)
     for index in range(2, 8):
@@ -176,7 +178,7 @@ def test_read_back_checks_what_it_reads() -> None:
     assert (caught.value.file, caught.value.offset) == (disk.path(name), 512 + 129)
 
 
-def test_work_is_done_apart_from_changes() -> None:
+def test_work_runs_concurrently_with_changes() -> None:
     disk, log = simulated(1, 1)
     log.add(b"\x00a", 4, 1)
     work = log.take_work()
@@ -215,7 +217,7 @@ def test_without_sync_nothing_is_synced_but_rolls() -> None:
     assert open_journal(disk, sync=False).last_index == 11
 
 
-def test_a_torn_tail_is_cut() -> None:
+def test_a_torn_tail_is_truncated() -> None:
     disk, log = simulated(1, 1)
     name = "00000000000000000001.log"
     end = len(disk.content(name).rstrip(b"\0"))
@@ -310,7 +312,7 @@ def test_a_segment_that_a_later_one_truncates_is_kept(reopened: bool) -> None:
 
 
 def test_a_valid_record_of_another_log_is_damage() -> None:
-    """The same index, term and command behind another first entry."""
+    """The same index, term and command after another first entry."""
     disks = []
     for first in (b"\x00one", b"\x00two"):
         disk = SimDisk(random.Random(1))
@@ -328,7 +330,7 @@ def test_a_valid_record_of_another_log_is_damage() -> None:
     assert caught.value.offset == start
 
 
-def test_a_reset_takes_the_place_of_what_was_not_written() -> None:
+def test_a_reset_replaces_unwritten_entries() -> None:
     disk, log = simulated(1)
     for index in range(3, 20):
         log.add(b"\x00" * 900, index, 1)
@@ -366,7 +368,7 @@ def test_terms_do_not_fall() -> None:
     assert not log.dirty
 
 
-def test_reading_is_that_of_the_log_in_memory() -> None:
+def test_reading_equals_the_log_in_memory() -> None:
     _, log = simulated(1, 1, 2, 2, 2, 5)
     assert log.first_index_of_term(2, 6) == 4
     assert log.first_index_of_term(0, 1) == 1
@@ -381,7 +383,7 @@ def test_reading_is_that_of_the_log_in_memory() -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1, 2, 12, 100])
-def test_what_is_not_behind_the_base_cannot_be_truncated(index: int) -> None:
+def test_entries_up_to_the_base_cannot_be_truncated(index: int) -> None:
     _, log = simulated(*[1] * 8)
     log.drop_before(2)
     log.sync()
@@ -407,7 +409,7 @@ def test_library_interface() -> None:
 
 
 def test_a_large_entry_stays_in_memory_until_it_is_applied() -> None:
-    """Reading it back at once would hold up everything else."""
+    """Reading it back at once would block everything else."""
     disk = SimDisk(random.Random(1))
     journal = open_journal(disk, segment_bytes=MEGABYTE, cache_bytes=MEGABYTE)
     large = b"\x00" + bytes(3 * MEGABYTE)
@@ -424,7 +426,7 @@ def test_a_large_entry_stays_in_memory_until_it_is_applied() -> None:
 
 
 @pytest.mark.parametrize("sync", [True, False])
-def test_a_large_entry_is_written_in_pieces_that_show_that_the_disk_gets_on(sync: bool) -> None:
+def test_a_large_entry_is_written_in_pieces_that_report_progress(sync: bool) -> None:
     disk = SimDisk(random.Random(1))
     journal = open_journal(disk, sync=sync)
     large = b"\x00" + random.Random(2).randbytes(3 * PIECE_BYTES)
@@ -437,7 +439,7 @@ def test_a_large_entry_is_written_in_pieces_that_show_that_the_disk_gets_on(sync
 
 
 @pytest.mark.parametrize("is_power_failure", [False, True])
-def test_a_large_entry_has_a_file_of_its_own_and_survives(is_power_failure: bool) -> None:
+def test_a_large_entry_has_a_separate_file_and_survives(is_power_failure: bool) -> None:
     disk = SimDisk(random.Random(1))
     journal = open_journal(disk, segment_bytes=4096)
     large = b"\x00" + random.Random(2).randbytes(100_000)

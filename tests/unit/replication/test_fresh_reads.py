@@ -1,4 +1,4 @@
-"""Reads without an entry of the log: who has to answer, and what is waited for."""
+"""Reads without a log entry: the required answers, and the index that is awaited."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lmqcluster.replication.membership import PeerNode
 
 
 class Member:
-    """A member with a log of so many entries, all of them applied unless it is said otherwise."""
+    """A member with a log up to `last`, fully applied unless specified otherwise."""
 
     def __init__(self, name: str, names: str, last: int, net: dict[str, Member]) -> None:
         self.name, self.names, self.last, self.net = name, names, last, net

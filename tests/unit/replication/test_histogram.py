@@ -13,7 +13,7 @@ def test_a_value_on_a_bound_belongs_below_it() -> None:
     assert histogram.cumulative() == [2, 4, 5]
 
 
-def test_a_value_counts_as_often_as_it_was_met() -> None:
+def test_repeated_values_are_counted() -> None:
     histogram = Histogram((1.0,))
     histogram.observe(0.5, 100)
     histogram.observe(2.0, 0)

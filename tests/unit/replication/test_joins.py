@@ -1,4 +1,4 @@
-"""Large bytes are put together in several turns, in order, and nobody waits long for a turn."""
+"""Large messages are assembled in several turns, in order, and no caller waits long for a turn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(scenario: Callable[[Joins], Awaitable[None]]) -> None:
 
 
 @given(lists=st.lists(st.lists(st.binary()), min_size=1))
-def test_what_is_joined_is_what_came_in_the_order_of_the_calls(lists: list[list[bytes]]) -> None:
+def test_results_equal_the_input_in_call_order(lists: list[list[bytes]]) -> None:
     async def scenario(joins: Joins) -> None:
         joined: asyncio.Queue[bytes] = asyncio.Queue()
         for parts in lists:
@@ -38,8 +38,8 @@ def test_what_is_joined_is_what_came_in_the_order_of_the_calls(lists: list[list[
     run(scenario)
 
 
-def test_others_get_their_turns_and_no_turn_copies_more_than_a_slice() -> None:
-    """Whether many small parts come, or one that is large."""
+def test_other_work_gets_turns_and_no_turn_copies_more_than_a_slice() -> None:
+    """This holds for many small parts and for a large one."""
     body = random.Random(1).randbytes(8 * module.SLICE_BYTES + 5)
     pieces = [body[start : start + 100_000] for start in range(0, len(body), 100_000)]
 
@@ -57,7 +57,7 @@ def test_others_get_their_turns_and_no_turn_copies_more_than_a_slice() -> None:
     run(scenario)
 
 
-def test_what_is_joined_is_handed_out_without_another_copy() -> None:
+def test_the_result_is_returned_without_another_copy() -> None:
     async def scenario(joins: Joins) -> None:
         done: asyncio.Future[io.BytesIO] = asyncio.get_running_loop().create_future()
         joins.join([bytes(9), b"x" * 5_000_000], done.set_result)
@@ -70,7 +70,7 @@ def test_what_is_joined_is_handed_out_without_another_copy() -> None:
     run(scenario)
 
 
-def test_nobody_is_told_of_what_is_not_complete_when_it_is_closed() -> None:
+def test_incomplete_results_are_not_delivered_after_close() -> None:
     async def scenario(joins: Joins) -> None:
         told: list[io.BytesIO] = []
         joins.join([b"x" * (3 * module.SLICE_BYTES)], told.append)

@@ -12,7 +12,7 @@ BASE = b"\x01"
 
 
 class Store:
-    """Term and vote, with a record of what was made durable."""
+    """Stores term and vote and records what was made durable."""
 
     def __init__(self) -> None:
         self.term = 0
@@ -25,7 +25,7 @@ class Store:
 
 
 def journal(*terms: int) -> MemoryJournal:
-    """A journal with the base and an entry for each term."""
+    """Return a journal with the base and an entry for each term."""
     log = MemoryJournal(Store(), BASE)
     for index, term in enumerate(terms, 2):
         log.add(b"\x00c%d" % index, index, term)
@@ -76,7 +76,7 @@ def test_entries_are_bounded_by_bytes_but_never_none() -> None:
 
 
 @pytest.mark.parametrize("index", [0, -1, 12, 100])
-def test_what_is_not_in_the_log_is_an_error(index: int) -> None:
+def test_an_index_outside_the_log_is_an_error(index: int) -> None:
     log = journal(*[1] * 10)
     log.drop_before(2)
     with pytest.raises(IndexError):
@@ -85,7 +85,7 @@ def test_what_is_not_in_the_log_is_an_error(index: int) -> None:
         log.term_at(1)
 
 
-def test_truncation_takes_the_entry_and_all_behind_it() -> None:
+def test_truncation_removes_the_entry_and_all_later_ones() -> None:
     log = journal(1, 1, 2, 2)
     log.truncate_from(4)
     assert (log.last_index, log.term_at(3)) == (3, 1)
@@ -124,7 +124,7 @@ def test_dropped_bodies_are_freed() -> None:
     assert sum(len(entry.command) for entry in log._entries) <= 51 * 1000
 
 
-def test_reset_stands_for_a_snapshot() -> None:
+def test_reset_replaces_the_log_by_a_snapshot() -> None:
     log = journal(1, 1)
     log.reset(1000, 7)
     assert (log.first_index, log.last_index, log.term_at(1000), log.size_bytes) == (1000, 1000, 7, 0)
@@ -152,7 +152,7 @@ def test_library_interface_counts_positions_from_the_base() -> None:
 
 
 def test_against_a_list() -> None:
-    """A long random life, compared with a plain list after every step."""
+    """A long random history, compared with a plain list after every step."""
     rng = random.Random(5)
     log, model, first = journal(), [Entry(BASE, 1, 0)], 1
     for step in range(6000):
@@ -189,5 +189,5 @@ def test_the_latest_log_time_is_that_of_the_last_batch() -> None:
 
 
 def batch(stamp_us: int) -> bytes:
-    """A batch of this log time."""
+    """Return a batch of this log time."""
     return b"\x00" + stamp_us.to_bytes(8, "big") + b"x"

@@ -1,4 +1,4 @@
-"""Private methods of PySyncObj are overridden, so what is installed must be exactly what was audited."""
+"""Private methods of PySyncObj are overridden, so the installed version must be exactly the audited one."""
 
 import hashlib
 from importlib.metadata import version

@@ -1,4 +1,4 @@
-"""Log time goes on from what was stamped, and never back."""
+"""Log time continues from the latest stamp, and never goes back."""
 
 import time
 
@@ -32,7 +32,7 @@ def test_a_first_leadership_continues_where_the_log_stops(wrong_us: int) -> None
     assert stamp <= clock.now_us() < stamp + HOUR_US
 
 
-def test_what_was_found_at_the_start_does_not_count_if_it_is_no_longer_in_the_log() -> None:
+def test_a_stamp_found_at_the_start_does_not_count_if_it_left_the_log() -> None:
     clock = LogClock()
     stamp = clock.now_us() - DAY_US
     clock.guess(stamp + HOUR_US)
@@ -41,8 +41,8 @@ def test_what_was_found_at_the_start_does_not_count_if_it_is_no_longer_in_the_lo
     assert stamp <= clock.now_us() < stamp + HOUR_US
 
 
-def test_a_leader_goes_on_from_the_newest_stamp_of_its_log() -> None:
-    """Its log may hold entries of an earlier leader that it has not applied. A clock behind them would stand still."""
+def test_a_leader_continues_from_the_newest_stamp_of_its_log() -> None:
+    """Its log may hold entries of an earlier leader that it has not applied. A clock behind them would stop."""
     clock = LogClock()
     clock.follow(1_000_000)
     clock.lead(1_000_000 + HOUR_US)

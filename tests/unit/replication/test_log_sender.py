@@ -1,4 +1,4 @@
-"""A large entry on its way to a follower: heartbeats overtake it, other entries do not."""
+"""A large entry in flight to a follower: heartbeats overtake it, other entries do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Store:
 
 
 class Leader:
-    """A leader whose messages a test looks at."""
+    """A leader whose messages the test inspects."""
 
     def __init__(self) -> None:
         self.journal = MemoryJournal(Store(), b"\x01")
@@ -61,12 +61,12 @@ class Leader:
         progress.matched(match, progress.sequence)
 
     def shown(self) -> list[tuple[int, list[int]]]:
-        """The entry before, and the entries, of what was sent since."""
+        """Return the previous index and the entries of the messages sent since."""
         sent, self.sent = self.sent, []
         return [(message["prevLogIdx"], [entry.idx for entry in message["entries"]]) for message in sent]
 
 
-def test_heartbeats_go_on_from_before_a_large_entry_until_it_is_answered() -> None:
+def test_heartbeats_precede_a_large_entry_until_it_is_answered() -> None:
     leader = Leader()
     leader.add(10)
     leader.add(BULK_BYTES + 1)
@@ -86,7 +86,7 @@ def test_heartbeats_go_on_from_before_a_large_entry_until_it_is_answered() -> No
     assert leader.sender.has_sent_all(FOLLOWER)
 
 
-def test_a_large_entry_is_no_probe() -> None:
+def test_a_large_entry_is_not_a_probe() -> None:
     leader = Leader()
     leader.add(BULK_BYTES + 1)
     leader.sender.progress_of(FOLLOWER).become_probe(2)
@@ -98,7 +98,7 @@ def test_a_large_entry_is_no_probe() -> None:
     assert leader.shown() == [(1, [2])]
 
 
-def test_a_large_entry_is_sent_again_after_a_refusal() -> None:
+def test_a_large_entry_is_resent_after_a_refusal() -> None:
     leader = Leader()
     leader.add(BULK_BYTES + 1)
     leader.flush()

@@ -1,4 +1,4 @@
-"""Pages that a node lacks: it gives up only when every other member has said that it does not have them."""
+"""Pages that a node lacks: it stops only when every other member has reported that it lacks them too."""
 
 from __future__ import annotations
 
@@ -92,15 +92,15 @@ async def lost_with_its_connection(owner: Owner) -> None:
 
 
 async def silent(owner: Owner) -> None:
-    """Nothing is heard of the first one for long: the second one is asked, and then both again."""
+    """The first one does not answer for long: the second one is asked, and then both again."""
     assert [await owner.asked.get() for _ in range(4)] == [A, B, A, B]
     owner.exchange.answered(B, owner.page, owner.stored)
     await owner.here.wait()
     assert not owner.error.done()
 
 
-async def of_somebody_else(owner: Owner) -> None:
-    """A link that changes says nothing of what another member was asked."""
+async def of_another_member(owner: Owner) -> None:
+    """A changed link does not affect requests to another member."""
     assert await owner.asked.get() == A
     owner.exchange.link_changed(B)
     owner.exchange.answered(A, owner.page, owner.stored)
@@ -108,7 +108,7 @@ async def of_somebody_else(owner: Owner) -> None:
 
 
 async def two_at_once(owner: Owner) -> None:
-    """Who is told of the end of one fetch begins another, which finds the next one at its end too."""
+    """The callback of one fetch begins another, which finds the next one complete too."""
     told: list[str] = []
 
     def second(are_here: bool | None) -> None:
@@ -124,8 +124,8 @@ async def two_at_once(owner: Owner) -> None:
     assert sorted(told) == ["first None", "second None", "third True"]
 
 
-@pytest.mark.parametrize("scenario", [two_at_once, denied_by_all, lost_with_its_connection, silent, of_somebody_else])
-def test_who_is_asked_for_what_is_missing(
+@pytest.mark.parametrize("scenario", [two_at_once, denied_by_all, lost_with_its_connection, silent, of_another_member])
+def test_members_are_asked_for_missing_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Owner], Any]
 ) -> None:
     monkeypatch.setattr(lost_pages, "RETRY_S", 0.01)
@@ -145,7 +145,7 @@ COUNT = 300
 
 
 def test_hundreds_of_damaged_pages_are_asked_for_together(tmp_path: Path) -> None:
-    """The table of what is in memory is made a few times, and a page that is needed at once is among the first."""
+    """The table of pages in memory is built a few times, and a page that is needed at once is among the first."""
 
     async def scenario() -> None:
         owner = Owner(tmp_path)
@@ -178,7 +178,7 @@ def test_hundreds_of_damaged_pages_are_asked_for_together(tmp_path: Path) -> Non
         urgent = wanted[-1]
         lost.replace(urgent, is_urgent=True)
         for page in asked:
-            # What is answered has more asked for.
+            # Answers lead to more requests.
             exchange.answered(A, page, whole[page])
             turns.all()
         assert sorted(replaced) == sorted(wanted)

@@ -1,4 +1,6 @@
-"""Receipts of a former life of the cluster acknowledge nothing: after a restored backup, a recovery, a power failure of all."""
+"""Receipts of a former incarnation of the cluster are invalid: after a restored backup, a recovery, a power
+failure of all.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
 
 
 def one_delivery(version: int) -> tuple[Machine, bytes]:
-    """A cluster's state with three messages of which one is delivered, and the receipt of that."""
+    """Return a cluster's state with three messages of which one is delivered, and its receipt."""
     machine = Machine(compile_pattern)
     upgrade = [Op.UPGRADE, version]
     apply(machine, [Op.FOUND, SALT], upgrade, [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
@@ -46,7 +48,7 @@ def one_delivery(version: int) -> tuple[Machine, bytes]:
 
 
 def backed_up(machine: Machine) -> SimDisk:
-    """A snapshot file of the state, named ``backup``."""
+    """Return a snapshot file of the state, named ``backup``."""
     folders = Folders()
     storage = NodeStorage.open(folders, "old", {"old": "127.0.0.1:9"}, "disk")
     writer = storage.snapshots.create(7, 2, {"old": "127.0.0.1:9"}, 0)
@@ -60,7 +62,7 @@ def backed_up(machine: Machine) -> SimDisk:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_restored_backup_is_another_life(version: int) -> None:
+def test_a_restored_backup_is_another_incarnation(version: int) -> None:
     machine, receipt = one_delivery(version)
     folders = Folders()
     restore(backed_up(machine), "backup", folders, "new", "127.0.0.1:1")
@@ -68,14 +70,14 @@ def test_a_restored_backup_is_another_life(version: int) -> None:
     assert storage.latest is not None
     restored = Machine.restore(compile_pattern, storage.snapshots.records(storage.latest))
     assert len(restored.queues[b"q"]) == 3
-    # The number of a delivery that the backup does not know is given again.
+    # The number of a delivery that the backup does not know is reused.
     [[second]] = apply(restored, [Op.PULL, b"q", 1])
     assert second[1] == 2
     ids = ReceiptFormat(restored.salt)
     assert [ids.parse(receipt), ids.parse(ReceiptFormat(SALT).format(2))] == [0, 0]
 
 
-def test_a_recovered_cluster_takes_no_receipt_of_before() -> None:
+def test_a_recovered_cluster_accepts_no_earlier_receipt() -> None:
     folders = Folders()
     storage = NodeStorage.open(folders, "a", MEMBERS, "disk")
     storage.meta.mark_trusted()
@@ -106,7 +108,7 @@ def test_the_salt_is_renewed_from_the_version_on_that_has_the_command() -> None:
 
 
 def doubtful(peers: Iterable[str]) -> tuple[SimDisk, LostReceipts]:
-    """A node that has lost the end of its log, which was index 50, and has heard these peers say that they have too."""
+    """Return a node that has lost the end of its log, which was index 50, and has learned that these peers have too."""
     disk = SimDisk(random.Random(1))
     meta = NodeMeta.open(disk, "a", MEMBERS)
     meta.save_salt_due(50)

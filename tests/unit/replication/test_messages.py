@@ -85,7 +85,7 @@ def test_every_message_survives_the_wire(message: dict[str, Any]) -> None:
     assert messages.decode(memoryview(messages.encode(message))) == message
 
 
-def test_entries_of_the_journal_can_be_sent_as_they_are() -> None:
+def test_entries_of_the_journal_can_be_sent_unchanged() -> None:
     entries = [Entry(b"\x00c", 2, 1), Entry(b"\x01", 3, 1)]
     sent = messages.encode({**EVERY[0], "entries": entries})
     assert messages.decode(sent)["entries"] == [list(entry) for entry in entries]
@@ -96,8 +96,8 @@ def test_frame_is_a_length_and_the_payload() -> None:
 
 
 @pytest.mark.parametrize("message", EVERY, ids=ident)
-def test_each_field_takes_its_type_only(message: dict[str, Any]) -> None:
-    """A bool is no integer here, a string no bytes; the error names the field."""
+def test_each_field_accepts_only_its_type(message: dict[str, Any]) -> None:
+    """A bool does not count as an integer here, nor a string as bytes; the error names the field."""
     fields = msgpack.unpackb(messages.encode(message))
     names = list(message)
     for position in range(1, len(fields)):
@@ -141,13 +141,13 @@ def test_unknown_kinds_are_refused(kind: object) -> None:
     ],
     ids=lambda value: repr(value)[:16],
 )
-def test_what_is_not_one_messagepack_value_is_refused(payload: bytes) -> None:
+def test_anything_but_one_messagepack_value_is_refused(payload: bytes) -> None:
     with pytest.raises(FrameError, match="not MessagePack"):
         messages.decode(payload)
 
 
 @pytest.mark.parametrize("payload", [b"\x80", b"\x01", b"\xa1x", b"\x90"])
-def test_what_is_not_an_array_with_a_kind_is_refused(payload: bytes) -> None:
+def test_anything_but_an_array_with_a_kind_is_refused(payload: bytes) -> None:
     with pytest.raises(FrameError, match="known kind"):
         messages.decode(payload)
 
@@ -191,7 +191,7 @@ IN_PIECES: list[dict[str, Any]] = [
 
 
 @pytest.mark.parametrize("message", IN_PIECES, ids=ident)
-def test_what_is_large_can_be_taken_out_of_a_message_and_put_back(message: dict[str, Any]) -> None:
+def test_a_large_field_can_be_removed_from_a_message_and_restored(message: dict[str, Any]) -> None:
     before = dict(message)
     assert messages.bulk_of(message) is LARGE
     whole = messages.decode(messages.envelope(message))
@@ -200,7 +200,7 @@ def test_what_is_large_can_be_taken_out_of_a_message_and_put_back(message: dict[
     assert messages.decode(whole["message"], LARGE) == messages.decode(messages.encode(message))
 
 
-def test_what_is_small_or_not_alone_stays_in_its_message() -> None:
+def test_a_small_or_repeated_field_stays_in_its_message() -> None:
     append = IN_PIECES[2]
     assert messages.bulk_of({**append, "entries": []}) is None
     assert messages.bulk_of({**append, "entries": [[LARGE, 5, 3], [b"x", 6, 3]]}) is None

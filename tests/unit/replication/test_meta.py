@@ -1,4 +1,4 @@
-"""A node's identity, term and vote: whatever happens to one of its two files, nothing that was promised is forgotten."""
+"""A node's identity, term and vote: damage to one of its two files loses nothing that was promised."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def read(disk: SimDisk | Folder) -> NodeMeta:
 
 
 def overwrite(disk: SimDisk, name: str, data: bytes) -> None:
-    """Another content, durably."""
+    """Replace the contents durably."""
     file = disk.create(name)
     file.write_at(0, data)
     file.sync()
@@ -57,7 +57,7 @@ def test_a_first_life(disk: SimDisk) -> None:
     assert disk.names() == sorted(FILE_NAMES)
 
 
-def test_a_founder_alone_has_nobody_to_fear() -> None:
+def test_a_single_founder_can_trust_itself() -> None:
     assert not NodeMeta.open(SimDisk(random.Random(1)), "a", {"a": "127.0.0.1:1"}).founding
 
 
@@ -70,7 +70,7 @@ def test_founders_that_are_not_known_yet_are_found_once(disk: SimDisk) -> None:
         False,
         {},
     )
-    # As long as it is a member of nothing, its configuration counts.
+    # While it is a member of no cluster, its configuration counts.
     assert NodeMeta.open(disk, "A", None).node_id == "A"
     assert NodeMeta.open(disk, "n", {}).left
     other = SimDisk(random.Random(2))
@@ -82,13 +82,13 @@ def test_founders_that_are_not_known_yet_are_found_once(disk: SimDisk) -> None:
     assert read(other).members == FOUNDERS
 
 
-def test_everything_is_there_in_the_next_life(tmp_path: Path) -> None:
+def test_everything_is_kept_for_the_next_life(tmp_path: Path) -> None:
     first = opened(Folder(tmp_path))
     first.save_vote(7, "b")
     first.save_members({"a": "127.0.0.1:9"})
     first.durability, first.boot, first.recovering = "disk", boot_id(), True
     first.save()
-    # Another id and other founders are of no interest any more.
+    # Another id and other founders are ignored from now on.
     second = NodeMeta.open(Folder(tmp_path), "z", {"z": "127.0.0.1:26"})
     assert (second.node_id, second.term, second.vote, second.members) == ("a", 7, "b", {"a": "127.0.0.1:9"})
     assert (second.durability, second.boot, second.recovering, second.restarted) == ("disk", boot_id(), True, True)
@@ -103,11 +103,11 @@ def test_the_incarnation_grows_even_if_the_clock_goes_back(disk: SimDisk, monkey
     after = opened(disk).incarnation
     assert before == 1_000_000
     assert before < after <= before + INCARNATION_STEP
-    assert opened(copy).incarnation != after, "two lives that do not know of each other are told apart"
+    assert opened(copy).incarnation != after, "two concurrent lives have different incarnations"
 
 
-def test_a_new_folder_has_an_origin_of_its_own_and_keeps_it(disk: SimDisk) -> None:
-    """The cluster counts batches by it: a node that lost its disk must not count where others believe it to be further."""
+def test_a_new_folder_has_a_unique_origin_and_keeps_it(disk: SimDisk) -> None:
+    """The cluster counts batches by it: a node that lost its disk must not reuse numbers that others have seen."""
     first = opened(disk).origin
     assert read(disk).origin == opened(disk).origin == first
     assert opened(SimDisk(random.Random(1))).origin != first
@@ -127,7 +127,7 @@ def test_other_fields_than_those_of_the_format_are_refused(disk: SimDisk, change
 
 
 def reseal(disk: SimDisk, document: dict[str, Any]) -> None:
-    """Write a changed document with the right checksum."""
+    """Write a changed document with a valid checksum."""
     text = json.dumps(document["node"], sort_keys=True)
     document["checksum"] = xxhash.xxh3_64_hexdigest(text.encode())
     for name in FILE_NAMES:
@@ -137,7 +137,7 @@ def reseal(disk: SimDisk, document: dict[str, Any]) -> None:
 @pytest.mark.parametrize("power", [False, True], ids=["process", "power"])
 @pytest.mark.parametrize("calls", range(CALLS_OF_A_SAVE))
 def test_a_save_that_is_interrupted_happens_or_does_not(disk: SimDisk, calls: int, power: bool) -> None:
-    """Never a mixture, never nothing; and the next save is newer than whatever was left."""
+    """The result is never a mixture and never empty; and the next save is newer than both files."""
     opened(disk).save_vote(3, "a")
     meta = read(disk)
     disk.fail_after(calls)
@@ -157,7 +157,7 @@ def test_a_save_that_is_interrupted_happens_or_does_not(disk: SimDisk, calls: in
 
 
 def test_a_save_makes_no_more_calls_than_these(disk: SimDisk) -> None:
-    """So that the test above interrupts each of them."""
+    """This ensures that the test above interrupts each of them."""
     meta = opened(disk)
     disk.fail_after(CALLS_OF_A_SAVE)
     meta.save_vote(4, "b")
@@ -165,7 +165,7 @@ def test_a_save_makes_no_more_calls_than_these(disk: SimDisk) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_save_that_has_returned_survives_a_power_failure(disk: SimDisk, seed: int) -> None:
-    """And the loss of either file on top."""
+    """This holds with the loss of either file too."""
     opened(disk).save_vote(9, "c")
     disk.power_failure(random.Random(seed))
     disk.lose(FILE_NAMES[seed % 2])
@@ -173,7 +173,7 @@ def test_a_save_that_has_returned_survives_a_power_failure(disk: SimDisk, seed: 
 
 
 @pytest.mark.parametrize("name", FILE_NAMES)
-def test_any_flipped_bit_of_one_file_is_noticed(disk: SimDisk, name: str) -> None:
+def test_any_flipped_bit_of_one_file_is_detected(disk: SimDisk, name: str) -> None:
     opened(disk).save_vote(9, "c")
     rng = random.Random(2)
     for offset in range(len(disk.content(name))):
@@ -213,7 +213,7 @@ def test_a_cut_file_is_replaced_by_its_copy(disk: SimDisk, name: str, size: int)
 
 
 def test_the_newer_file_counts(disk: SimDisk) -> None:
-    """Whichever of the two it is."""
+    """This holds for either of the two."""
     meta = opened(disk)
     meta.save_vote(1, "a")
     old = disk.content(FILE_NAMES[0])
@@ -244,7 +244,7 @@ def test_both_damaged_is_said_with_the_file(disk: SimDisk) -> None:
         ({"node": None}, "its checksum is wrong"),
     ],
 )
-def test_what_is_wrong_is_said(disk: SimDisk, change: dict[str, Any], reason: str) -> None:
+def test_the_error_is_reported(disk: SimDisk, change: dict[str, Any], reason: str) -> None:
     opened(disk)
     document = {**json.loads(disk.content(FILE_NAMES[0])), **change}
     for name in FILE_NAMES:
@@ -272,7 +272,7 @@ def test_a_new_identity_forgets_the_old_one_but_not_the_incarnation(disk: SimDis
 
 
 def test_discarded_data_leave_identity_term_and_vote(disk: SimDisk) -> None:
-    """A vote must not be given twice, and what was acknowledged may be missing until the leader has brought it."""
+    """A vote must not be given twice, and acknowledged entries may be missing until the leader has sent them."""
     opened(disk).save_vote(9, "c")
     read(disk).discard_data()
     found = read(disk)
@@ -281,7 +281,7 @@ def test_discarded_data_leave_identity_term_and_vote(disk: SimDisk) -> None:
 
 
 def test_trust_is_written_once(disk: SimDisk) -> None:
-    """It is asked for in every step."""
+    """It is checked in every step."""
     meta = opened(disk)
     meta.mark_trusted()
     assert not read(disk).founding

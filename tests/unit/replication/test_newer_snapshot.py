@@ -1,4 +1,4 @@
-"""A follower whose state cannot go on is sent a snapshot of a later entry, as often as it takes and no more."""
+"""A follower whose state cannot continue gets a snapshot of a later entry, as often as necessary and no more."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COMMITTED = 9
 
 
 class Leader:
-    """One whose journal goes to entry 10, of which the first nine are committed."""
+    """A leader whose journal ends at entry 10, of which the first nine are committed."""
 
     def __init__(self, latest: int | None) -> None:
         self._latest = latest
@@ -50,12 +50,12 @@ class Leader:
         self.requested += 1
 
     def answer(self, *, installed: bool = False, restart: bool = False) -> None:
-        """The follower has taken the last block of what is being sent."""
+        """Confirm the last block of the snapshot that is being sent."""
         answer = {"index": self.sent(), "number": 0, "installed": installed, "restart": restart}
         self.sender.snapshot_answered(self.sender.progress_of(FOLLOWER), answer)
 
     def sent(self) -> int:
-        """Index of the snapshot that is being sent, 0 for none."""
+        """Return the index of the snapshot that is being sent, 0 for none."""
         transfer = self.sender.progress_of(FOLLOWER).snapshot
         return 0 if transfer is None else transfer.info.index
 
@@ -71,13 +71,13 @@ class Leader:
         (8, -1, 8, 0),
     ],
 )
-def test_what_a_request_brings(latest: int | None, applied: int, sent: int, requested: int) -> None:
+def test_the_effect_of_a_request(latest: int | None, applied: int, sent: int, requested: int) -> None:
     leader = Leader(latest)
     leader.sender.send_newer_snapshot(FOLLOWER, applied)
     assert (leader.sent(), leader.requested) == (sent, requested)
 
 
-def test_one_on_its_way_is_enough() -> None:
+def test_one_in_flight_is_enough() -> None:
     leader = Leader(8)
     leader.sender.send_newer_snapshot(FOLLOWER, 5)
     leader._latest = 9
@@ -85,8 +85,8 @@ def test_one_on_its_way_is_enough() -> None:
     assert leader.sent() == 8
 
 
-def test_one_that_was_of_no_use_is_sent_again_after_longer_and_longer_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A follower may lack a page that nobody has any more, and answers at once."""
+def test_a_useless_snapshot_is_resent_after_growing_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A follower may lack a page that no member has, and answers at once."""
     now_s = 1000.0
     monkeypatch.setattr(library, "monotonicTime", lambda: now_s)
     leader = Leader(8)

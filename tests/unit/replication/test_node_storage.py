@@ -1,4 +1,4 @@
-"""Log, snapshots and identity opened together: in every order that a crash may leave, and in every durability."""
+"""Log, snapshots and identity opened together: in every order that a crash may leave, and in every durability mode."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ class Machine:
         return NodeStorage.open(self, "a", founders, durability, segment_bytes=4096)
 
     def copy(self) -> Machine:
-        """Another one with the same files."""
+        """Return a machine with the same files."""
         return Machine({name: disk.copy() for name, disk in self.folders.items()})
 
     def power_failure(self, seed: int) -> None:
-        """All folders lose what they may."""
+        """Lose unsynced data in all folders."""
         for disk in self.folders.values():
             disk.power_failure(random.Random(seed))
 
@@ -62,7 +62,7 @@ def snapshot(storage: NodeStorage, index: int, term: int = TERM) -> None:
 
 
 def trusted(machine: Machine, durability: str = "disk") -> NodeStorage:
-    """A node that has met its leader, with entries 2 to 10."""
+    """Return a node that has met its leader, with entries 2 to 10."""
     storage = machine.open(durability)
     storage.meta.mark_trusted()
     storage.meta.save_vote(TERM, "a")
@@ -71,7 +71,7 @@ def trusted(machine: Machine, durability: str = "disk") -> NodeStorage:
 
 
 def span(storage: NodeStorage) -> tuple[int, int]:
-    """First and last index of the log."""
+    """Return first and last index of the log."""
     return storage.journal.first_index, storage.journal.last_index
 
 
@@ -99,7 +99,7 @@ def test_a_log_without_a_snapshot(machine: Machine) -> None:
 def test_a_snapshot_and_a_log_that_was_not_cut_yet(
     machine: Machine, index: int, term: int, kept: tuple[int, int]
 ) -> None:
-    """D6: the log begins at the snapshot; what follows is kept if it matches, and only then."""
+    """D6: the log begins at the snapshot; later entries are kept only if they match it."""
     storage = trusted(machine)
     snapshot(storage, index, term)
     storage.close()
@@ -119,8 +119,8 @@ def test_a_snapshot_and_a_log_that_was_not_cut_yet(
 @pytest.mark.parametrize(
     ("has", "text"), [(False, "the snapshot of it is missing"), (True, "the newest snapshot is of 4")]
 )
-def test_a_log_that_begins_behind_its_snapshot(machine: Machine, has: bool, text: str) -> None:
-    """Entries in between are gone, so the state cannot be known."""
+def test_a_log_that_begins_after_its_snapshot(machine: Machine, has: bool, text: str) -> None:
+    """Entries in between are missing, so the state is unknown."""
     storage = trusted(machine)
     if has:
         snapshot(storage, 4)
@@ -142,8 +142,8 @@ def test_the_newest_snapshot_counts(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("durability", ["disk", "process"])
-def test_a_log_that_is_missing_is_damage(machine: Machine, durability: str) -> None:
-    """An empty one in its place would forget what was acknowledged."""
+def test_a_missing_log_is_damage(machine: Machine, durability: str) -> None:
+    """An empty log in its place would forget acknowledged entries."""
     trusted(machine, durability).close()
     for name in machine.folders[JOURNAL].names():
         machine.folders[JOURNAL].lose(name)
@@ -173,7 +173,7 @@ def test_disk_and_process_share_the_log(machine: Machine, had: str, has: str) ->
 
 @pytest.mark.parametrize("has", ["memory", "disk", "process"])
 def test_after_memory_nothing_is_trusted(machine: Machine, has: str) -> None:
-    """The last life may have acknowledged what nobody remembers; that stays so until the node has caught up."""
+    """The last life may have acknowledged entries that are lost; this holds until the node has caught up."""
     storage = trusted(machine, "memory")
     assert isinstance(storage.journal, MemoryJournal)
     assert storage.durable is False
@@ -190,7 +190,7 @@ def test_after_memory_nothing_is_trusted(machine: Machine, has: str) -> None:
 
 
 def test_durability_process_is_not_trusted_after_a_reboot(machine: Machine) -> None:
-    """A power failure may have taken what was not synced; the death of the process has not."""
+    """A power failure may lose unsynced data; the death of the process does not."""
     storage = trusted(machine, "process")
     storage.close()
     assert not machine.open("process").recovering
@@ -213,7 +213,7 @@ def test_durability_disk_is_trusted_after_a_reboot(machine: Machine) -> None:
 
 
 def test_a_founder_that_has_not_met_a_leader_is_not_trusted(machine: Machine) -> None:
-    """It could be a member that has lost its disk, its vote included. Alone, there is nobody who could know."""
+    """It could be a member that has lost its disk with its vote. No other member can tell a single node."""
     for _ in range(2):
         storage = machine.open()
         assert (storage.recovering, storage.forgetful) == (True, True)
@@ -230,7 +230,9 @@ def test_a_founder_that_has_not_met_a_leader_is_not_trusted(machine: Machine) ->
 
 
 def interrupted(prepared: Machine, folder: str, calls: int, *, power: bool) -> Machine | None:
-    """A machine that died in a start, after so many calls in one folder; None if the start needs no more than these."""
+    """Return a machine that died during a start, after `calls` calls in one folder; None if the start needs
+    no more calls.
+    """
     machine = prepared.copy()
     machine.folders[folder].fail_after(calls)
     try:
@@ -261,7 +263,7 @@ def test_a_first_start_interrupted_at_every_call(folder: str, power: bool) -> No
 @pytest.mark.parametrize("folder", FOLDERS, ids=["node", "journal", "snapshots"])
 @pytest.mark.parametrize("how", ["repair", "join", "leave"])
 def test_a_wipe_interrupted_at_every_call(machine: Machine, how: str, folder: str, power: bool) -> None:
-    """What was given up never comes back, in no part, and the next start ends what this one began."""
+    """Discarded data never returns, not even in part, and the next start completes the wipe."""
     storage = trusted(machine)
     snapshot(storage, 6)
     add(storage, range(11, 200))
@@ -279,7 +281,7 @@ def test_a_wipe_interrupted_at_every_call(machine: Machine, how: str, folder: st
         assert dead.folders[SNAPSHOTS].names() == []
         assert (storage.recovering, storage.meta.wipe) == (how == "repair", False)
         assert (storage.meta.node_id, storage.meta.term) == (("a", TERM) if how == "repair" else ("n", 0))
-        # And it can be used.
+        # The storage can be used.
         first = span(storage)[1] + 1
         add(storage, range(first, first + 3), TERM)
         storage.close()
@@ -291,7 +293,7 @@ def test_a_wipe_interrupted_at_every_call(machine: Machine, how: str, folder: st
 @pytest.mark.parametrize("power", [False, True], ids=["process", "power"])
 @pytest.mark.parametrize("folder", [JOURNAL, SNAPSHOTS, ""], ids=["journal", "snapshots", "node"])
 def test_an_alignment_interrupted_at_every_call(machine: Machine, folder: str, power: bool) -> None:
-    """A snapshot that replaces the log, as one that was installed just before a crash."""
+    """A snapshot replaces the log, like one that was installed just before a crash."""
     storage = trusted(machine)
     snapshot(storage, 500, TERM + 1)
     storage.close()
@@ -316,7 +318,7 @@ def test_repair_keeps_the_vote_and_nothing_else(machine: Machine) -> None:
 
 
 def test_repair_of_an_unreadable_identity_leaves_a_node_that_never_was(machine: Machine) -> None:
-    """A founder is then one that has lost its disk: it neither votes nor counts before it has met a leader."""
+    """A founder then counts as one that has lost its disk: it neither votes nor counts before it has met a leader."""
     trusted(machine).close()
     for name in ("node.json", "node.copy.json"):
         machine.folders[""].truncate(name, random.Random(1))
@@ -327,7 +329,7 @@ def test_repair_of_an_unreadable_identity_leaves_a_node_that_never_was(machine: 
 
 
 def test_repair_of_an_unreadable_identity_interrupted_at_every_call(machine: Machine) -> None:
-    """Until it is done, a start refuses as before, or finds nothing at all; never a part."""
+    """Until it is done, a start fails as before, or finds nothing at all; never a part."""
     trusted(machine).close()
     for name in ("node.json", "node.copy.json"):
         machine.folders[""].truncate(name, random.Random(1))

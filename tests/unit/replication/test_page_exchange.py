@@ -1,4 +1,4 @@
-"""Pages from other members, while the own disk does not always take them."""
+"""Pages from other members, while the local disk does not always accept them."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def _files() -> tuple[SimDisk, PageFiles]:
     return disk, PageFiles(disk, AtOnce(), sync=False)
 
 
-def test_a_fetch_goes_on_when_a_disk_that_was_full_has_room_again() -> None:
-    """As many pages wait for the disk as may; nothing else comes that would have them written."""
+def test_a_fetch_continues_when_a_full_disk_has_room_again() -> None:
+    """The maximum number of pages waits for the disk; nothing else triggers their write."""
 
     async def scenario() -> None:
         _, theirs = _files()
@@ -59,8 +59,8 @@ def test_a_fetch_goes_on_when_a_disk_that_was_full_has_room_again() -> None:
     asyncio.run(scenario())
 
 
-def test_thousands_of_pages_are_asked_of_the_next_member_when_one_is_gone() -> None:
-    """Each is a fetch of its own, and who is told that one is over begins the next."""
+def test_thousands_of_pages_are_requested_from_the_next_member_when_one_is_lost() -> None:
+    """Each is a separate fetch, and the callback of an ended one begins the next."""
     count = 3_000
 
     async def scenario() -> None:
@@ -94,7 +94,7 @@ def test_thousands_of_pages_are_asked_of_the_next_member_when_one_is_gone() -> N
     asyncio.run(scenario())
 
 
-def test_a_page_that_is_denied_is_not_said_to_be_here() -> None:
+def test_a_denied_page_is_not_reported_as_present() -> None:
     async def scenario() -> None:
         _, theirs = _files()
         here, denied = theirs.save([["here"]]), theirs.save([["denied"]])
@@ -112,8 +112,8 @@ def test_a_page_that_is_denied_is_not_said_to_be_here() -> None:
     asyncio.run(scenario())
 
 
-def test_messages_and_bodies_that_a_member_has_in_memory_become_pages_when_they_are_asked_for() -> None:
-    """Pages of messages and of bodies are called by numbers of different signs."""
+def test_messages_and_bodies_in_memory_become_pages_on_request() -> None:
+    """Pages of messages and of bodies have numbers of different signs."""
 
     async def scenario() -> None:
         here, there = Holder(resident_bytes_max=0), Holder(resident_bytes_max=1 << 30)
@@ -143,7 +143,7 @@ def test_messages_and_bodies_that_a_member_has_in_memory_become_pages_when_they_
 
 
 class Holder:
-    """A member with a long line of messages, and long bodies of others with priorities."""
+    """A member with a long queue of messages, and long bodies of others with priorities."""
 
     exchange: PageExchange
 
@@ -163,8 +163,8 @@ class Holder:
         backlogs.page_out(100)
 
 
-def test_what_a_member_does_not_have_keeps_nothing_else_from_coming() -> None:
-    """The questions are few, and the tables that they need are made once for all of them."""
+def test_missing_pages_of_a_member_do_not_block_others() -> None:
+    """There are few requests, and the tables that they need are built once for all of them."""
 
     async def scenario() -> None:
         _, theirs = _files()

@@ -1,4 +1,6 @@
-"""Files of pages on a disk that fills up, loses power and changes bits; and pages from other nodes, which may lie."""
+"""Files of pages on a disk that fills up, loses power and flips bits; and pages from other nodes, which may
+be wrong.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ OTHER: list[Any] = [[3], [5], [3], [[1, None, []]], [b"z"], [], [], []]
 
 
 class Turns:
-    """A worker that works when it is told to."""
+    """A worker that runs when the test calls it."""
 
     def __init__(self) -> None:
         self.jobs: list[tuple[Callable[[], None], Callable[[Exception | None], None]]] = []
@@ -30,7 +32,7 @@ class Turns:
         self.jobs.append((work, done))
 
     def close(self) -> None:
-        """Nothing runs."""
+        """Do nothing: no thread runs."""
 
     def all(self) -> None:
         while self.jobs:
@@ -54,7 +56,7 @@ class Bench:
         self.files.on_lost = self.lost.append
 
     def stored(self, page: bytes) -> bytes | None:
-        """What a peer is given."""
+        """Return the data that a peer gets."""
         given: list[bytes | None] = []
         self.files.give(page, given.append)
         self.turns.all()
@@ -86,7 +88,7 @@ def test_a_page_is_read_before_and_after_it_is_written() -> None:
     assert (bench.files.read_total, bench.files.late_total) == (1, 1)
 
 
-def test_what_was_synced_survives_a_power_failure_and_what_nobody_names_is_removed() -> None:
+def test_synced_pages_survive_a_power_failure_and_unreferenced_ones_are_removed() -> None:
     for seed in range(20):
         bench = Bench(SimDisk(random.Random(seed)))
         kept = bench.files.save(COLUMNS)
@@ -114,7 +116,7 @@ def test_a_full_disk_fails_the_sync_and_loses_nothing() -> None:
     assert len(bench.files) == 1
 
 
-def test_no_more_is_saved_for_the_sake_of_memory_while_the_disk_is_behind() -> None:
+def test_paging_out_stops_while_the_disk_lags() -> None:
     bench = Bench()
     for number in range(page_files.UNWRITTEN_MAX):
         assert not bench.files.is_busy()
@@ -161,7 +163,7 @@ def test_every_byte_of_a_file_counts() -> None:
 
 
 def _bomb() -> bytes:
-    """A few bytes that stand for more than a page may have."""
+    """Return a few bytes that stand for more than a page may have."""
     return PREFIX + zstandard.ZstdCompressor().compress(bytes(page_files.PAGE_BYTES_MAX + 1))
 
 
@@ -179,7 +181,7 @@ def test_pages_of_other_nodes_are_checked(stored: bytes) -> None:
     assert bench.disk.names() == []
 
 
-def test_a_sweep_keeps_what_is_needed_and_forgets_what_was_not_written_yet() -> None:
+def test_a_sweep_keeps_needed_pages_and_forgets_unwritten_ones() -> None:
     bench = Bench()
     first, second = bench.files.save(COLUMNS), bench.files.save(OTHER)
     bench.turns.all()
@@ -195,7 +197,7 @@ def test_a_sweep_keeps_what_is_needed_and_forgets_what_was_not_written_yet() -> 
     assert bench.files.load(second) == OTHER
 
 
-def test_all_files_are_looked_at_and_damage_is_told_before_it_matters() -> None:
+def test_all_files_are_checked_and_damage_is_reported_early() -> None:
     bench = Bench()
     pages = [bench.files.save([[number]]) for number in range(10)]
     bench.turns.all()
@@ -206,7 +208,7 @@ def test_all_files_are_looked_at_and_damage_is_told_before_it_matters() -> None:
     assert bench.lost == pages[3:5]
 
 
-def test_what_could_not_be_read_is_missing_at_the_next_start() -> None:
+def test_an_unreadable_page_is_missing_at_the_next_start() -> None:
     bench = Bench()
     page = bench.files.save(COLUMNS)
     assert bench.sync() is None
@@ -217,8 +219,8 @@ def test_what_could_not_be_read_is_missing_at_the_next_start() -> None:
     assert Bench(bench.disk).files.open([page]) == [page]
 
 
-def test_a_page_that_comes_once_more_is_written_once_and_waits_for_nothing() -> None:
-    """Two peers may send it: what stands in its file already must not be written for ever."""
+def test_a_page_received_twice_is_written_once() -> None:
+    """Two peers may send it: a page that is in its file already must not be written repeatedly."""
     bench = Bench()
     page = bench.files.save(COLUMNS)
     bench.turns.all()
@@ -237,7 +239,7 @@ def test_a_page_that_comes_once_more_is_written_once_and_waits_for_nothing() -> 
     assert bench.files.size_bytes == len(stored)
 
 
-def test_whoever_fetches_a_page_is_told_when_it_is_here() -> None:
+def test_the_callback_of_a_fetch_runs_when_the_page_has_arrived() -> None:
     bench = Bench()
     told: list[bool] = []
     page = bench.files.save(COLUMNS)
@@ -255,7 +257,7 @@ def test_whoever_fetches_a_page_is_told_when_it_is_here() -> None:
     assert bench.files.late_total == 0
 
 
-def test_what_is_needed_is_read_before_what_is_only_wanted() -> None:
+def test_needed_pages_are_read_before_wanted_ones() -> None:
     bench = Bench()
     pages = [bench.files.save([[number]]) for number in range(5)]
     bench.turns.all()
@@ -274,7 +276,7 @@ def test_what_is_needed_is_read_before_what_is_only_wanted() -> None:
     assert bench.files.read_total == 5
 
 
-def test_whoever_fetches_a_damaged_page_is_told_until_another_node_has_sent_it() -> None:
+def test_fetches_of_a_damaged_page_fail_until_another_node_has_sent_it() -> None:
     bench = Bench()
     page = bench.files.save(COLUMNS)
     assert bench.sync() is None
@@ -294,7 +296,7 @@ def test_whoever_fetches_a_damaged_page_is_told_until_another_node_has_sent_it()
     assert told == [False, False, True]
 
 
-def test_what_a_full_disk_has_refused_is_written_once_somebody_asks() -> None:
+def test_a_page_that_a_full_disk_refused_is_written_on_request() -> None:
     bench = Bench()
     bench.disk.full = True
     bench.files.save(COLUMNS)

@@ -1,4 +1,6 @@
-"""Nothing is applied before the pages that it needs are here: read from the disk, or sent by another member."""
+"""An entry is applied only when the pages that it needs have been read from the disk or received from another
+member.
+"""
 
 from __future__ import annotations
 
@@ -25,11 +27,11 @@ LEADER = PeerNode("leader", "h:1")
 DEADLINE_S = 30.0
 PATIENCE_S = 0.05
 ROUNDS = 50
-"""Ten times the patience in requests for a newer state."""
+"""Ten times the patience, in requests for a newer state."""
 
 
 class Core:
-    """As much of the Raft core as requests look at."""
+    """The part of the Raft core that requests use."""
 
     def __init__(self) -> None:
         self.needs_snapshot = False
@@ -61,7 +63,7 @@ class Core:
 
 
 class Member:
-    """One that needs a page, and another member, whose answers the test gives."""
+    """A member that needs a page, and another one, whose answers the test gives."""
 
     def __init__(self) -> None:
         self.turns = Turns()
@@ -137,7 +139,7 @@ async def needs_none(member: Member) -> None:
 
 
 async def more_than_fits_into_memory(member: Member) -> None:
-    """What was read for a batch and had to make room for more of it is not read for ever."""
+    """Pages that were read for a batch and evicted for others of it are not read forever."""
     member.needed = [member.pages.save([[b"%d" % number + bytes(30 << 20)]]) for number in range(4)]
     member.turns.all()
     assert not member.may_apply()
@@ -154,8 +156,8 @@ async def another_member_sends_it(member: Member) -> None:
     assert not member.core.needs_snapshot
 
 
-async def nobody_has_it(member: Member) -> None:
-    """The leader is asked for a newer state, until that has come."""
+async def no_member_has_it(member: Member) -> None:
+    """The leader is asked for a newer state until it has arrived."""
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, b"")
     for _ in range(2):
@@ -168,7 +170,7 @@ async def nobody_has_it(member: Member) -> None:
 
 
 async def comes_after_all(member: Member) -> None:
-    """A member that did not have it has made it meanwhile."""
+    """A member that did not have the page has created it since."""
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, b"")
     assert (await member.sent.get())["type"] == "snapshot_request"
@@ -179,7 +181,7 @@ async def comes_after_all(member: Member) -> None:
 
 
 async def leads(member: Member) -> None:
-    """Whoever leads lets another lead first."""
+    """A leader transfers its leadership first."""
     member.core.leads = True
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, b"")
@@ -188,7 +190,7 @@ async def leads(member: Member) -> None:
 
 
 async def no_state_comes(member: Member) -> None:
-    """After that it is tried without the page, which ends a node that needs it; what can do without goes on."""
+    """Afterwards the entry is tried without the page, which stops a node that needs it; other nodes continue."""
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, b"")
     await member.woken.wait()
@@ -199,7 +201,7 @@ async def no_state_comes(member: Member) -> None:
 
 
 async def state_comes_slowly(member: Member) -> None:
-    """As long as blocks of a newer state come, or it is being loaded, that is waited for."""
+    """The wait continues while blocks of a newer state arrive, or while it is being loaded."""
     await member.waits_for_a_damaged_page()
     member.exchange.answered(LEADER, member.page, b"")
     for _ in range(ROUNDS):
@@ -221,14 +223,14 @@ async def state_comes_slowly(member: Member) -> None:
         needs_none,
         more_than_fits_into_memory,
         another_member_sends_it,
-        nobody_has_it,
+        no_member_has_it,
         comes_after_all,
         leads,
         no_state_comes,
         state_comes_slowly,
     ],
 )
-def test_what_is_waited_for(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Member], Any]) -> None:
+def test_the_wait_for_pages(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[Member], Any]) -> None:
     monkeypatch.setattr(snapshot_requests, "ASK_S", 0.01)
     if scenario in (no_state_comes, state_comes_slowly):
         monkeypatch.setattr(snapshot_requests, "PATIENCE_S", PATIENCE_S)

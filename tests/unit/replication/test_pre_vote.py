@@ -1,4 +1,4 @@
-"""Rounds of asking for votes, and what a node answers others of the leader that it hears."""
+"""Pre-vote rounds, and the answers of a node that hears from a leader."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def votes(clock: Clock) -> PreVote:
 
 @pytest.mark.parametrize(("members", "needed"), [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2), (6, 3), (7, 3)])
 def test_a_majority_wins(votes: PreVote, members: int, needed: int) -> None:
-    """This node's own vote is one of them."""
+    """The node's own vote counts."""
     number = votes.begin()
     for count in range(members):
         assert votes.won(members) == (count >= needed)
@@ -53,7 +53,7 @@ def test_a_vote_counts_once(votes: PreVote) -> None:
 
 
 def test_votes_of_an_earlier_round_do_not_count(votes: PreVote) -> None:
-    """A late answer tells of a state that may be over."""
+    """A late answer describes an outdated state."""
     first = votes.begin()
     votes.granted("b", first)
     second = votes.begin()
@@ -67,14 +67,14 @@ def test_votes_of_an_earlier_round_do_not_count(votes: PreVote) -> None:
 
 @pytest.mark.parametrize("end", ["end", "leader_heard"])
 def test_a_round_ends(votes: PreVote, end: str) -> None:
-    """With the election, or when a leader shows."""
+    """It ends with the election, or when a leader appears."""
     votes.granted("b", votes.begin())
     getattr(votes, end)()
     assert not votes.won(3)
 
 
 def test_rounds_pause_for_a_random_time(votes: PreVote, clock: Clock) -> None:
-    """So that two nodes do not ask in step for ever."""
+    """Otherwise two nodes could ask in lockstep forever."""
     assert votes.is_due()
     pauses = set()
     for _ in range(50):
@@ -88,7 +88,7 @@ def test_rounds_pause_for_a_random_time(votes: PreVote, clock: Clock) -> None:
     assert len(pauses) > 20
 
 
-def test_a_leader_is_there_for_the_shortest_election_time(votes: PreVote, clock: Clock) -> None:
+def test_a_leader_counts_for_the_shortest_election_timeout(votes: PreVote, clock: Clock) -> None:
     assert not votes.has_leader()
     votes.leader_heard()
     clock.now_s += 0.59
@@ -103,7 +103,7 @@ def test_a_broken_link_ends_it_at_once(votes: PreVote) -> None:
     assert not votes.has_leader()
 
 
-def test_a_stranger_that_hears_a_leader_is_none(votes: PreVote) -> None:
+def test_a_non_member_that_hears_a_leader_does_not_count(votes: PreVote) -> None:
     votes.refused_as_stranger = True
     votes.leader_heard()
     assert not votes.refused_as_stranger

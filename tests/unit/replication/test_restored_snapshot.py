@@ -1,4 +1,4 @@
-"""Backups become snapshots again: what stood in pages does so from the start, and nothing else changes."""
+"""Backups become snapshots again: messages of pages are paged from the start, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def no_pattern(_pattern: bytes) -> Any:
 
 
 def filled() -> Machine:
-    """A machine with a long line, another one, and messages of other kinds."""
+    """A machine with a long queue, another one, and messages of other kinds."""
     machine = Machine(no_pattern)
     machine.backlogs.sizes = SIZES
     commands: list[list[Any]] = [[Op.UPGRADE, Machine.VERSION_MAX]]
@@ -43,12 +43,12 @@ def filled() -> Machine:
 
 
 def records(machine: Machine) -> list[bytes]:
-    """A backup's records."""
+    """Return a backup's records."""
     return [msgpack.packb(record) for record in machine.snapshot()]
 
 
 def restored(folder: Path, packed: list[bytes], *blocks: tuple[int, bytes]) -> Iterator[Any]:
-    """Restore a backup of these records; returns the snapshot's."""
+    """Restore a backup of these records; return the snapshot's."""
     path = backup(folder / "backup", *(blocks or [(Kind.RECORDS, b"".join(packed))]), records=len(packed))
     offline.restore(Folder(folder), path.name, lambda name: Folder(folder / "node" / name), "b" * 32, "127.0.0.1:2")
     with offline._opened(lambda name: Folder(folder / "node" / name)) as storage:
@@ -57,7 +57,7 @@ def restored(folder: Path, packed: list[bytes], *blocks: tuple[int, bytes]) -> I
 
 
 def with_pages_read(folder: Path, found: list[Any]) -> list[Any]:
-    """The records, with the messages of pages in place of their names."""
+    """Return the records, with the messages of pages in place of their names."""
     pages = PageFiles(Folder(folder / "node" / PAGES), AtOnce(), sync=False)
     result: list[Any] = []
     for record in found:
@@ -74,7 +74,7 @@ def with_pages_read(folder: Path, found: list[Any]) -> list[Any]:
     return result
 
 
-def test_what_stood_in_pages_stands_in_pages_again(tmp_path: Path) -> None:
+def test_messages_of_pages_are_in_pages_again(tmp_path: Path) -> None:
     packed = records(filled())
     found = list(restored(tmp_path, packed))
     kinds = [record[0] for record in found]
@@ -86,13 +86,13 @@ def test_what_stood_in_pages_stands_in_pages_again(tmp_path: Path) -> None:
 
 
 def chunk_at(packed: list[bytes]) -> int:
-    """Where the first chunk is."""
+    """Return the position of the first chunk."""
     return next(i for i, record in enumerate(packed) if msgpack.unpackb(record, strict_map_key=False)[0] == "chunk")
 
 
 @pytest.mark.parametrize("column", range(5))
 @pytest.mark.parametrize("wrong", [[], 7, None, {}, [[]], [None, None, None]], ids=repr)
-def test_messages_that_cannot_be_are_refused(tmp_path: Path, column: int, wrong: Any) -> None:
+def test_impossible_messages_are_refused(tmp_path: Path, column: int, wrong: Any) -> None:
     packed = records(filled())
     place = chunk_at(packed)
     record = msgpack.unpackb(packed[place], strict_map_key=False)
@@ -103,7 +103,7 @@ def test_messages_that_cannot_be_are_refused(tmp_path: Path, column: int, wrong:
 
 
 def test_a_record_in_pieces_stays_one(tmp_path: Path) -> None:
-    """Between chunks that become pages: those before it and those behind it are named by records of their own."""
+    """Around chunks that become pages, the earlier and later ones are in separate records."""
     packed = records(filled())
     place = chunk_at(packed) + 2
     record = packed[place]

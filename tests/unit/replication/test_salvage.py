@@ -1,4 +1,4 @@
-"""What can be kept of a damaged node that is alone: the log up to the damage, whatever is damaged in it."""
+"""The recoverable part of a single damaged node: the log up to the damage, of any kind."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ class Folders:
         return Folder(self.path / name)
 
     def segments(self) -> list[Path]:
-        """The files of the log, in order."""
+        """Return the files of the log, in order."""
         return sorted((self.path / "journal").glob("*.log"))
 
 
 def make(path: Path, members: dict[str, str], entries: int = ENTRIES, change: bytes | None = None) -> Folders:
-    """A node with a log in several files."""
+    """Create a node with a log in several files."""
     folders = Folders(path)
     storage = NodeStorage.open(folders, "me", members, "disk", segment_bytes=SEGMENT_BYTES)
     for number in range(entries):
@@ -49,14 +49,14 @@ def make(path: Path, members: dict[str, str], entries: int = ENTRIES, change: by
 
 @pytest.fixture
 def lone(tmp_path: Path) -> Folders:
-    """A node that is alone."""
+    """A single node."""
     folders = make(tmp_path, {"me": "a:1"})
     assert len(folders.segments()) > 3
     return folders
 
 
 def written(file: Path) -> int:
-    """Bytes up to the preallocated rest."""
+    """Return the size of the file without the preallocated rest."""
     return len(file.read_bytes().rstrip(b"\0"))
 
 
@@ -93,7 +93,7 @@ def test_the_log_is_kept_up_to_the_damage(lone: Folders, damage: tuple[Callable[
     assert is_alone(lone)
     left = salvage(lone)
     assert least <= left.last_index <= min(most + 1, before)
-    # It goes on by itself, in a new term, and all that is left is what was written.
+    # It continues by itself, in a new term, with exactly the entries that were written.
     storage = NodeStorage.open(lone, "me", {"me": "a:1"}, "disk", segment_bytes=SEGMENT_BYTES)
     assert storage.journal.last_index > left.last_index
     assert storage.journal.term_at(storage.journal.last_index) == 2
@@ -103,15 +103,15 @@ def test_the_log_is_kept_up_to_the_damage(lone: Folders, damage: tuple[Callable[
     storage.close()
 
 
-def test_the_first_file_cannot_be_done_without(lone: Folders) -> None:
-    """Nothing is left of the log, so nothing is pretended."""
+def test_the_first_file_is_required(lone: Folders) -> None:
+    """Nothing of the log is left, so the repair fails."""
     flip(lone.segments()[0], 20)
     with pytest.raises(DamagedFileError):
         salvage(lone)
 
 
-def test_a_node_with_companions_is_not_alone(tmp_path: Path) -> None:
-    """By its first members, or by the newest entry that can be read."""
+def test_a_node_with_other_members_is_not_alone(tmp_path: Path) -> None:
+    """This follows from its first members, or from the newest readable entry."""
     founder = make(tmp_path / "founder", {"me": "a:1", "other": "a:2"}, 10)
     joined = make(tmp_path / "joined", {"me": "a:1"}, 10, encode_change("add", "other", "a:2"))
     for folders in (founder, joined):
@@ -122,6 +122,6 @@ def test_a_node_with_companions_is_not_alone(tmp_path: Path) -> None:
         salvage(founder)
 
 
-def test_a_node_whose_companions_have_left_is_alone(tmp_path: Path) -> None:
+def test_a_node_whose_other_members_have_left_is_alone(tmp_path: Path) -> None:
     folders = make(tmp_path, {"me": "a:1", "other": "a:2"}, 10, encode_change("rem", "other", ""))
     assert is_alone(folders)

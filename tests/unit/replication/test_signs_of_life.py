@@ -1,4 +1,4 @@
-"""Signs of life touch timers only, and only those of members that follow or lead in the same term."""
+"""Heartbeats during a sync affect only timers, and only those of followers or the leader of the same term."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TERM = 7
 
 
 class Member:
-    """A Raft core as it is seen from here, and its transport."""
+    """The part of a Raft core that heartbeats use, and its transport."""
 
     def __init__(self, *, leads: bool = False, follows: PeerNode | None = None, due: bool = True) -> None:
         self.leads = leads
@@ -62,7 +62,7 @@ def test_a_leader_sends_heartbeats_to_all_members() -> None:
 
 
 @pytest.mark.parametrize("member", [Member(leads=True, due=False), Member(follows=A)])
-def test_nobody_else_does_and_not_before_it_is_due(member: Member) -> None:
+def test_no_other_member_sends_and_not_before_it_is_due(member: Member) -> None:
     signs(member).send()
     assert not member.sent
 
@@ -74,7 +74,7 @@ def test_a_follower_answers_its_leader(kind: str) -> None:
     assert member.sent == [(A, {"type": "alive_reply", "term": TERM})]
 
 
-def test_of_many_entries_a_few_are_signs_enough(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_of_many_entries_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     now_s = 1000.0
     monkeypatch.setattr(library, "monotonicTime", lambda: now_s)
     member = Member(follows=A)
@@ -90,22 +90,22 @@ def test_of_many_entries_a_few_are_signs_enough(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(("node", "term"), [(C, TERM), (A, TERM - 1), (A, TERM + 1)])
-def test_nobody_else_is_answered(node: PeerNode, term: int) -> None:
-    """Appended entries tell of another term or leader, and are answered with what is on the disk."""
+def test_no_other_member_is_answered(node: PeerNode, term: int) -> None:
+    """Appended entries may carry another term or leader, and are answered from the state on disk."""
     member = Member(follows=A)
     signs(member).take(node, {"type": "alive", "term": term})
     assert not member.sent
 
 
 @pytest.mark.parametrize("kind", ["alive_reply", "append_reply", "snapshot_reply"])
-def test_an_answer_is_a_sign_of_life(kind: str) -> None:
+def test_an_answer_counts_as_a_heartbeat(kind: str) -> None:
     member = Member(leads=True)
     signs(member).take(B, {"type": kind, "term": TERM})
     assert member.heard == [B]
 
 
 @pytest.mark.parametrize("kind", ["propose", "request_vote", "pre_vote", "about"])
-def test_other_messages_say_nothing(kind: str) -> None:
+def test_other_messages_do_not_count(kind: str) -> None:
     for member in (Member(leads=True), Member(follows=A)):
         signs(member).take(A, {"type": kind, "term": TERM})
         assert not member.heard

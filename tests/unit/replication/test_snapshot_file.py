@@ -1,4 +1,4 @@
-"""The format of snapshot files: whatever happens to a file shows when it is read (law 6)."""
+"""The format of snapshot files: any damage to a file is detected when it is read (law 6)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORDS: list[Any] = [["lmqcluster", 2, b"salt"], ["queue", b"q", []], [b"x" * 9
 
 
 def _file(path: Path, records: list[Any], *, raw_bytes: int, raw_bytes_max: int) -> tuple[str, list[int]]:
-    """Write a file of small blocks; returns its name and where blocks begin, the size at the end."""
+    """Write a file of small blocks; return its name and the offsets of the blocks, with the size at the end."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot_file, "RAW_BYTES", raw_bytes)
         patch.setattr(snapshot_file, "RAW_BYTES_MAX", raw_bytes_max)
@@ -48,8 +48,8 @@ def _read(path: Path) -> list[Any]:
         store.close()
 
 
-def test_a_large_body_stands_in_pieces_and_is_read_back(tmp_path: Path) -> None:
-    """Larger than two blocks, and once exactly as large as blocks are."""
+def test_a_large_body_is_stored_in_pieces_and_read_back(tmp_path: Path) -> None:
+    """It is larger than two blocks, and once exactly as large as blocks are."""
     large = random.Random(1).randbytes(2 * snapshot_file.RAW_BYTES_MAX + 5)
     records = [
         ["first"],
@@ -79,7 +79,7 @@ def test_a_large_record_in_parts_makes_the_same_blocks_as_in_one(sizes: list[int
 
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[Path, bytes, list[int]]:
-    """A small file with every kind of block: its path, bytes, and where blocks begin."""
+    """A small file with every kind of block: its path, bytes, and block offsets."""
     name, starts = _file(tmp_path, RECORDS, raw_bytes=20, raw_bytes_max=40)
     data = (tmp_path / name).read_bytes()
     kinds = {data[start + 8] for start in starts[:-1]}
@@ -95,7 +95,7 @@ def _assert_damaged(path: Path) -> None:
     assert 0 <= caught.value.offset <= path.stat().st_size + 1
 
 
-def test_every_flipped_bit_shows(small: tuple[Path, bytes, list[int]]) -> None:
+def test_every_flipped_bit_is_detected(small: tuple[Path, bytes, list[int]]) -> None:
     path, data, _ = small
     for position in range(len(data) * 8):
         flipped = bytearray(data)
@@ -104,7 +104,7 @@ def test_every_flipped_bit_shows(small: tuple[Path, bytes, list[int]]) -> None:
         _assert_damaged(path)
 
 
-def test_every_cut_shows(small: tuple[Path, bytes, list[int]]) -> None:
+def test_every_truncation_is_detected(small: tuple[Path, bytes, list[int]]) -> None:
     path, data, _ = small
     for size in range(len(data)):
         path.write_bytes(data[:size])
@@ -112,7 +112,7 @@ def test_every_cut_shows(small: tuple[Path, bytes, list[int]]) -> None:
 
 
 @pytest.mark.parametrize("extra", [b"\0", b"\0" * 4096, b"LMQ"])
-def test_bytes_behind_the_end_show(small: tuple[Path, bytes, list[int]], extra: bytes) -> None:
+def test_bytes_after_the_end_are_detected(small: tuple[Path, bytes, list[int]], extra: bytes) -> None:
     path, data, starts = small
     path.write_bytes(data + extra)
     _assert_damaged(path)
@@ -120,7 +120,7 @@ def test_bytes_behind_the_end_show(small: tuple[Path, bytes, list[int]], extra: 
     _assert_damaged(path)
 
 
-def test_missing_repeated_and_exchanged_blocks_show(small: tuple[Path, bytes, list[int]]) -> None:
+def test_missing_repeated_and_exchanged_blocks_are_detected(small: tuple[Path, bytes, list[int]]) -> None:
     path, data, starts = small
     prefix = data[: starts[0]]
     blocks = [data[start:stop] for start, stop in pairwise(starts)]
@@ -135,8 +135,8 @@ def test_missing_repeated_and_exchanged_blocks_show(small: tuple[Path, bytes, li
             _assert_damaged(path)
 
 
-def test_a_foreign_block_with_a_right_checksum_shows(small: tuple[Path, bytes, list[int]]) -> None:
-    """Blocks that are sound by themselves but were not written together."""
+def test_a_foreign_block_with_a_valid_checksum_is_detected(small: tuple[Path, bytes, list[int]]) -> None:
+    """The blocks are valid but were not written together."""
     path, data, starts = small
     stored = data[starts[1] : starts[2]]
     forged = snapshot_file.encode_block(snapshot_file.Kind.RECORDS, 1, msgpack.packb(["something else"]))
@@ -145,7 +145,7 @@ def test_a_foreign_block_with_a_right_checksum_shows(small: tuple[Path, bytes, l
     _assert_damaged(path)
 
 
-def test_damage_after_opening_shows_when_it_is_read(small: tuple[Path, bytes, list[int]]) -> None:
+def test_damage_after_opening_is_detected_when_it_is_read(small: tuple[Path, bytes, list[int]]) -> None:
     path, data, starts = small
     store = SnapshotStore(Folder(path.parent), sync=False)
     info = store.open()
@@ -163,7 +163,7 @@ def test_damage_after_opening_shows_when_it_is_read(small: tuple[Path, bytes, li
 
 
 def test_a_payload_that_claims_another_size_is_not_decompressed() -> None:
-    """A sound checksum does not make a peer's block harmless."""
+    """A valid checksum does not make a peer's block harmless."""
     block = bytearray(snapshot_file.encode_block(snapshot_file.Kind.RECORDS, 0, b"x" * 5000))
     block[16:20] = struct.pack("<I", 4)
     sealed = snapshot_file.verified(_resealed(bytes(block)), 0)
@@ -210,7 +210,7 @@ VALUES = st.recursive(
     more=st.integers(0, 200),
     seed=st.integers(0, 1 << 32),
 )
-def test_any_sequence_of_records_comes_back(
+def test_any_sequence_of_records_is_read_back(
     tmp_path_factory: pytest.TempPathFactory, records: list[Any], raw_bytes: int, more: int, seed: int
 ) -> None:
     path = tmp_path_factory.mktemp("snapshots")

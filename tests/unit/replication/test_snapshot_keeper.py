@@ -1,4 +1,6 @@
-"""Snapshots that are taken, sent and received at the same time: each keeps its pages, and none is kept that is not applied."""
+"""Snapshots that are taken, sent and received at the same time: each keeps its pages, and none stays without
+being applied.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ DEADLINE_S = 30.0
 
 
 class Member:
-    """A state with pages, and what keeps its snapshots; the network is the test's."""
+    """A state with pages, and the keeper of its snapshots; the test is the network."""
 
     def __init__(self) -> None:
         self.disk = SimDisk(random.Random(1))
@@ -67,10 +69,10 @@ class Member:
         return self.in_use
 
     def acknowledge_blocks(self) -> None:
-        """Nobody waits for that."""
+        """Do nothing: no peer waits for that."""
 
     def snapshot_taken(self, _info: SnapshotInfo) -> None:
-        """There is no log."""
+        """Do nothing: there is no log."""
 
     def replace_machine(self, machine: Machine) -> None:
         self.machine = machine
@@ -78,20 +80,20 @@ class Member:
     def failed(self, error: Exception) -> None:
         raise error
 
-    # --- what tests do
+    # --- actions of tests
 
     def push(self) -> None:
-        """So many messages that most of them can stand in pages."""
+        """Push enough messages that most of them can be paged out."""
         for number in range(COUNT):
             self.driver.push(Q, b"%d" % number)
 
     async def take(self) -> SnapshotInfo:
-        """A snapshot of the state after one more entry."""
+        """Take a snapshot of the state after one more entry."""
         self.index += 1
         return await self.keeper.take()
 
     async def take_with_pages(self) -> tuple[SnapshotInfo, set[bytes]]:
-        """The same of messages that nobody needs any more afterwards, and the names of their pages."""
+        """Take a snapshot of messages that are not needed afterwards; return the names of their pages."""
         self.push()
         info = await self.take()
         named = set(self.machine.backlogs.pages())
@@ -100,14 +102,14 @@ class Member:
         return info, named
 
     def receive(self, source: Member, info: SnapshotInfo, loaded: Callable[[SnapshotInfo | None], bool]) -> None:
-        """All blocks of another member's snapshot come."""
+        """Receive all blocks of another member's snapshot."""
         receiver = self.keeper.receive(info.index, info.term)
         for number in range(info.blocks):
             receiver.take(number, source.store.read_block(info, number))
         self.keeper.install(receiver, LEADER, loaded)
 
     async def are_asked(self, count: int) -> list[bytes]:
-        """The pages that the leader is asked for next."""
+        """Return the pages that the leader is asked for next."""
         return [await self.asked.get() for _ in range(count)]
 
 
@@ -123,7 +125,7 @@ async def _sent(member: Member) -> None:
 
 
 async def _held_for_a_backup(member: Member) -> None:
-    """Until its pages have been copied."""
+    """It is held until its pages have been copied."""
     write, begun, may_go_on = member.store.write_portable, threading.Event(), threading.Event()
 
     def slow(*arguments: Any) -> Any:
@@ -151,9 +153,9 @@ async def _held_for_a_backup(member: Member) -> None:
 
 
 async def _received(member: Member) -> None:
-    """Its pages come a few at a time, and one of its own is taken meanwhile."""
+    """Its pages arrive a few at a time, and a local snapshot is taken in between."""
     source = Member()
-    # Newer than what the member takes meanwhile.
+    # Newer than the snapshot that the member takes in between.
     source.index = 10
     info, named = await source.take_with_pages()
     installed: asyncio.Future[SnapshotInfo | None] = asyncio.get_running_loop().create_future()
@@ -206,7 +208,7 @@ def test_a_snapshot_is_complete_when_its_pages_are_on_the_disk() -> None:
 
 
 @pytest.mark.parametrize("scenario", [_sent, _held_for_a_backup, _received])
-def test_a_snapshot_that_is_used_keeps_its_pages(scenario: Callable[[Member], Awaitable[None]]) -> None:
+def test_a_snapshot_in_use_keeps_its_pages(scenario: Callable[[Member], Awaitable[None]]) -> None:
     _run(scenario)
 
 

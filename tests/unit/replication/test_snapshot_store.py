@@ -70,8 +70,8 @@ def test_an_empty_folder_has_no_snapshot(tmp_path: Path) -> None:
     assert SnapshotStore(Folder(tmp_path), sync=False).open() is None
 
 
-def test_blocks_are_of_bounded_size_whatever_the_records(store: SnapshotStore) -> None:
-    """A message may be 64 MiB large; a block has to fit into a frame between nodes."""
+def test_blocks_are_of_bounded_size_for_any_records(store: SnapshotStore) -> None:
+    """A message may be as large as 64 MiB; a block has to fit into a frame between nodes."""
     huge = random.Random(1).randbytes(3 * snapshot_file.RAW_BYTES_MAX + 5)
     records = [b"small", huge, b"small", huge[:700_000], huge[: snapshot_file.RAW_BYTES_MAX], b"", huge[:-5]]
     info = _made(store, 1, records)
@@ -153,7 +153,7 @@ def test_a_file_under_a_wrong_name_is_damage(store: SnapshotStore, tmp_path: Pat
         _opened(tmp_path)
 
 
-def test_what_is_not_newer_is_not_begun(store: SnapshotStore) -> None:
+def test_a_snapshot_that_is_not_newer_is_not_begun(store: SnapshotStore) -> None:
     _made(store, 9, [1])
     for index in (8, 9):
         with pytest.raises(ValueError, match="not newer"):
@@ -203,14 +203,14 @@ def test_an_abandoned_snapshot_leaves_nothing(store: SnapshotStore, tmp_path: Pa
         store.adopt(writer)
 
 
-def test_abandoning_does_not_wait_for_work_under_way(tmp_path: Path) -> None:
-    """The event loop must not stand still until a disk has synced."""
-    entered, go_on = threading.Event(), threading.Event()
+def test_abandoning_does_not_wait_for_work_in_progress(tmp_path: Path) -> None:
+    """The event loop must not block until a disk has synced."""
+    entered, proceed = threading.Event(), threading.Event()
 
     class SlowFolder(Folder):
         def rename(self, old: str, new: str) -> None:
             entered.set()
-            assert go_on.wait(10)
+            assert proceed.wait(10)
             super().rename(old, new)
 
     store = SnapshotStore(SlowFolder(tmp_path), sync=True)
@@ -220,7 +220,7 @@ def test_abandoning_does_not_wait_for_work_under_way(tmp_path: Path) -> None:
     assert entered.wait(10)
     writer.abandon()
     assert len(_names(tmp_path)) == 1
-    go_on.set()
+    proceed.set()
     thread.join()
     assert _names(tmp_path) == []
 
@@ -267,7 +267,7 @@ def test_a_received_file_is_the_same_file(store: SnapshotStore, tmp_path: Path) 
     assert other.read_block(got, 3) == store.read_block(info, 3)
 
 
-def test_what_was_received_can_be_tried_before_it_counts(store: SnapshotStore, tmp_path: Path) -> None:
+def test_a_received_file_can_be_tried_before_it_is_adopted(store: SnapshotStore, tmp_path: Path) -> None:
     info = _made(store, 7, [1, 2])
     other = _opened(tmp_path / "other")
     receiver = other.receive(7, 3)
@@ -282,7 +282,7 @@ def test_what_was_received_can_be_tried_before_it_counts(store: SnapshotStore, t
     assert _names(tmp_path / "other") == []
 
 
-def test_an_interrupted_transfer_goes_on(store: SnapshotStore, tmp_path: Path) -> None:
+def test_an_interrupted_transfer_continues(store: SnapshotStore, tmp_path: Path) -> None:
     info = _made(store, 7, _noise(100, 30_000))
     other = _opened(tmp_path / "other")
     receiver = other.receive(7, 3)
@@ -354,7 +354,7 @@ def test_the_end_of_another_snapshot_does_not_fit(store: SnapshotStore, tmp_path
         None,
     ],
 )
-def test_a_header_that_says_something_else_is_refused(store: SnapshotStore, header: Any) -> None:
+def test_a_contradicting_header_is_refused(store: SnapshotStore, header: Any) -> None:
     block = snapshot_file.encode_block(snapshot_file.Kind.HEADER, 0, msgpack.packb(header))
     with pytest.raises(ValueError, match="header"):
         store.receive(7, 3).take(0, block)

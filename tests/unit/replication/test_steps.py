@@ -1,4 +1,4 @@
-"""Steps: what is stored is on the disk before anything that promises it leaves, and the core moves only then."""
+"""Steps: stored data is on the disk before any message that promises it leaves, and the core moves only then."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.replication.test_disk_journal import open_journal
 
 
 class Member:
-    """A member that stores what comes, and notes in which order things happen to it."""
+    """A member that stores its input, and records the order of its actions."""
 
     def __init__(self, *, waits_for_disk: bool = True) -> None:
         self.disk = SimDisk(random.Random(1))
@@ -69,7 +69,7 @@ class Member:
             self.journal.add(commands.pop(0), self.journal.last_index + 1, 1)
 
     async def step(self) -> list[str]:
-        """Wake it and wait for the end of the step; returns what has happened."""
+        """Wake the member and wait for the end of the step; return its actions."""
         self.finished.clear()
         self.happened.clear()
         self.steps.wake()
@@ -118,7 +118,7 @@ def test_nothing_is_synced_if_nothing_was_stored() -> None:
     run(scenario)
 
 
-def test_the_core_rests_during_a_sync_and_goes_on_after_it() -> None:
+def test_the_core_waits_during_a_sync_and_continues_after_it() -> None:
     async def scenario(member: Member) -> None:
         member.to_store = [b"\x00stored"]
         member.steps.step()
@@ -168,7 +168,7 @@ def test_a_disk_that_fails_ends_everything_before_a_promise() -> None:
 
 
 class HeldWorker:
-    """A worker that is at the mercy of the test."""
+    """A worker that the test controls."""
 
     def __init__(self) -> None:
         self.done: Callable[[Exception | None], None] | None = None
@@ -182,7 +182,7 @@ class HeldWorker:
 
 
 class SlowJournal(DiskJournal):
-    """A journal whose disk shows signs of life when the test says so."""
+    """A journal whose disk reports progress when the test says so."""
 
     pieces = 0
 
@@ -192,11 +192,11 @@ class SlowJournal(DiskJournal):
 
 
 class Clock:
-    """Time, which passes only when the test says so."""
+    """A clock that only the test advances."""
 
     now_s = 100.0
 
-    def pass_by(self, seconds: float) -> None:
+    def advance_by(self, seconds: float) -> None:
         self.now_s += seconds
 
 
@@ -207,7 +207,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
+def test_a_member_sends_heartbeats_while_its_disk_makes_progress(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     async def scenario(member: Member) -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
         member.journal.__class__ = SlowJournal
@@ -224,7 +224,7 @@ def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pyte
 
         def turn(seconds: float) -> None:
             for _ in range(round(seconds / TICK_S)):
-                clock.pass_by(TICK_S)
+                clock.advance_by(TICK_S)
                 member.steps.step()
 
         assert shows_life()
@@ -247,35 +247,33 @@ def test_a_member_shows_signs_of_life_as_long_as_its_disk_does(monkeypatch: pyte
     run(scenario)
 
 
-def test_a_member_that_stood_still_hears_of_it_before_its_core_moves(clock: Clock) -> None:
-    """Between two steps, or during one: what has arrived may have taken long to store."""
+def test_a_stall_is_reported_before_the_core_moves(clock: Clock) -> None:
+    """Between two steps, or during one: the input may have taken long to store."""
 
     async def scenario(member: Member) -> None:
         member.steps = Steps(member, member.journal, member, None)
         member.steps.step()
         for _ in range(100):
-            clock.pass_by(STALL_S - TICK_S)
+            clock.advance_by(STALL_S - TICK_S)
             member.steps.step()
         assert not member.still_s
-        clock.pass_by(1.5)
+        clock.advance_by(1.5)
         member.steps.step()
         assert member.still_s == [1.5]
-        member.input_takes = lambda: clock.pass_by(0.75)
+        member.input_takes = lambda: clock.advance_by(0.75)
         member.steps.step()
         assert member.still_s == [1.5, 0.75]
 
     run(scenario)
 
 
-def test_a_disk_is_not_blamed_for_the_time_in_which_the_member_stood_still(
-    monkeypatch: pytest.MonkeyPatch, clock: Clock
-) -> None:
+def test_a_disk_is_not_blamed_for_a_stall_of_the_member(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     async def scenario(member: Member) -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
         member.steps = Steps(member, member.journal, member, HeldWorker())
         member.to_store = [b"\x00stored"]
         member.steps.step()
-        clock.pass_by(2 * DISK_PATIENCE_S)
+        clock.advance_by(2 * DISK_PATIENCE_S)
         member.happened.clear()
         member.steps.step()
         assert "alive" in member.happened
@@ -283,17 +281,17 @@ def test_a_disk_is_not_blamed_for_the_time_in_which_the_member_stood_still(
     run(scenario)
 
 
-def test_a_disk_that_got_its_work_after_the_member_stood_still_is_not_waited_for_longer(
+def test_work_given_to_the_disk_after_a_stall_does_not_extend_the_wait(
     monkeypatch: pytest.MonkeyPatch, clock: Clock
 ) -> None:
     async def scenario(member: Member) -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
         member.steps = Steps(member, member.journal, member, HeldWorker())
         member.to_store = [b"\x00stored"]
-        member.input_takes = lambda: clock.pass_by(2 * DISK_PATIENCE_S)
+        member.input_takes = lambda: clock.advance_by(2 * DISK_PATIENCE_S)
         member.steps.step()
         for _ in range(round(DISK_PATIENCE_S / TICK_S) + 5):
-            clock.pass_by(TICK_S)
+            clock.advance_by(TICK_S)
             member.happened.clear()
             member.steps.step()
         assert "alive" not in member.happened

@@ -1,4 +1,4 @@
-"""Backpressure of a member whose disk does not take pages as fast as they come, or not at all."""
+"""Backpressure of a member whose disk does not accept pages as fast as they arrive, or not at all."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Slow(AtOnce):
     def run(self, work: Work, done: Done) -> None:
         self._waiting.append((work, done))
 
-    def go_on(self) -> None:
+    def proceed(self) -> None:
         while self._waiting:
             super().run(*self._waiting.pop(0))
 
 
 def _flooded(worker: Worker, disk: SimDisk) -> tuple[Machine, PageFiles]:
-    """A machine with far more in memory than it should have, so that as many pages wait as may."""
+    """Return a machine with far more in memory than it should have, so that the maximum number of pages waits."""
     files = PageFiles(disk, worker, sync=False)
     driver = Driver(version=Machine.VERSION_MAX)
     backlogs = driver.machine.backlogs
@@ -50,15 +50,15 @@ def test_a_member_applies_nothing_until_its_disk_has_caught_up() -> None:
         machine, files = _flooded(worker, SimDisk(random.Random(1)))
         throttle = Throttle(files)
         assert throttle.update(machine.backlogs) is True
-        worker.go_on()
+        worker.proceed()
         assert throttle.update(machine.backlogs) is False
         assert throttle.seconds_total > 0
 
     asyncio.run(scenario())
 
 
-def test_a_full_disk_holds_nothing_back() -> None:
-    """Nothing is written that could end a wait."""
+def test_a_full_disk_delays_nothing() -> None:
+    """No write could end the wait."""
 
     async def scenario() -> None:
         disk = SimDisk(random.Random(1))

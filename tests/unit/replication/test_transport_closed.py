@@ -21,7 +21,7 @@ async def _write_after_close() -> None:
     _, frames = await asyncio.get_running_loop().create_connection(_Closing, "127.0.0.1", port)
     frames.write(b"first")
     frames.close()
-    # The loop has not told anybody yet that the connection is gone; writing must be harmless.
+    # The loop has not reported the lost connection yet; writing must be harmless.
     frames.write(b"second")
     frames.write(b"third", b"and more")
     await asyncio.sleep(0)

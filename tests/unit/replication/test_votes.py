@@ -1,6 +1,6 @@
-"""Term and vote are saved once, before anything leaves; if that takes long, a candidate waits longer for the others.
+"""Term and vote are saved once, before any message leaves; if that takes long, a candidate waits longer for the others.
 
-Time in which a member did not listen does not count.
+Time in which a member stalled does not count.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SETTINGS = RaftSettings()
 
 
 class Clock:
-    """Time that passes only while a vote is saved, or if told to."""
+    """A clock that advances only while a vote is saved, or when the test says so."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
 
 
 class SlowStore:
-    """A disk that takes its time to save a vote."""
+    """A disk that takes time to save a vote."""
 
     def __init__(self, clock: Clock, save_s: float) -> None:
         self.term = 1
@@ -55,7 +55,7 @@ class Sent(Transport):
         self.messages: list[tuple[str, dict[str, Any]]] = []
 
     def addNode(self, node: PeerNode) -> None:  # noqa: N802 - the library's name
-        """Everybody can be reached."""
+        """Do nothing: every node is reachable."""
 
     def send(self, node: PeerNode, message: dict[str, Any]) -> bool:
         self.messages.append((str(node.id), message))
@@ -72,14 +72,14 @@ class Member:
         self.clock = clock
         self.store = SlowStore(clock, save_s)
         self.sent = Sent()
-        nobody: Any = None
+        unused: Any = None
         self.core = RaftCore(
             "a",
             MEMBERS,
             self.sent,
             MemoryJournal(self.store, b"\x01"),
             apply=lambda _index, _command: True,
-            snapshots=nobody,
+            snapshots=unused,
             settings=SETTINGS,
             rng=random.Random(1),
             recovering=recovering,
@@ -88,7 +88,7 @@ class Member:
             self.sent._onNodeConnected(node)
 
     def campaign(self) -> None:
-        """No leader is heard, and b would vote for this node."""
+        """Start an election without a leader, in which b votes for this node."""
         self.clock.now_s += SETTINGS.election_max_s + 0.001
         self.core.doTick()
         number = next(message["round"] for _, message in self.sent.messages if message["type"] == "pre_vote")
@@ -96,7 +96,7 @@ class Member:
         self.core.receive(B, granted)
         begun_s = self.clock.now_s
         self.core.doTick()
-        # As its steps do; what was put off for the vote is not put off again.
+        # Its steps do this; the delay granted for the vote is not granted again.
         self.core.stood_still(self.clock.now_s - begun_s)
 
 
@@ -122,7 +122,7 @@ def test_a_vote_in_a_new_term_is_saved_once(clock: Clock) -> None:
     assert member.sent.kinds().count("response_vote") == 1
 
 
-def test_a_term_that_is_met_is_saved_without_a_vote(clock: Clock) -> None:
+def test_a_newer_term_is_saved_without_a_vote(clock: Clock) -> None:
     member = Member(clock, save_s=0.0)
     member.core.receive(B, {**ask(term=5), "last_log_index": 0})
     assert member.store.saved == [(5, None)]
@@ -136,7 +136,7 @@ def test_a_campaign_is_saved_once_with_its_vote(clock: Clock) -> None:
 
 
 def wait_s(save_s: float) -> float:
-    """How much longer than the election time a candidate waits."""
+    """Return how much longer than the election timeout a candidate waits."""
     return min(VOTES_TAKE * save_s, VOTES_WAIT_S_MAX)
 
 
@@ -154,7 +154,7 @@ def test_a_candidate_waits_for_votes_as_long_as_they_may_take_to_save(clock: Clo
 
 
 @pytest.mark.parametrize("save_s", [0.0, 2.0, 60.0])
-def test_it_asks_again_when_that_time_is_over(clock: Clock, save_s: float) -> None:
+def test_it_campaigns_again_after_that_time(clock: Clock, save_s: float) -> None:
     member = Member(clock, save_s)
     member.campaign()
     clock.now_s += SETTINGS.election_max_s + wait_s(save_s) + 0.001
@@ -163,7 +163,7 @@ def test_it_asks_again_when_that_time_is_over(clock: Clock, save_s: float) -> No
 
 
 def follow(member: Member) -> None:
-    """Let b lead."""
+    """Make b the leader."""
     entries = {"type": "append_entries", "term": 1, "seq": 1, "commit_index": 1, "prevLogIdx": 1, "prevLogTerm": 0}
     member.core.receive(B, {**entries, "entries": [], "last": 1})
 
@@ -174,7 +174,7 @@ def pre_vote(term: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize("recovering", [False, True])
 def test_a_member_that_has_forgotten_something_grants_no_pre_vote(clock: Clock, recovering: bool) -> None:
-    """It does not vote, so an election that counts on it would disturb the term in vain."""
+    """It does not vote, so an election that counts on it would only disturb the term."""
     member = Member(clock, save_s=0.0, recovering=recovering)
     member.core.receive(B, pre_vote(term=1))
     assert [message["granted"] for _, message in member.sent.messages] == [not recovering]
@@ -183,7 +183,7 @@ def test_a_member_that_has_forgotten_something_grants_no_pre_vote(clock: Clock, 
 
 
 @pytest.mark.parametrize("still_s", [0.3, 1.5, 60.0])
-def test_a_follower_that_stood_still_listens_before_it_campaigns(clock: Clock, still_s: float) -> None:
+def test_a_stalled_follower_listens_before_it_campaigns(clock: Clock, still_s: float) -> None:
     member = Member(clock, save_s=0.0)
     follow(member)
     member.sent.messages.clear()
@@ -200,7 +200,7 @@ def test_a_follower_that_stood_still_listens_before_it_campaigns(clock: Clock, s
 
 
 @pytest.mark.parametrize("still_s", [0.3, 1.5, 60.0])
-def test_a_leader_that_stood_still_listens_before_it_steps_down(clock: Clock, still_s: float) -> None:
+def test_a_stalled_leader_listens_before_it_steps_down(clock: Clock, still_s: float) -> None:
     member = Member(clock, save_s=0.0)
     member.campaign()
     member.core.receive(B, {"type": "response_vote", "term": 2})
@@ -215,8 +215,8 @@ def test_a_leader_that_stood_still_listens_before_it_steps_down(clock: Clock, st
 
 
 @pytest.mark.parametrize("still_s", [0.3, 60.0])
-def test_who_was_heard_since_is_not_trusted_for_longer(clock: Clock, still_s: float) -> None:
-    """Signs of life may be heard before it is noted that the member stood still. The leader may be gone right after them."""
+def test_a_leader_heard_since_is_not_trusted_for_longer(clock: Clock, still_s: float) -> None:
+    """Heartbeats may arrive before the stall is noted. The leader may be lost right after them."""
     member = Member(clock, save_s=0.0)
     follow(member)
     clock.now_s += still_s
@@ -232,7 +232,7 @@ def test_who_was_heard_since_is_not_trusted_for_longer(clock: Clock, still_s: fl
 
 
 @pytest.mark.parametrize("still_s", [0.3, 60.0])
-def test_a_leader_trusts_a_follower_that_was_heard_since_no_longer(clock: Clock, still_s: float) -> None:
+def test_a_leader_does_not_trust_a_follower_heard_since_for_longer(clock: Clock, still_s: float) -> None:
     member = Member(clock, save_s=0.0)
     member.campaign()
     member.core.receive(B, {"type": "response_vote", "term": 2})

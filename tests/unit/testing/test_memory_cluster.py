@@ -1,4 +1,4 @@
-"""`lmqcluster.testing`: time, threads, what is left over, and the fixtures. See also integration/test_same_behaviour.py."""
+"""`lmqcluster.testing`: time, threads, leftovers, and the fixtures. See also integration/test_same_behaviour.py."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def open_files() -> int:
 # --- time -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_message_whose_consumer_died_comes_again_after_its_lease() -> None:
+def test_a_message_whose_consumer_died_is_redelivered_after_its_lease() -> None:
     with MemoryCluster() as cluster:
         lmq = cluster.client()
         lmq.update_props("jobs", {"timeout": HOUR_S, "retry": 1})
@@ -51,8 +51,8 @@ def test_a_message_whose_consumer_died_comes_again_after_its_lease() -> None:
         assert lmq.backlog(queue="jobs").messages == 0
 
 
-def test_what_happens_while_time_is_moved_happens_in_its_order() -> None:
-    """A lease of an hour ends before a pull that waits for two, and one that waits for half an hour gets nothing."""
+def test_events_happen_in_order_while_time_is_advanced() -> None:
+    """A lease of an hour expires before a pull that waits for two, and one that waits for half an hour gets nothing."""
 
     async def main(cluster: MemoryCluster) -> list[str | None]:
         async with cluster.async_client() as lmq:
@@ -68,7 +68,7 @@ def test_what_happens_while_time_is_moved_happens_in_its_order() -> None:
         assert asyncio.run(main(cluster)) == [None, "x"]
 
 
-def test_a_key_is_forgotten_after_its_time() -> None:
+def test_a_key_is_forgotten_after_its_window() -> None:
     with MemoryCluster() as cluster:
         lmq = cluster.client()
         for advance_s in (0, HOUR_S):
@@ -117,14 +117,14 @@ def test_time_runs_forward_only(seconds: float) -> None:
 # --- clients --------------------------------------------------------------------------------------------------------
 
 
-def test_clusters_know_nothing_of_each_other() -> None:
+def test_clusters_are_isolated() -> None:
     with MemoryCluster() as first, MemoryCluster() as second:
         first.client().push("jobs", "x")
         assert first.nodes != second.nodes
         assert second.client().pull("jobs", 0) is None
 
 
-def test_clients_of_a_program_s_own_in_many_threads() -> None:
+def test_clients_in_many_threads() -> None:
     def work(nodes: str) -> int:
         with Client(nodes, token="any", decode=True) as lmq:
             lmq.push_many("jobs", ["x"] * 100)
@@ -154,7 +154,7 @@ def test_a_cluster_that_was_closed_cannot_be_reached() -> None:
     cluster.close()
 
 
-# --- what is left over ----------------------------------------------------------------------------------------------
+# --- leftovers --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors by /proc")
@@ -210,7 +210,7 @@ with MemoryCluster() as cluster:
 
 
 def test_the_node_logs_through_logging() -> None:
-    """In a process of its own: structlog is configured once a process, here perhaps by another test."""
+    """In a separate process: structlog is configured once per process, here perhaps by another test."""
     done = subprocess.run([sys.executable, "-c", LOGGING_PROGRAM], capture_output=True, text=True, check=True)
     assert "messages purged" in done.stderr
     assert done.stdout == ""
@@ -247,7 +247,7 @@ def test_the_fixtures(tmp_path: Path) -> None:
     assert "2 passed" in done.stdout
 
 
-def test_who_does_not_use_them_does_not_import_them(tmp_path: Path) -> None:
+def test_unused_fixtures_are_not_imported(tmp_path: Path) -> None:
     code = (
         "import sys\n\ndef test_it():\n    assert not [name for name in sys.modules if name.startswith('lmqcluster')]\n"
     )

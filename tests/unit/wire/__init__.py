@@ -1,1 +1,1 @@
-"""What travels: errors, ids, values."""
+"""Data on the wire: errors, ids, values."""

@@ -1,4 +1,4 @@
-"""The table of errors and the limits: what scripts and clients may rely on."""
+"""The table of errors and the limits, on which scripts and clients may rely."""
 
 from __future__ import annotations
 
@@ -82,18 +82,18 @@ def test_an_error_carries_the_row_of_its_code() -> None:
     assert caught.spec is ERRORS["no_leader"]
 
 
-def test_what_is_known_better_can_be_said() -> None:
+def test_a_row_can_be_overridden() -> None:
     caught = LmqError("no_leader", "gone meanwhile", retryable=False, outcome=Outcome.UNKNOWN)
     assert (caught.retryable, caught.outcome) == (False, Outcome.UNKNOWN)
 
 
-def test_an_unknown_code_is_a_bug_and_shows_at_once() -> None:
+def test_an_unknown_code_is_a_bug_and_raises_at_once() -> None:
     with pytest.raises(KeyError):
         LmqError("no_such_code", "")
 
 
-def test_limits_fit_into_each_other() -> None:
-    """A request that is accepted can be replicated; a message that is accepted fits a request."""
+def test_limits_are_consistent() -> None:
+    """An accepted request can be replicated; an accepted message fits a request."""
     assert limits.MESSAGE_BYTES_MAX < limits.REQUEST_BYTES_MAX < limits.FRAME_BYTES_MAX
     assert limits.HANDSHAKE_BYTES_MAX < limits.REQUEST_BYTES_MAX
     assert limits.NAME_BYTES_MAX == 255

@@ -87,7 +87,7 @@ def test_a_malformed_id_is_unknown(receipts: ReceiptFormat, what: str) -> None:
 
 @pytest.mark.parametrize("position", range(36))
 def test_any_other_prefix_is_unknown(receipts: ReceiptFormat, position: int) -> None:
-    """An id of an earlier life of the cluster never acknowledges a message of this one."""
+    """An id of an earlier incarnation of the cluster never acknowledges a message of this one."""
     text = receipts.format(1)
     changed = text[:position] + (b"e" if text[position : position + 1] != b"e" else b"f") + text[position + 1 :]
     assert receipts.parse(changed) != 1

@@ -24,7 +24,7 @@ SIZES = [
 
 
 @pytest.mark.parametrize(("size", "header"), SIZES)
-def test_strings_are_raw_whatever_their_size(size: int, header: bytes) -> None:
+def test_strings_of_any_size_are_raw(size: int, header: bytes) -> None:
     """Spec 10.1: fixraw, raw16, raw32; a string of 32 bytes or more is raw16, never str8 or bin."""
     data = b"x" * size
     assert legacy.pack_raw(data) == header + data
@@ -60,8 +60,8 @@ def test_floats_have_64_bits() -> None:
 @pytest.mark.parametrize(
     "value", [2**64, -(2**63) - 1, object(), {1, 2}, 1j], ids=["2**64", "-2**63-1", "object", "set", "complex"]
 )
-def test_what_cannot_be_encoded_is_a_named_error(value: Any) -> None:
-    """Law 6: and the shared encoder is sound afterwards."""
+def test_an_unencodable_value_is_a_named_error(value: Any) -> None:
+    """Law 6: and the shared encoder still works afterwards."""
     with pytest.raises(LmqError) as caught:
         legacy.pack(["before", value])
     assert caught.value.code == "bad_arguments"
@@ -108,14 +108,14 @@ def test_strings_need_not_be_utf_8() -> None:
     [b"", b"\xc1", b"\xa2x", b"\xa1xx", b"\x92\x01", b"\xd4\x05x", b"\xc7\x01\x05x", b"\xc7\x05\xff12345"],
     ids=bytes.hex,
 )
-def test_what_is_not_exactly_one_value_is_refused(data: bytes) -> None:
-    """Spec 10.1 and 11: not MessagePack (`c1`), cut off, something behind it, extension types."""
+def test_anything_but_exactly_one_value_is_refused(data: bytes) -> None:
+    """Spec 10.1 and 11: not MessagePack (`c1`), truncated, trailing data, extension types."""
     with pytest.raises(ValueError, match=r"MessagePack|extension"):
         legacy.unpack(data)
 
 
 @pytest.mark.parametrize("data", [b"\xd6\xff\x00\x00\x00\x00", b"\xd7\xff" + bytes(8), b"\xc7\x0c\xff" + bytes(12)])
-def test_a_timestamp_never_gets_out_again(data: bytes) -> None:
+def test_a_timestamp_is_never_returned(data: bytes) -> None:
     """Spec 10.1: responses never hold an ext type, and a timestamp is one."""
     with pytest.raises(LmqError) as caught:
         legacy.pack([legacy.unpack(data)])
@@ -133,7 +133,7 @@ def test_unhashable_map_keys_are_refused() -> None:
         legacy.unpack(b"\x81\x90\x01")
 
 
-def test_the_stream_decoder_takes_requests_in_any_pieces() -> None:
+def test_the_stream_decoder_accepts_requests_in_any_pieces() -> None:
     """Spec 10.1: any number of requests in one segment, or one request in many segments."""
     unpacker = legacy.make_unpacker(1000)
     data = legacy.pack([0, 1, "push", ["q", b"\xff"]]) + msgpack.packb([2, "done", []])

@@ -1,4 +1,4 @@
-"""Bytes in parts: the same as in one piece, and what is large is not copied."""
+"""Bytes in parts equal those in one piece, and large ones are not copied."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SMALL = b"s" * (LARGE_BYTES - 1)
     ],
     ids=range(8),
 )
-def test_the_parts_are_what_messagepack_makes(value: Any) -> None:
+def test_the_parts_equal_the_output_of_messagepack(value: Any) -> None:
     parts = packed_parts(value)
     assert b"".join(parts) == msgpack.packb(value)
     assert [part for part in parts if part is LARGE] == [LARGE] * b"".join(parts).count(LARGE)
@@ -37,7 +37,7 @@ def test_the_parts_are_what_messagepack_makes(value: Any) -> None:
     ("parts", "count"),
     [([], 0), ([b"a", b"b"], 1), ([LARGE], 1), ([b"a", b"b", LARGE, LARGE, b"c", b"d"], 4), ([LARGE, b"a", LARGE], 3)],
 )
-def test_small_parts_are_joined_and_large_ones_left_alone(parts: list[bytes], count: int) -> None:
+def test_small_parts_are_joined_and_large_ones_are_not(parts: list[bytes], count: int) -> None:
     found = list(joined(parts))
     assert b"".join(found) == b"".join(parts)
     assert len(found) == count

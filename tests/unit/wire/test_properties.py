@@ -42,7 +42,7 @@ def test_accum_is_kept_in_milliseconds_rounded_half_away_from_zero(seconds: floa
 
 
 @pytest.mark.parametrize("milliseconds", [1, 3, 15, 29, 57, 1001, 4503, 123_457, 10**9 + 1])
-def test_whole_milliseconds_survive_the_way_through_seconds(milliseconds: int) -> None:
+def test_whole_milliseconds_survive_conversion_to_seconds(milliseconds: int) -> None:
     """Spec 3: what is shown can be set again without change."""
     assert _accum(milliseconds / 1000) == milliseconds
     assert _accum(-milliseconds / 1000) == -milliseconds
@@ -55,7 +55,7 @@ def test_every_property() -> None:
 
 
 def test_names_may_be_byte_strings() -> None:
-    """As they come from MessagePack."""
+    """MessagePack delivers them in this form."""
     hooks = {b"pre_http_push": [[PRESERVE.encode(), [b"x-a"]]]}
     assert parse_properties({b"retry": 3, b"hooks": hooks}) == [
         ("retry", 3),
@@ -64,13 +64,13 @@ def test_names_may_be_byte_strings() -> None:
 
 
 def test_pack_is_an_alias_of_accum_and_the_last_one_wins() -> None:
-    """Spec 10.3 and design 2.6; its place is that of the one that won."""
+    """Spec 10.3 and design 2.6; its position is that of the one that won."""
     assert parse_properties({"pack": 1}) == [("accum", 1000)]
     assert parse_properties({"accum": 1, "retry": 0, "pack": 2}) == [("retry", 0), ("accum", 2000)]
     assert parse_properties({"pack": 2, "accum": 1}) == [("accum", 1000)]
 
 
-def test_no_property_at_all_is_sound() -> None:
+def test_no_property_is_valid() -> None:
     assert parse_properties({}) == []
 
 
@@ -138,8 +138,8 @@ def test_anything_else_is_refused_as_a_whole(value: Any) -> None:
         {"hooks": {"other_point": [[PRESERVE, []]], "pre_http_push": []}},
     ],
 )
-def test_whatever_is_accepted_suits_the_core(value: Any) -> None:
-    """A front end must never let through what the state machine then refuses."""
+def test_accepted_properties_are_accepted_by_the_core(value: Any) -> None:
+    """A front end must never accept properties that the state machine then refuses."""
     try:
         parsed = parse_properties(value)
     except LmqError:

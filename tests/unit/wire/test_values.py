@@ -12,7 +12,7 @@ from lmqcluster.wire.values import Scan, TooManyValuesError
 
 
 def count(value: Any) -> int:
-    """Values in a decoded value, itself included."""
+    """Return the number of values in a decoded value, itself included."""
     if isinstance(value, list):
         return 1 + sum(map(count, value))
     if isinstance(value, dict):
@@ -61,7 +61,7 @@ def test_pieces_may_end_anywhere(sizes: list[int]) -> None:
         assert scan.count == count(values)
 
 
-def test_it_stops_at_the_limit_and_at_what_is_announced() -> None:
+def test_it_stops_at_the_limit_and_at_the_announced_length() -> None:
     assert Scan(10).feed(b"\x99" + b"\xc0" * 9) == 10
     with pytest.raises(TooManyValuesError):
         Scan(10).feed(b"\x9a")
