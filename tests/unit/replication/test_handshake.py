@@ -1,4 +1,4 @@
-"""The handshake of peers admits those who know the secret, and says why it refuses others."""
+"""The handshake of peers admits those that know the secret, and refuses others with the reason."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEY = b"1" * 32
 
 
 def exchanged(dialer: Exchange, listener: Exchange) -> tuple[Identity, bytes, bytes]:
-    """A whole handshake; who the listener is for the dialer, and what each of the two knows."""
+    """Return the result of a whole handshake: the listener's id for the dialer, and what each side knows."""
     greeting = handshake.read_hello(dialer.hello())
     proof, known = dialer.answer(listener.challenge())
     welcome, listener_knows = listener.welcome(greeting, proof)
@@ -37,7 +37,7 @@ def test_both_sides_accept_each_other_and_know_the_same(secret: bytes) -> None:
 
 
 def test_a_listener_tells_a_stranger_nothing_that_depends_on_the_secret() -> None:
-    """What comes before the dialer's proof is a fresh key: nothing to try guesses on, and not even who answers."""
+    """The data before the dialer's proof is a fresh key: it allows no guessing and does not identify the node."""
     (public,) = msgpack.unpackb(Exchange(LISTENER, stretched(SECRET)).challenge())
     assert len(public) == 32
     assert LISTENER.node_id.encode() not in public
@@ -51,7 +51,7 @@ def test_a_dialer_with_another_secret_is_refused_by_name() -> None:
 
 
 def test_a_listener_that_does_not_know_the_secret_is_refused() -> None:
-    """It cannot make a welcome of the proof that it was shown, nor send that back."""
+    """It cannot make a welcome of the dialer's proof, nor return the proof."""
     dialer = Exchange(DIALER, stretched(SECRET))
     impostor = Exchange(LISTENER, b"")
     proof, known = dialer.answer(impostor.challenge())
@@ -75,8 +75,10 @@ def test_a_proof_is_good_for_one_pair_of_keys_and_one_identity() -> None:
     listener.welcome(greeting, proof)
 
 
-def test_a_man_in_the_middle_cannot_hand_proofs_on() -> None:
-    """With keys of its own on both sides, what the dialer proves is worth nothing to the listener."""
+def test_a_man_in_the_middle_cannot_forward_proofs() -> None:
+    """With a man in the middle that uses separate keys on both sides, the dialer's proof is invalid for the
+    listener.
+    """
     key = stretched(SECRET)
     dialer, listener, middle = Exchange(DIALER, key), Exchange(LISTENER, key), Exchange(DIALER, b"")
     proof, _ = dialer.answer(middle.challenge())
@@ -85,13 +87,13 @@ def test_a_man_in_the_middle_cannot_hand_proofs_on() -> None:
 
 
 def test_a_key_that_gives_nothing_is_refused() -> None:
-    """Points of small order would make what both sides share known to everybody."""
+    """Points of small order would make the shared secret public."""
     with pytest.raises(HandshakeError, match="key is none"):
         Exchange(DIALER, b"").answer(msgpack.packb([bytes(32)]))
 
 
 @pytest.mark.parametrize("payload", [b"", b"\x90", msgpack.packb(["text"]), msgpack.packb([b"k" * 32, 1])])
-def test_what_is_no_challenge_is_refused(payload: bytes) -> None:
+def test_an_invalid_challenge_is_refused(payload: bytes) -> None:
     with pytest.raises(HandshakeError, match="does not speak"):
         Exchange(DIALER, b"").answer(payload)
 
@@ -134,6 +136,6 @@ def hello_fields(**changed: object) -> bytes:
     ],
     ids=lambda value: repr(value)[:24],
 )
-def test_what_is_no_hello_is_refused_with_the_reason(payload: bytes, reason: str) -> None:
+def test_an_invalid_hello_is_refused_with_the_reason(payload: bytes, reason: str) -> None:
     with pytest.raises(HandshakeError, match=reason):
         handshake.read_hello(payload)

@@ -1,4 +1,4 @@
-"""Links between peers on real sockets: sealed, within TLS, and against those who change bytes."""
+"""Links between peers on real sockets: sealed, within TLS, and against attackers that change bytes."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ from lmqcluster.wire.limits import FRAME_BYTES_MAX
 SECRET = b"the cluster's secret"
 LISTENER, DIALER = Identity("n2", 1, "127.0.0.1:1"), Identity("n1", 1, "127.0.0.1:2")
 DEADLINE_S = 120.0
-MARKER = b"a body that nobody else may read"
+MARKER = b"a body that no peer else may read"
 
 runners = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 
 
-async def _told(_verb: str, arguments: list[Any]) -> dict[str, Any]:
+async def _answered(_verb: str, arguments: list[Any]) -> dict[str, Any]:
     return {"ok": True, "result": {"told": arguments}}
 
 
 @contextlib.asynccontextmanager
 async def listening(security: PeerSecurity) -> AsyncIterator[tuple[str, asyncio.Queue[dict[str, Any]]]]:
-    """A listener; its address and what it receives."""
+    """Yield the address of a listener and the queue of the messages it receives."""
     received: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-    owner = PeerTransport(LISTENER, security, lambda _peer, message: received.put_nowait(message), _told)
+    owner = PeerTransport(LISTENER, security, lambda _peer, message: received.put_nowait(message), _answered)
     try:
         async with asyncio.timeout(DEADLINE_S):
             yield f"127.0.0.1:{await owner.listen('127.0.0.1', 0)}", received
@@ -49,12 +49,12 @@ async def listening(security: PeerSecurity) -> AsyncIterator[tuple[str, asyncio.
 
 
 def proposal(sequence: int, size: int = 0) -> dict[str, Any]:
-    """A message that carries bytes."""
+    """Return a message that carries bytes."""
     return {"type": "propose", "sequence": sequence, "batch": MARKER + bytes(size)}
 
 
 async def talks(dialer: PeerSecurity, listener: PeerSecurity) -> None:
-    """Messages of all sizes arrive in order, and questions are answered."""
+    """Check that messages of all sizes arrive in order, and that questions are answered."""
     async with listening(listener) as (address, received):
         stream = await dial(DIALER, dialer, address, "n2")
         sizes = [0, 1, 70_000, 3_000_000]
@@ -67,14 +67,15 @@ async def talks(dialer: PeerSecurity, listener: PeerSecurity) -> None:
 
 
 async def refuses(dialer: PeerSecurity, listener: PeerSecurity, match: str) -> None:
-    """The dialer does not get in, and is told why."""
+    """Check that the dialer is refused, with the reason."""
     async with listening(listener) as (address, received):
         with pytest.raises(HandshakeError, match=match):
             await dial(DIALER, dialer, address, "n2")
         assert received.empty()
 
 
-# --- sealed -----------------------------------------------------------------------------------------------------------------
+# --- sealed
+# -----------------------------------------------------------------------------------------------------------------
 
 
 @runners
@@ -90,7 +91,7 @@ def test_another_secret_is_refused(dialer: bytes, listener: bytes) -> None:
 
 @contextlib.asynccontextmanager
 async def between(address: str, change: Callable[[int, bytes], bytes]) -> AsyncIterator[str]:
-    """A proxy in front of a listener; `change` gets each piece of what the dialer sends, with its number."""
+    """Yield a proxy in front of a listener; `change` gets each piece of the dialer's data, with its number."""
     host, _, port = address.rpartition(":")
     tasks: set[asyncio.Task[None]] = set()
 
@@ -149,11 +150,12 @@ async def _tampered(how: str) -> None:
 
 @pytest.mark.parametrize("how", ["flip", "repeat", "omit"])
 def test_a_frame_that_was_changed_repeated_or_left_out_ends_the_connection(how: str) -> None:
-    """And whoever stands in between reads nothing."""
+    """An eavesdropper cannot read the messages."""
     asyncio.run(_tampered(how))
 
 
-# --- strangers -------------------------------------------------------------------------------------------------------------
+# --- unauthenticated peers
+# --------------------------------------------------------------------------------------------------
 
 
 async def _read_frame(reader: asyncio.StreamReader) -> bytes:
@@ -194,12 +196,13 @@ def test_a_stranger_who_dials_gets_a_fresh_key_and_nothing_else() -> None:
     asyncio.run(_ask_as_a_stranger())
 
 
-# --- TLS --------------------------------------------------------------------------------------------------------------------
+# --- TLS
+# --------------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Folders with an authority each: of the cluster, with n1 and n2, and of somebody else, with n1."""
+    """Folders with one authority each: of the cluster, with n1 and n2, and a foreign one, with n1."""
     folders = {}
     for name, nodes in (("ours", ("n1", "n2")), ("theirs", ("n1",))):
         folder = folders[name] = tmp_path_factory.mktemp(name)
@@ -212,7 +215,7 @@ def authorities(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def guarded(
     folder: Path, node: str, ca: Path | None = None, *, secret: bytes = SECRET, required: bool = True
 ) -> PeerSecurity:
-    """With a certificate of one authority, trusting that or another one."""
+    """Return security with a certificate of one authority that trusts it or another one."""
     tls = PeerTls(folder / f"{node}.crt", folder / f"{node}.key", (ca or folder) / "ca.crt")
     return PeerSecurity(secret, tls, required)
 
@@ -238,7 +241,7 @@ def test_a_certificate_of_another_authority_is_refused_by_both_sides(authorities
 def test_a_certificate_that_is_not_marked_as_a_nodes_is_refused_by_both_sides(
     authorities: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That of a client or of another server, though the same authority has signed it."""
+    """A certificate of a client or of another server is refused, although the same authority has signed it."""
     ours = authorities["ours"]
     with monkeypatch.context() as patch:
         patch.setattr("lmqcluster_cli.shared.certificates.NODE_MARK", "urn:example:client:")
@@ -248,18 +251,18 @@ def test_a_certificate_that_is_not_marked_as_a_nodes_is_refused_by_both_sides(
     with monkeypatch.context() as patch:
         patch.setattr("lmqcluster.replication.peer_tls._why_no_node", lambda _cert: None)
         stranger = guarded(ours, "client")
-    # The side that is checked here is the other one: what it finds is what counts.
+    # This checks the other side: its finding counts.
     asyncio.run(refuses(stranger, guarded(ours, "n2"), "closed the connection|certificate"))
     asyncio.run(refuses(guarded(ours, "n1"), stranger, "not marked as a node's"))
 
 
-def test_without_tls_nobody_gets_in_where_it_is_asked_for(authorities: dict[str, Path]) -> None:
+def test_without_tls_no_peer_connects_where_it_is_required(authorities: dict[str, Path]) -> None:
     ours = authorities["ours"]
     asyncio.run(refuses(PeerSecurity(SECRET), guarded(ours, "n2"), "closed the connection"))
     asyncio.run(refuses(guarded(ours, "n1"), PeerSecurity(SECRET), "closed the connection"))
 
 
-def test_both_are_taken_while_a_cluster_changes_over(authorities: dict[str, Path]) -> None:
+def test_both_are_accepted_during_a_migration(authorities: dict[str, Path]) -> None:
     ours = authorities["ours"]
     either = guarded(ours, "n1", required=False)
     for other in (PeerSecurity(SECRET), guarded(ours, "n2", required=False), guarded(ours, "n2")):
@@ -293,7 +296,8 @@ def test_certificates_are_reloaded_for_new_connections(tmp_path: Path) -> None:
     asyncio.run(_reloaded(tmp_path))
 
 
-# --- the whole transport ----------------------------------------------------------------------------------------------------
+# --- the whole transport
+# ----------------------------------------------------------------------------------------------------
 
 
 def _deliver(inbox: asyncio.Queue[dict[str, Any]], _peer: PeerNode, message: dict[str, Any]) -> None:
@@ -301,12 +305,12 @@ def _deliver(inbox: asyncio.Queue[dict[str, Any]], _peer: PeerNode, message: dic
 
 
 async def _both_ways(first: PeerSecurity, second: PeerSecurity, act: Callable[..., Awaitable[None]]) -> None:
-    """Two transports that dial each other."""
+    """Run `act` with two transports that dial each other."""
     inboxes: list[asyncio.Queue[dict[str, Any]]] = [asyncio.Queue(), asyncio.Queue()]
     transports: list[PeerTransport] = []
     up = asyncio.Semaphore(0)
     for identity, security, inbox in ((DIALER, first, inboxes[0]), (LISTENER, second, inboxes[1])):
-        transports.append(PeerTransport(identity, security, partial(_deliver, inbox), _told))
+        transports.append(PeerTransport(identity, security, partial(_deliver, inbox), _answered))
         transports[-1].setOnNodeConnectedCallback(lambda _node: up.release())
     ports = [await one.listen("127.0.0.1", 0) for one in transports]
     async with asyncio.timeout(DEADLINE_S):
@@ -320,7 +324,9 @@ async def _both_ways(first: PeerSecurity, second: PeerSecurity, act: Callable[..
 
 
 async def _answers_wait(transports: list[PeerTransport], inboxes: list[asyncio.Queue[dict[str, Any]]]) -> None:
-    """What promises that something is on disk leaves after the sync, behind what needs no sync, and is sealed in that order."""
+    """Messages that promise durability leave after the sync, after those that need none, and are sealed in
+    that order.
+    """
     peer = PeerNode(LISTENER.node_id)
     reply = {"type": "append_reply", "term": 1, "seq": 1, "success": True, "match": 1, "hint": 0, "counts": True}
     assert transports[0].send(peer, reply)
@@ -333,7 +339,7 @@ async def _answers_wait(transports: list[PeerTransport], inboxes: list[asyncio.Q
 
 
 @pytest.mark.parametrize("kind", ["plain", "sealed", "tls"])
-def test_order_of_what_waits_for_a_sync(authorities: dict[str, Path], kind: str) -> None:
+def test_order_of_messages_that_wait_for_a_sync(authorities: dict[str, Path], kind: str) -> None:
     ours = authorities["ours"]
     plain, sealed = PeerSecurity(), PeerSecurity(SECRET)
     pair = {"plain": (plain, plain), "sealed": (sealed, sealed), "tls": (guarded(ours, "n1"), guarded(ours, "n2"))}[
@@ -342,7 +348,8 @@ def test_order_of_what_waits_for_a_sync(authorities: dict[str, Path], kind: str)
     asyncio.run(_both_ways(*pair, _answers_wait))
 
 
-# --- large messages ---------------------------------------------------------------------------------------------------------
+# --- large messages
+# ---------------------------------------------------------------------------------------------------------
 
 
 def beat(number: int) -> dict[str, Any]:
@@ -350,7 +357,7 @@ def beat(number: int) -> dict[str, Any]:
 
 
 async def _pieces(transports: list[PeerTransport], inboxes: list[asyncio.Queue[dict[str, Any]]]) -> None:
-    """Small messages that are sent later overtake large ones; these arrive whole, in their order."""
+    """Small messages that are sent later overtake large ones; these arrive whole and in order."""
     peer = PeerNode(LISTENER.node_id)
     sizes = [messages.BULK_BYTES, 3 * messages.BULK_BYTES, 40_000_000]
     for number, size in enumerate(sizes):

@@ -76,14 +76,14 @@ def test_exit_codes_of_the_contract(code: str, exit_code: int) -> None:
 
 
 def test_an_error_carries_the_row_of_its_code() -> None:
-    caught = LmqError("no_leader", "nobody there")
-    assert (str(caught), caught.message, caught.code) == ("nobody there", "nobody there", "no_leader")
+    caught = LmqError("no_leader", "no leader now")
+    assert (str(caught), caught.message, caught.code) == ("no leader now", "no leader now", "no_leader")
     assert (caught.retryable, caught.outcome) == (True, Outcome.NOT_APPLIED)
     assert caught.spec is ERRORS["no_leader"]
 
 
 def test_a_row_can_be_overridden() -> None:
-    caught = LmqError("no_leader", "gone meanwhile", retryable=False, outcome=Outcome.UNKNOWN)
+    caught = LmqError("no_leader", "lost during the call", retryable=False, outcome=Outcome.UNKNOWN)
     assert (caught.retryable, caught.outcome) == (False, Outcome.UNKNOWN)
 
 
