@@ -258,7 +258,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         contents: Sequence[Any],
         *,
         keys: Sequence[Name] | None = None,
-        scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
         headers: Sequence[Iterable[Header] | None] | None = None,
@@ -271,11 +270,9 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             queue: name of the queue.
             contents: any MessagePack values.
             keys: idempotency keys as for `push`, one for each content.
-            scope: name of the job that the keys belong to: they hold until `forget_keys`, or until the scope has not been used
-                for some minutes.
             content_types: one for each content, which then must be the body as bytes and is stored as it is, as over HTTP; None
                 where the content is any MessagePack value. They need keys or options.
-            options: those of `push` for each content, or None; keys are given by `keys`. They do not go with a scope.
+            options: those of `push` for each content, or None; keys are given by `keys`.
             headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name. They need keys or
                 options.
 
@@ -288,7 +285,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
-        each = BatchOptions(len(contents), keys, scope, content_types, options, headers)
+        each = BatchOptions(len(contents), keys, content_types, options, headers)
         loop = self._loop or self._bind()
         name = pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:
@@ -322,10 +319,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         else:
             self._submit_push(PushMany(future, body, deadline, count))
         return future
-
-    def forget_keys(self, scopes: Sequence[Name]) -> Future[int]:
-        """Let the cluster forget the idempotency keys of jobs that have ended. Awaited: how many there were."""
-        return self._call(Call, request_body(b"forget_keys", [[name_bytes(scope) for scope in scopes]]), int)
 
     def push_all(self, pattern: Name, content: Any) -> Future[str]:
         """Push one message to every queue whose name matches.

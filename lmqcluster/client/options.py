@@ -108,7 +108,6 @@ class BatchOptions:
         self,
         count: int,
         keys: Sequence[Name] | None,
-        scope: Name | None,
         types: Sequence[Name | None] | None,
         options: Sequence[PushOptions | None] | None,
         headers: Sequence[Iterable[Header] | None] | None,
@@ -117,13 +116,8 @@ class BatchOptions:
         for name, values in each:
             if values is not None and len(values) != count:
                 raise ValueError(f"{count} contents need as many {name}, not {len(values)}")
-        if scope is not None and keys is None:
-            raise ValueError("a scope needs keys")
-        if scope is not None and options is not None:
-            raise ValueError("a scope does not go with options")
         if keys is None and options is None and not (types is None and headers is None):
             raise ValueError("content types and headers need keys or options")
-        self._common: dict[str, Any] = {} if scope is None else {"scope": name_bytes(scope)}
         self._each: dict[str, list[Any]] = {}
         if options is not None:
             self._each["options"] = [None if one is None else _without_key(one) for one in options]
@@ -138,7 +132,7 @@ class BatchOptions:
         """Those of a part of the messages, None if there are none at all."""
         if not self._each:
             return None
-        return {**self._common, **{name: values[start:end] for name, values in self._each.items()}}
+        return {name: values[start:end] for name, values in self._each.items()}
 
 
 def _without_key(options: PushOptions) -> dict[str, Any]:

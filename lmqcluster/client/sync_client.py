@@ -127,7 +127,6 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         contents: Sequence[Any],
         *,
         keys: Sequence[Name] | None = None,
-        scope: Name | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
         headers: Sequence[Iterable[Header] | None] | None = None,
@@ -135,13 +134,9 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         """Push many messages to one queue, see `AsyncClient.push_many`."""
         return self._run(
             lambda: self._client.push_many(
-                queue, contents, keys=keys, scope=scope, content_types=content_types, options=options, headers=headers
+                queue, contents, keys=keys, content_types=content_types, options=options, headers=headers
             )
         )
-
-    def forget_keys(self, scopes: Sequence[Name]) -> int:
-        """Let the cluster forget the idempotency keys of jobs that have ended, see `AsyncClient.forget_keys`."""
-        return self._run(lambda: self._client.forget_keys(scopes))
 
     def push_marked(
         self,

@@ -17,7 +17,7 @@ __all__ = [
     "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
     "barrier", "begin_epoch", "bind", "cancel_push", "charge_and_known", "claim", "clear_properties", "create_for",
     "create_indexed", "delete", "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest",
-    "end_jobs", "end_session", "extend_step", "finish_epoch", "forget_keys", "found", "give_back", "give_back_step",
+    "end_jobs", "end_session", "extend_step", "finish_epoch", "found", "give_back", "give_back_step",
     "leave_queue", "lock", "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull",
     "pull_again", "pull_any", "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing",
     "push_items", "push_marked", "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session",
@@ -179,9 +179,9 @@ def push(
     return [Op.PUSH, queue, content_type, contents, producer, first, *owned]
 
 
-def push_items(queue: bytes, rows: Sequence[Any], scope: bytes, *owned: bytes) -> Command:
+def push_items(queue: bytes, rows: Sequence[Any], *owned: bytes) -> Command:
     """Messages with headers and keys."""
-    return [Op.PUSH_ITEMS, queue, rows, scope, *owned]
+    return [Op.PUSH_ITEMS, queue, rows, *owned]
 
 
 def push_rows(queue: bytes, rows: Sequence[Any], *owned: bytes | int) -> Command:
@@ -234,11 +234,6 @@ def push_all(pattern: bytes, row: list[Any]) -> Command:
 def push_each(queues: list[bytes], row: list[Any]) -> Command:
     """A copy for each of these queues."""
     return [Op.PUSH_EACH, queues, row]
-
-
-def forget_keys(scopes: list[bytes], *owned: bytes) -> Command:
-    """End scopes of keys."""
-    return [Op.FORGET_KEYS, scopes, *owned]
 
 
 def end_jobs(names: list[bytes], owner: bytes) -> Command:

@@ -45,7 +45,7 @@ class Op(IntEnum):
     """Operation codes. They are part of the log's format: never renumber."""
 
     PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence, v2: owner -> [flag]
-    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], scope, v2: owner -> [flag]
+    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], v2: owner -> [flag]
     PULL = 3  # queue, count -> [Delivered], or None: only exhausted messages were met, as many as one command may drop
     PULL_ANY = 4  # pattern, count -> as PULL
     ACK = 5  # queue, [delivery number] -> [bool], or None if the queue does not exist
@@ -66,7 +66,6 @@ class Op(IntEnum):
     RENEW = 18  # subscription, lease us, v2: session, first epoch, owner -> (how many live, epoch to go on with or 0)
     SETTLE_BATCHES = 19  # subscription, epoch, v2: session, owner -> ([expired epoch], whether to repeat)
     ABANDON_BATCHES = 20  # subscription, v2: session, owner -> whether to repeat
-    FORGET_KEYS = 21  # [scope], v2: owner -> how many keys they held
     PURGE = (
         22  # queue, limit (0: the whole line) -> how many messages were removed, or None if the queue does not exist
     )

@@ -18,8 +18,6 @@ __all__ = ["FLAG_BITS", "KeyedPushes", "store_item"]
 
 FLAG_BITS = 8
 """A remembered flag has so few bits; what stands above them is the sequence of the message."""
-_ONLY_BYTES = {bytes}
-_SEQUENCES = (list, tuple)
 
 
 class KeyedPushes:
@@ -29,22 +27,18 @@ class KeyedPushes:
         self._state = state
         self._named = NamedQueues(state)
 
-    def push_items(self, name: bytes, items: list[list[Any]], scope: bytes = b"", owner: bytes = b"") -> list[int]:
-        """Store messages, each perhaps with a key of its own, which belongs to the owner and, if one is named, to a scope.
+    def push_items(self, name: bytes, items: list[list[Any]], owner: bytes = b"") -> list[int]:
+        """Store messages, each with an idempotency key of the owner or without one.
 
         Raises:
             RefusedError: ``quota_exceeded``; ``key_reused`` if a key came with another body before.
         """
-        if type(scope) is not bytes:
-            raise ValueError("a scope must be bytes")
         state = self._state
         checked = [checked_item(item) for item in items]
         checked_owner(owner)
         queue = state.queue(name)
         if queue.special and len(checked) * state.intake.reach(queue) > COPIES_MAX:
             raise RefusedError("too_large", f"the copies of {len(checked)} messages are too many; push fewer at once")
-        if scope:
-            return self._push_in_scope(queue, owner, scope, checked)
         if state.version < 2:
             if any(item.key is not None for item in checked):
                 state.keys.expire(state.now_us, None)
@@ -69,15 +63,6 @@ class KeyedPushes:
             flag = self._store(queue, checked) if copies <= COPIES_MAX else int(PushFlag.OVERSIZED)
             flags.append((queue.name, flag))
         return flags
-
-    def forget_keys(self, scopes: list[bytes], owner: bytes = b"") -> int:
-        """Let go of the keys of the owner's scopes; returns how many there were."""
-        if type(scopes) not in _SEQUENCES or not set(map(type, scopes)) <= _ONLY_BYTES:
-            raise ValueError("scopes must be bytes")
-        forgotten = self._state.key_scopes.forget(checked_owner(owner), scopes)
-        # Their memory is freed step by step.
-        self._state.expiry.at(0)
-        return forgotten
 
     # --- parts ----------------------------------------------------------------------------------------------------
 
@@ -116,28 +101,6 @@ class KeyedPushes:
             state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)
             state.expiry.at(state.now_us + state.REMEMBER_US)
         return flag
-
-    def _push_in_scope(self, queue: Queue, owner: bytes, scope: bytes, items: list[Item]) -> list[int]:
-        state = self._state
-        scopes = state.key_scopes
-        if state.version < 2:
-            scopes.expire(state.now_us, None)
-        else:
-            keys = {item.key for item in items if item.key is not None}
-            new = sum(scopes.find(owner, scope, queue.name, key) is None for key in keys)
-            state.quotas.check(Kind.KEYS, owner, new)
-            if not scopes.knows(owner, scope):
-                state.quotas.check(Kind.SCOPES, owner)
-        scopes.use(owner, scope, state.now_us)
-        state.expiry.at(state.now_us + state.REMEMBER_US)
-        flags: list[int] = []
-        for item in items:
-            known = None if item.key is None else scopes.find(owner, scope, queue.name, item.key)
-            flag = self._store(queue, item) if known is None else known
-            if known is None and item.key is not None and flag < PushFlag.FULL:
-                scopes.remember(owner, scope, queue.name, item.key, flag)
-            flags.append(flag)
-        return flags
 
     def _store(self, queue: Queue, item: Item) -> int:
         return store_item(self._state, queue, item)

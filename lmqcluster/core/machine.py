@@ -56,7 +56,6 @@ class Machine(State):
             Op.CLEAR_PROPERTIES: queues.clear_properties,
             Op.DELETE: self.delete,
             Op.SET_DEFAULTS: queues.set_defaults,
-            Op.FORGET_KEYS: pushes.forget_keys,
             Op.PURGE: operations.purge,
             Op.MOVE: operations.move,
             Op.SUSPEND: operations.suspend,

@@ -22,7 +22,6 @@ class Kind(Enum):
     """What is kept for an owner."""
 
     KEYS = "idempotency keys"
-    SCOPES = "scopes of idempotency keys"
     PRODUCERS = "producers"
     MARKS = "marks of writers"
     NOTE_BYTES = "bytes of writers' notes"
@@ -35,7 +34,7 @@ class Kind(Enum):
     WAITING_BYTES = "bytes of pushes that wait"
 
 
-ROWS = (Kind.KEYS, Kind.SCOPES, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
+ROWS = (Kind.KEYS, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
 """The kinds that are counted in things that each take some memory."""
 
 
@@ -48,7 +47,6 @@ class Quotas:
 
     LIMITS: ClassVar[Mapping[Kind, int]] = {
         Kind.KEYS: 1_000_000,
-        Kind.SCOPES: 10_000,
         Kind.PRODUCERS: 200_000,
         Kind.MARKS: 100_000,
         Kind.NOTE_BYTES: 256 * 1024 * 1024,

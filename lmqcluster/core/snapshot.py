@@ -1,7 +1,7 @@
 """The records of a snapshot, and how a machine is made of them.
 
 The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
-it]``. In between stand the tables (sessions, producers, keys, scopes, endings, batches, tokens) in rows, and the queues by
+it]``. In between stand the tables (sessions, producers, keys, endings, batches, tokens) in rows, and the queues by
 name, each followed by its messages in the order in which they stand. Messages come in slices of columns, see `columns`:
 
     [line, ... columns ...]
@@ -80,7 +80,6 @@ class Restoration(Generic[S]):
             "producers": self._take_producers,
             "refused": self._take_refused,
             "keys": self._take_keys,
-            "scopes": self._take_scopes,
             "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
@@ -215,9 +214,6 @@ class Restoration(Generic[S]):
 
     def _take_keys(self, rows: list[Any]) -> None:
         self._machine.keys.load(self._rows("keys", rows, int, bytes, bytes, bytes, int, bytes))
-
-    def _take_scopes(self, rows: list[Any]) -> None:
-        self._machine.key_scopes.load(self._rows("scopes", rows, bytes, bytes, int, list))
 
     def _take_past_deliveries(self, rows: list[Any]) -> None:
         self._machine.endings.load(_typed(rows, (int, int)))

@@ -27,7 +27,6 @@ _5_TO_4: Mapping[str, _Convert] = {
     "header": lambda row: row[:10],
     "producers": lambda row: row[1:],
     "keys": lambda row: [row[0], *row[2:5]],
-    "scopes": lambda row: row[1:],
     "batches": lambda row: [row[0], *row[3:8], row[9]],
     "queue": lambda row: row[:6],
 }
@@ -35,7 +34,6 @@ _4_TO_5: Mapping[str, _Convert] = {
     "header": lambda row: [*row, []],
     "producers": lambda row: [b"", *row],
     "keys": lambda row: [row[0], b"", *row[1:], b""],
-    "scopes": lambda row: [b"", *row],
     "batches": lambda row: [row[0], b"", 0, *row[1:6], 1, row[6]],
     "queue": lambda row: [*row, NEVER, b"", 0],
 }

@@ -66,7 +66,6 @@ class SnapshotView:
             ("producers", machine.producers.rows()),
             ("refused", machine.producers.refused.rows()),
             ("keys", machine.keys.rows()),
-            ("scopes", machine.key_scopes.rows()),
             ("endings", machine.endings.rows()),
             ("batches", machine.batches.rows()),
             ("tokens", machine.tokens.rows()),

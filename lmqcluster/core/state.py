@@ -10,7 +10,6 @@ from .batch_sessions import BatchSessions
 from .commands import Compile, Op
 from .default_rules import SPREAD_STEPS
 from .expiry import Limited
-from .key_scopes import KeyScopes
 from .keys import IdempotencyKeys
 from .marks import Marks
 from .past_deliveries import Ending
@@ -32,7 +31,7 @@ class State(QueueState):
     Attributes:
         salt: the fixed part of message ids, empty until the cluster is founded.
         sessions: how far each node's batches have been applied.
-        producers, keys, key_scopes, marks: which pushes have been stored.
+        producers, keys, marks: which pushes have been stored.
         batches: batch leases.
         api_keys: keys for clients that know no tokens.
         times: which time of day it was at a log time.
@@ -48,7 +47,6 @@ class State(QueueState):
         self.batch_sessions = BatchSessions()
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
-        self.key_scopes = KeyScopes(REMEMBER_US, self.quotas)
         self.marks = Marks(self.quotas)
         self.batches = BatchLeases(self)
         self.api_keys = ApiKeys()
@@ -59,7 +57,6 @@ class State(QueueState):
                 Limited(self.lease_watch, 1_000),
                 Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
-                Limited(self.key_scopes, 100),
                 Limited(self.producers, 2_000),
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),

@@ -28,7 +28,6 @@ _METHODS = (
     *(
         "retain_many",
         "put_back_many",
-        "forget_keys",
         "delete",
         "purge",
         "move",

@@ -55,8 +55,8 @@ READ_METHODS = {
 OTHER_METHODS = {
     *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     b"incarnation",
-    # Scopes and jobs belong to their owner: other clients find none.
-    *(b"forget_keys", b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
+    # Jobs belong to their owner: other clients find none.
+    *(b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
     # Sessions belong to their owner too.
     *(b"open_session", b"renew_session", b"end_session"),
     # Each operation is checked: see `test_a_transaction_touches_only_what_the_token_covers`.
@@ -70,7 +70,6 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"reserve_batch": ["victim", 1, "victim", {"pattern": False, "count": 1, "lease": 1}],
     b"backlog": ["victim", False],
     b"transaction": [[]],
-    b"forget_keys": [["no such scope"]],
     b"mark": ["no such job", "stream"],
     b"end_jobs": [["no such job"]],
     b"begin_epoch": ["walk", 0, "run"],

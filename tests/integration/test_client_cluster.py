@@ -122,22 +122,6 @@ async def test_contents_with_types_are_stored_as_they_are(shared_cluster: Cluste
 
 
 @async_test
-async def test_keys_in_a_scope_hold_until_it_is_forgotten(shared_cluster: Cluster, queue_name: str) -> None:
-    async with AsyncClient(shared_cluster.rpc_addresses) as client:
-        one, other = f"{queue_name}-1", f"{queue_name}-2"
-        for scope in (one, other, one):
-            await client.push_many(queue_name, ["x", "y"], keys=["k1", "k2"], scope=scope)
-        await client.push(queue_name, "z", key="k1")
-        assert await client.forget_keys([one, "unknown"]) == 2
-        await client.push_many(queue_name, ["x"], keys=["k1"], scope=one)
-        await client.push_many(queue_name, ["x"], keys=["k1"], scope=other)
-        contents = [message.content for message in await client.pull_many(queue_name, 100)]
-        assert contents == [b"x", b"y", b"x", b"y", b"z", b"x"]
-        with pytest.raises(ValueError, match="a scope"):
-            await client.push_many(queue_name, ["x"], scope=one)
-
-
-@async_test
 async def test_a_key_deduplicates_pushes_of_different_clients(shared_cluster: Cluster, queue_name: str) -> None:
     clients = [AsyncClient(address) for address in shared_cluster.rpc_addresses]
     async with clients[0], clients[1], clients[2]:

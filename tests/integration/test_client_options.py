@@ -170,10 +170,8 @@ def test_a_batch_with_options_may_be_large(client: Blocking, queue_name: str) ->
     "options",
     [
         {"options": [None]},
-        {"options": [None, None], "scope": "s", "keys": ["a", "b"]},
         {"options": [{"key": "k"}, None]},
         {"content_types": ["a", "b"]},
-        {"scope": "s"},
     ],
     ids=str,
 )

@@ -102,11 +102,6 @@ def test_the_option_sequence_is_a_boolean(rpc: Rpc, queue_name: str, options: di
     assert rpc.error("push_many", queue_name, ["1"], options) == b"function_clause"
 
 
-def test_a_scope_remembers_no_sequences(rpc: Rpc, queue_name: str) -> None:
-    options = {"sequence": True, "scope": "s", "keys": ["k"]}
-    assert rpc.error("push_many", queue_name, ["1"], options) == b"function_clause"
-
-
 # --- a full queue -----------------------------------------------------------------------------------------------------
 
 
@@ -262,7 +257,6 @@ def test_wrong_options_are_refused(rpc: Rpc, queue_name: str, options: Any, code
         {"options": [None]},
         {"options": {}},
         {"options": [{}, {}], "keys": ["a"]},
-        {"options": [{}, {}], "scope": "s"},
         {"options": [{"key": "k"}, {}]},
         {"content_types": ["a", "b"]},
         {"options": None},

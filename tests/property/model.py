@@ -22,7 +22,7 @@ WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
 PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
 PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
-RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES, FORGET_KEYS = 17, 18, 19, 20, 21
+RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 17, 18, 19, 20
 PURGE, MOVE, SUSPEND = 22, 23, 24
 WHOLE_LINES = 3
 UPGRADE, PUSH_MARKED = 16, 27
@@ -55,7 +55,6 @@ class Model:
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
         self.keyed: list[tuple[bytes, bytes, int, int, bytes]] = []  # queue, key, flag, log time, body
-        self.scopes: dict[bytes, tuple[int, dict[tuple[bytes, bytes], int]]] = {}  # last use, {(queue, key): flag}
         self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its time
 
     # Batches
@@ -101,7 +100,6 @@ class Model:
             RENEW: self.renew,
             SETTLE_BATCHES: self.settle_batches,
             ABANDON_BATCHES: self.abandon_batches,
-            FORGET_KEYS: self.forget_keys,
             PURGE: self.purge,
             MOVE: self.move,
             SUSPEND: self.suspend,
@@ -217,26 +215,11 @@ class Model:
             flags.append(NO if known else self.store(name, content, content_type, []))
         return flags
 
-    def push_items(self, name: bytes, items: list[Any], scope: bytes = b"") -> Any:
+    def push_items(self, name: bytes, items: list[Any]) -> Any:
         self.named(name)
-        if not scope:
-            if self.version >= 2 and self.another_body(name, items):
-                return REFUSED
-            return [self.push_item(name, *item) for item in items]
-        used_us, flags = self.scopes.get(scope, (self.now_us, {}))
-        if used_us <= self.now_us - self.window_us:
-            flags = {}
-        self.scopes[scope] = (self.now_us, flags)
-        results = []
-        for content, content_type, headers, key in items:
-            if key is None or (name, key) not in flags:
-                flag = self.push_item(name, content, content_type, headers, None)
-                if key is not None:
-                    flags[name, key] = flag
-            else:
-                flag = flags[name, key]
-            results.append(flag)
-        return results
+        if self.version >= 2 and self.another_body(name, items):
+            return REFUSED
+        return [self.push_item(name, *item) for item in items]
 
     def another_body(self, name: bytes, items: list[Any]) -> bool:
         """Whether a key came with another body before, or comes with two now."""
@@ -268,11 +251,6 @@ class Model:
             self.push_item(name, content, content_type, headers, None)
         self.marks[owner, job, stream] = (position + len(items), done)
         return [0] * len(items)
-
-    def forget_keys(self, scopes: list[bytes]) -> Any:
-        for scope in scopes:
-            self.scopes.pop(scope, None)
-        return ANY_NUMBER
 
     def push_item(
         self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None

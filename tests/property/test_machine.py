@@ -67,9 +67,7 @@ def _command(op: int | st.SearchStrategy[int], *arguments: st.SearchStrategy[Any
 
 
 PUSH = _command(m.PUSH, QUEUES, TYPES, st.lists(CONTENTS, max_size=3), PRODUCERS, st.integers(1, 8))
-SCOPES = st.sampled_from([b"", b"", b"j1", b"j2"])
-PUSH_ITEMS = _command(m.PUSH_ITEMS, QUEUES, st.lists(ITEMS, max_size=3), SCOPES)
-FORGET_KEYS = _command(m.FORGET_KEYS, st.lists(SCOPES, max_size=2))
+PUSH_ITEMS = _command(m.PUSH_ITEMS, QUEUES, st.lists(ITEMS, max_size=3))
 PUSH_MARKED = _command(
     m.PUSH_MARKED,
     QUEUES,
@@ -105,7 +103,6 @@ ANY_COMMAND = st.one_of(
     SET_DEFAULTS,
     REMOVE,
     OPERATE,
-    FORGET_KEYS,
     _command(m.BARRIER),
 )
 

@@ -70,7 +70,7 @@ class _Scrape:
             page.value(f"lmq_messages_{counter}", count)
         page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
         page.histogram("lmq_time_in_queue_seconds", self._node.observed.time_in_queue)
-        page.value("lmq_idempotency_keys", len(machine.keys) + len(machine.key_scopes))
+        page.value("lmq_idempotency_keys", len(machine.keys))
         page.value("lmq_subscriptions", len(machine.batches.subscriptions))
         page.value("lmq_sessions", len(machine.sessions))
         page.value("lmq_locks", len(machine.locks))

@@ -191,10 +191,8 @@ class Proposals:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
         machine = self.machine()
         # From machine version 2 on each owner has a quota.
-        if machine.version < 2 and len(machine.keys) + len(machine.key_scopes) >= KEYS_MAX:
-            reason = (
-                f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly, or in scopes that are ended"
-            )
+        if machine.version < 2 and len(machine.keys) >= KEYS_MAX:
+            reason = f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly"
             raise LmqError("overloaded", reason)
 
     def owned(self, owner: bytes) -> list[bytes]:

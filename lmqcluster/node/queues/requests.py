@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .push_items import PushItem
 
 __all__ = [
-    "Checks", "Request", "barrier", "check_lock_name", "clear_properties", "delete", "end_session", "forget_keys", "lock",
+    "Checks", "Request", "barrier", "check_lock_name", "clear_properties", "delete", "end_session", "lock",
     "open_session",
     "push_items", "push_plain", "push_rows", "renew_session", "set_defaults", "set_properties", "settle", "unlock",
 ]  # fmt: skip
@@ -62,10 +62,10 @@ def push_plain(
     return Request(layout.push(queue, content_type, contents, producer, first, *owned), size)
 
 
-def push_items(queue: bytes, items: Sequence[PushItem], scope: bytes, owned: Sequence[bytes]) -> Request:
-    """Store messages without options; their keys belong to a scope."""
+def push_items(queue: bytes, items: Sequence[PushItem], owned: Sequence[bytes]) -> Request:
+    """Store messages without options, each with an idempotency key or without one."""
     rows = [item.row() for item in items]
-    return Request(layout.push_items(queue, rows, scope, *owned), _SMALL_BYTES + _size(items))
+    return Request(layout.push_items(queue, rows, *owned), _SMALL_BYTES + _size(items))
 
 
 def push_rows(
@@ -88,11 +88,6 @@ def _size(items: Sequence[PushItem]) -> int:
 def settle(op: Op, queue: bytes, numbers: list[int], *more: int) -> Request:
     """Settle deliveries by their numbers; `more` as in `layout.settle`."""
     return Request(layout.settle(op, queue, numbers, *more), _SMALL_BYTES + _NUMBER_BYTES * len(numbers))
-
-
-def forget_keys(scopes: list[bytes], owned: Sequence[bytes]) -> Request:
-    """End scopes of idempotency keys; the result is how many keys they held."""
-    return Request(layout.forget_keys(scopes, *owned), _SMALL_BYTES + sum(map(len, scopes)))
 
 
 # --- queues -----------------------------------------------------------------------------------------------------------

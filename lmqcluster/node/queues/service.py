@@ -181,7 +181,7 @@ class QueueService(Proposals):
                 stored(*one)
                 for one in await self.ask(requests.push_rows(self.due_times, queue, items, self.owned(owner)))
             ]
-        flags: list[int] = await self.ask(requests.push_items(queue, items, b"", self.owned(owner)))
+        flags: list[int] = await self.ask(requests.push_items(queue, items, self.owned(owner)))
         check_all_stored(queue, flags)
         return [Stored(flag) for flag in flags]
 

@@ -8,10 +8,10 @@ from ...node.access.named_queues import check_named_queues
 from ...node.queues import requests
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import pack
-from ...wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
+from ...wire.limits import NAME_BYTES_MAX
 from ...wire.properties import Rules, parse_properties, parse_rules
 from . import replies
-from .arguments import arity, text, texts
+from .arguments import arity, text
 from .batch_methods import BATCH_METHODS
 from .connection import Connection, Handler
 from .job_methods import JOB_METHODS
@@ -39,13 +39,6 @@ def _producer(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         raise LmqError("bad_arguments", "a producer is 8 to 64 bytes and a first sequence from 1 on")
     connection.bind(producer, first)
     connection.succeed(msgid, replies.OK)
-
-
-def _forget_keys(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``forget_keys([scope]) -> how many keys they held``."""
-    arity(arguments, 1, 1)
-    scopes = texts(arguments[0], PUSH_COUNT_MAX)
-    propose(connection, msgid, requests.forget_keys(scopes, connection.owned()), pack)
 
 
 def _delete(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -151,7 +144,6 @@ METHODS: dict[bytes, Handler] = {
     **SETTLE_METHODS,
     **TRANSACTION_METHODS,
     **SESSION_METHODS,
-    b"forget_keys": _forget_keys,
     b"delete": _delete,
     b"update_props": _update_props,
     b"set_default_props": _set_default_props,

@@ -51,8 +51,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"release_many": USE,
     b"retain_many": USE,
     b"put_back_many": USE,
-    # Scopes and jobs are their owner's; what may be written is checked with each push.
-    b"forget_keys": Permission(Role.WRITE, Scope.ANYTHING),
+    # Jobs are their owner's; what may be written is checked with each push.
     b"push_marked": USE,
     b"begin_epoch": Permission(Role.WRITE, Scope.ANYTHING),
     b"finish_epoch": Permission(Role.WRITE, Scope.ANYTHING),

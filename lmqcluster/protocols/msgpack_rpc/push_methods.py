@@ -25,7 +25,7 @@ Arguments = list[Any]
 _ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
 _WHOLE_ITEM_OPTIONS = _ITEM_OPTIONS | {b"content_type", b"headers"}
 _PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait", b"sequence"}
-_BATCH_OPTIONS = frozenset((b"keys", b"scope", b"content_types", b"headers", b"options", b"sequence"))
+_BATCH_OPTIONS = frozenset((b"keys", b"content_types", b"headers", b"options", b"sequence"))
 _SHOWN_MAX = 10
 
 
@@ -113,7 +113,7 @@ def _push_or_wait(
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push_many(name, [content][, {keys, scope, content_types, headers, options, sequence}])``."""
+    """``push_many(name, [content][, {keys, content_types, headers, options, sequence}])``."""
     first = connection.take_numbers(b"push_many", arguments)
     arity(arguments, 2, 3)
     name, contents = text(arguments[0]), arguments[1]
@@ -154,23 +154,16 @@ def _push_batch(
 ) -> None:
     """Store a batch with keys or options; `first` is the number of its first content if there are no keys."""
     keys, each = options.get(b"keys"), options.get(b"options")
-    scope = key_of(options.get(b"scope")) or b""
     tells_sequence = flag_of(options, b"sequence")
     if keys is None and each is None and not tells_sequence:
-        raise LmqError(
-            "bad_arguments", "a scope, content types and headers need keys, options for each content, or sequence"
-        )
-    if scope and (keys is None or each is not None or tells_sequence):
-        raise LmqError(
-            "bad_arguments", "a scope needs keys, and goes neither with options for each content nor with sequence"
-        )
+        raise LmqError("bad_arguments", "content types and headers need keys, options for each content, or sequence")
     raw_keys = list(map(key_of, _as_many(keys, contents, "keys must be a list with a key or nil for each content")))
     types = content_types_of(options.get(b"content_types"), contents)
     headers = headers_of(options.get(b"headers"), len(contents))
     kinds = types or [None] * len(contents)
     if each is None and not tells_sequence:
         items = _items(contents, kinds, headers, raw_keys, [None] * len(contents))
-        _push_keyed(connection, msgid, name, items, _flag_list(name), scope)
+        _push_keyed(connection, msgid, name, items, _flag_list(name))
         return
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
     wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
@@ -214,14 +207,13 @@ def _push_keyed(
     name: bytes,
     items: list[PushItem],
     render: Callable[[list[int]], bytes],
-    scope: bytes = b"",
 ) -> None:
     """Store messages under keys."""
     service = connection.service
     service.check_name(name, connection.kept_for())
     for item in items:
         service.check_item(item)
-    propose(connection, msgid, requests.push_items(name, items, scope, connection.owned()), render)
+    propose(connection, msgid, requests.push_items(name, items, connection.owned()), render)
 
 
 def _push_items(

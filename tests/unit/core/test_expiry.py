@@ -108,32 +108,16 @@ def test_a_million_keys_that_end_at_once_make_no_batch_long(driver: Driver) -> N
     assert len(driver.machine.keys) == driver.machine.quotas.used(Kind.KEYS, b"") == 0
 
 
-def test_keys_scopes_and_producers_end_without_being_used(driver: Driver) -> None:
+def test_keys_and_producers_end_without_being_used(driver: Driver) -> None:
     driver.push_item(Q, b"x", key=b"key")
-    driver.do(Op.PUSH_ITEMS, Q, [[b"y", None, [], b"k"]], b"job")
     driver.produce(Q, b"producer", 1, b"z")
-    driver.do(Op.ACK, Q, numbers(driver.pull(Q, 3)))
+    driver.do(Op.ACK, Q, numbers(driver.pull(Q, 2)))
     machine = driver.machine
-    assert (len(machine.keys), len(machine.key_scopes), len(machine.producers)) == (1, 1, 1)
+    assert (len(machine.keys), len(machine.producers)) == (1, 1)
     driver.wait(WINDOW_S)
     driver.tick(2)
-    assert (len(machine.keys), len(machine.key_scopes), len(machine.producers)) == (0, 0, 0)
+    assert (len(machine.keys), len(machine.producers)) == (0, 0)
     assert machine.expiry.next_us == NEVER
-
-
-def test_a_forgotten_scope_is_freed_step_by_step(driver: Driver) -> None:
-    for start in range(0, 120_000, 10_000):
-        items = [[b"", None, [], b"%d" % index] for index in range(start, start + 10_000)]
-        driver.do(Op.PUSH_ITEMS, Q, items, b"job")
-    with counted() as work:
-        assert driver.do(Op.FORGET_KEYS, [b"job"]) == 120_000
-    assert work.lines < 1_000
-    assert len(driver.machine.key_scopes) == 0
-    with counted() as work:
-        driver.tick()
-    assert work.lines < 200_000
-    driver.tick(3)
-    assert driver.machine.expiry.next_us > driver.now_us
 
 
 def test_nothing_is_done_while_nothing_is_due(driver: Driver) -> None:

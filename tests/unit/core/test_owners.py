@@ -26,8 +26,8 @@ def _produce(driver: Driver, owner: bytes, producer: bytes, first: int, *content
     return driver.do(Op.PUSH, Q, None, list(contents), producer, first, owner)
 
 
-def _keyed(driver: Driver, owner: bytes, key: bytes, content: bytes, scope: bytes = b"") -> Any:
-    return driver.batch([Op.PUSH_ITEMS, Q, [[content, None, [], key]], scope, owner])[0]
+def _keyed(driver: Driver, owner: bytes, key: bytes, content: bytes) -> Any:
+    return driver.batch([Op.PUSH_ITEMS, Q, [[content, None, [], key]], owner])[0]
 
 
 def test_201_000_producers_of_one_token_evict_no_other_token_s(driver: Driver) -> None:
@@ -54,14 +54,6 @@ def test_a_producer_without_an_owner_can_continue_with_one(driver: Driver) -> No
     assert driver.machine.quotas.used(Kind.PRODUCERS, b"") == 0
 
 
-def test_a_scope_of_another_owner_cannot_be_forgotten(driver: Driver) -> None:
-    _keyed(driver, VICTIM, b"k", b"once", b"job")
-    assert driver.do(Op.FORGET_KEYS, [b"job"], THIEF) == 0
-    _keyed(driver, VICTIM, b"k", b"once", b"job")
-    assert driver.drain(Q) == [b"once"]
-    assert driver.do(Op.FORGET_KEYS, [b"job"], VICTIM) == 1
-
-
 def test_a_key_of_another_owner_cannot_be_used_up(driver: Driver) -> None:
     """A key that can be guessed must not suppress another owner's push."""
     _keyed(driver, THIEF, b"order-1", b"rubbish")
@@ -74,22 +66,21 @@ def test_a_key_with_another_body_is_refused_and_nothing_stored(driver: Driver) -
     assert _keyed(driver, VICTIM, b"k", b"body") == [4]
     assert _keyed(driver, VICTIM, b"k", b"other body").code == "key_reused"
     both = [[b"new", None, [], None], [b"other body", None, [], b"k"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, both, b"", VICTIM])[0].code == "key_reused"
+    assert driver.batch([Op.PUSH_ITEMS, Q, both, VICTIM])[0].code == "key_reused"
     twice = [[b"one", None, [], b"fresh"], [b"two", None, [], b"fresh"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, twice, b"", VICTIM])[0].code == "key_reused"
+    assert driver.batch([Op.PUSH_ITEMS, Q, twice, VICTIM])[0].code == "key_reused"
     assert driver.drain(Q) == [b"body"]
 
 
-def test_keys_and_scopes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota filled by one token affects that token only, and a refused command has stored nothing."""
-    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 3, Kind.SCOPES: 1})
+    monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 3})
     three = [[b"x", None, [], b"%d" % index] for index in range(3)]
-    assert driver.do(Op.PUSH_ITEMS, Q, three, b"", THIEF) == [0, 0, 0]
+    assert driver.do(Op.PUSH_ITEMS, Q, three, THIEF) == [0, 0, 0]
     refused = [[b"x", None, [], None], [b"x", None, [], b"3"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, refused, b"", THIEF])[0].code == "quota_exceeded"
+    assert driver.batch([Op.PUSH_ITEMS, Q, refused, THIEF])[0].code == "quota_exceeded"
     assert len(driver.machine.queues[Q]) == 3
-    assert _keyed(driver, VICTIM, b"k", b"x", b"job") == [0]
-    assert _keyed(driver, VICTIM, b"k", b"x", b"job-2").code == "quota_exceeded"
+    assert _keyed(driver, VICTIM, b"k", b"x") == [0]
     driver.wait(600)
     driver.tick()
     assert _keyed(driver, THIEF, b"3", b"x") == [0]
@@ -135,7 +126,7 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     driver.push(Q, *[b"%d" % number for number in range(5)])
     session = driver.do(Op.CLAIM, b"s", THIEF)
     driver.do(Op.RESERVE, b"s", 1, Q, False, 5, 86_400_000_000, session, THIEF)
-    _keyed(driver, THIEF, b"k", b"x", b"job")
+    _keyed(driver, THIEF, b"k", b"x")
     driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
     before = driver.machine.quotas.kept(THIEF)
     driver.wait(300)
@@ -147,7 +138,7 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     assert driver.machine.expiry.next_us > driver.now_us
     driver.wait(3_600)
     driver.tick(5)
-    # Scopes are forgotten after their window, as always.
+    # Idempotency keys expire after their window.
     assert driver.machine.quotas.kept(THIEF) == {Kind.SUBSCRIPTIONS: 1, Kind.MARKS: 1, Kind.NOTE_BYTES: 4}
     assert records(copied(driver.machine)) == records(driver.machine)
     assert _token(driver, b"three", THIEF) == TokenResult.DONE
@@ -285,7 +276,7 @@ def test_the_use_of_owners_follows_their_state(driver: Driver) -> None:
 def test_a_snapshot_keeps_owners_and_counts(driver: Driver) -> None:
     _produce(driver, VICTIM, b"worker", 1, b"1")
     _keyed(driver, VICTIM, b"k", b"2")
-    _keyed(driver, THIEF, b"k", b"3", b"job")
+    _keyed(driver, THIEF, b"k", b"3")
     driver.do(Op.CLAIM, b"s", VICTIM)
     driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
     twin = copied(driver.machine)

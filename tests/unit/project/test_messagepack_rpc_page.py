@@ -112,7 +112,7 @@ def token(byte: int) -> bytes:
         ("104 MiB and 1,000,000 values", (limits.REQUEST_BYTES_MAX, values.VALUES_MAX), (104 * MiB, 1_000_000)),
         ("| Content of one message | 64 MiB", limits.MESSAGE_BYTES_MAX, 64 * MiB),
         (
-            "| Messages, ids or scopes in one request | 10,000 |",
+            "| Messages or ids in one request | 10,000 |",
             (limits.PUSH_COUNT_MAX, limits.PULL_COUNT_MAX),
             (10_000,) * 2,
         ),
