@@ -1,23 +1,25 @@
 """``python -m tests.benchmarks.compare_commits BEFORE [AFTER]``: processor time per operation of two commits.
 
-Both run side by side, as clusters of three nodes and as single nodes, in durability ``disk``. Turns alternate (A B B A ...).
-A turn pushes, pulls and acknowledges over MessagePack-RPC, and pushes over HTTP. The processor time of all nodes of a
-cluster counts, not the time that passes, so other work on the machine distorts little. Every turn of AFTER is divided
-by the turn of BEFORE beside it; the median, the least and the greatest of these ratios are printed.
+Both run side by side, as clusters of three nodes and as single nodes, in durability ``disk``. Short measurements
+alternate (A B B A) for pushes, pulls and acks over MessagePack-RPC and for pushes over HTTP. The processor time of all
+nodes of a cluster counts, not the time that passes. Other work on the machine still slows the nodes down, by caches and
+shared cores, so each ratio is that of neighbours, and the interval of its median says how much it is worth.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import tomllib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,7 @@ from tests.integration.cluster import Cluster
 from tests.integration.raw_http import Connection
 from tests.integration.raw_rpc import Rpc
 
-__all__ = ["Side", "order", "ratios"]
+__all__ = ["Ratio", "Side", "compare"]
 
 ROOT: Final = Path(__file__).parents[2]
 SIZES: Final = (3, 1)
@@ -34,7 +36,9 @@ WINDOW: Final = 256
 """MessagePack-RPC requests that are sent together; all are answered before the next ones are sent."""
 CONNECTIONS: Final = 64
 """Over HTTP, with one request each."""
+QUEUE: Final = "compare"
 BODY: Final = b"x" * 100
+WARM_UP_WINDOWS: Final = 20
 OPERATIONS: Final = ("push", "pull", "done", "HTTP push")
 
 
@@ -73,35 +77,38 @@ class Side:
         self._all = [stack.enter_context(Rpc(node.rpc)) for node in cluster]
         self._rpc = stack.enter_context(Rpc(leader.rpc))
         self._http = leader.http
-        self._turns = 0
+        self._pulled: deque[Any] = deque()
 
-    def turn(self, count: int, http_count: int) -> dict[str, float]:
-        """Return microseconds of processor time for each operation."""
-        self._turns += 1
-        queue = f"compare-{self._turns}"
-        pulled: list[Any] = []
-        found = {
-            "push": self._measured(count, WINDOW, lambda: self._calls([("push", queue, BODY)] * WINDOW)),
-            "pull": self._measured(count, WINDOW, lambda: pulled.extend(self._calls([("pull", queue, 0)] * WINDOW))),
-        }
-        acks = iter([("done", queue, message[b"id"]) for message in pulled])
-        found["done"] = self._measured(count, WINDOW, lambda: self._calls([next(acks) for _ in range(WINDOW)]))
-        # A node closes idle connections, so each turn opens its own.
-        with ExitStack() as stack:
-            connections = [stack.enter_context(Connection(self._http)) for _ in range(CONNECTIONS)]
-            found["HTTP push"] = self._measured(
-                http_count, CONNECTIONS, lambda: self._push_over_http(connections, queue)
-            )
-        self._rpc.call("delete", queue)
-        return found
+    def measure(self, operation: str, windows: int) -> float:
+        """Return microseconds of processor time for each request; a pull needs an earlier push, a done an earlier pull."""
+        if operation == "HTTP push":
+            # A node closes idle connections, so each measurement opens its own.
+            with ExitStack() as stack:
+                connections = [stack.enter_context(Connection(self._http)) for _ in range(CONNECTIONS)]
+                return self._measured(windows, CONNECTIONS, lambda: self._push_over_http(connections))
+        window = {"push": self._push, "pull": self._pull, "done": self._done}[operation]
+        return self._measured(windows, WINDOW, window)
 
-    def _measured(self, count: int, window: int, send: Callable[[], object]) -> float:
+    def clear(self) -> None:
+        """Delete the queue."""
+        self._rpc.call("delete", QUEUE)
+
+    def _measured(self, windows: int, size: int, window: Callable[[], object]) -> float:
         self._catch_up()
         before_ns = self._processor_ns()
-        for _ in range(count // window):
-            send()
+        for _ in range(windows):
+            window()
         self._catch_up()
-        return (self._processor_ns() - before_ns) / 1e3 / (count // window * window)
+        return (self._processor_ns() - before_ns) / 1e3 / (windows * size)
+
+    def _push(self) -> None:
+        self._calls([("push", QUEUE, BODY)] * WINDOW)
+
+    def _pull(self) -> None:
+        self._pulled += self._calls([("pull", QUEUE, 0)] * WINDOW)
+
+    def _done(self) -> None:
+        self._calls([("done", QUEUE, self._pulled.popleft()[b"id"]) for _ in range(WINDOW)])
 
     def _catch_up(self) -> None:
         """Wait until every node has applied what was pushed before."""
@@ -114,9 +121,9 @@ class Side:
         assert not errors, errors[0]
         return [reply.result for reply in replies]
 
-    def _push_over_http(self, connections: Sequence[Connection], queue: str) -> None:
+    def _push_over_http(self, connections: Sequence[Connection]) -> None:
         for connection in connections:
-            connection.ask("POST", f"/messages/{queue}", BODY, {"Content-Type": "text/plain"})
+            connection.ask("POST", f"/messages/{QUEUE}", BODY, {"Content-Type": "text/plain"})
         for connection in connections:
             answer = connection.read()
             assert answer.status == 200, answer
@@ -143,15 +150,42 @@ def running(packages: Sequence[Path], size: int) -> Iterator[list[Side]]:
         yield [Side(cluster, stack) for cluster in clusters]
 
 
-def order(turns: int) -> list[int]:
-    """Return which side has each turn: A B B A A B B A ..., `turns` of each."""
-    return [side for pair in range(turns) for side in ((0, 1) if pair % 2 == 0 else (1, 0))]
+def compare(sides: Sequence[Side], windows: int) -> dict[str, tuple[float, float]]:
+    """Return the cost of each operation before and after, in microseconds, from measurements in the order A B B A."""
+    costs = {}
+    for operation in OPERATIONS:
+        measured: tuple[list[float], list[float]] = ([], [])
+        for which in (0, 1, 1, 0):
+            measured[which].append(sides[which].measure(operation, windows))
+        costs[operation] = (statistics.fmean(measured[0]), statistics.fmean(measured[1]))
+    for side in sides:
+        side.clear()
+    return costs
 
 
-def ratios(before: Sequence[float], after: Sequence[float]) -> tuple[float, float, float]:
-    """Return the median, the least and the greatest ratio of neighbours."""
-    found = [later / earlier for earlier, later in zip(before, after, strict=True)]
-    return statistics.median(found), min(found), max(found)
+@dataclass(frozen=True)
+class Ratio:
+    """The ratio of two costs: the median of many, its interval of 95 % confidence, the least and the greatest."""
+
+    median: float
+    low: float
+    high: float
+    least: float
+    greatest: float
+
+    @classmethod
+    def of(cls, costs: Sequence[tuple[float, float]]) -> Ratio:
+        """Divide the second by the first cost of each pair. The interval is that of order statistics."""
+        ratios = sorted(after / before for before, after in costs)
+        reach = 0.98 * math.sqrt(len(ratios))
+        low, high = math.floor(len(ratios) / 2 - reach), math.ceil(len(ratios) / 2 + reach)
+        return cls(
+            statistics.median(ratios),
+            ratios[max(low, 0)],
+            ratios[min(high, len(ratios) - 1)],
+            ratios[0],
+            ratios[-1],
+        )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -159,36 +193,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.compare_commits", description=__doc__)
     parser.add_argument("before", help="a commit, or the folder of a working tree")
     parser.add_argument("after", nargs="?", default=str(ROOT), help="likewise (default: this working tree)")
-    parser.add_argument("--rounds", type=int, default=2, help="each starts new nodes (default %(default)s)")
-    parser.add_argument("--turns", type=int, default=8, help="of each commit in a round (default %(default)s)")
-    parser.add_argument("--count", type=int, default=12_800, help="messages of a turn (default %(default)s)")
-    parser.add_argument("--http-count", type=int, default=3_200, help="pushes over HTTP (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=3, help="each starts new nodes (default %(default)s)")
+    parser.add_argument("--turns", type=int, default=40, help="comparisons in a round (default %(default)s)")
+    parser.add_argument(
+        "--windows", type=int, default=5, help="of 256 requests (64 over HTTP) in a measurement (default %(default)s)"
+    )
     given = parser.parse_args(arguments)
-    print("| nodes | operation | before, us | after, us | ratio | least | greatest |\n|---|---|---|---|---|---|---|")
+    print(
+        "| nodes | operation | before, us | after, us | ratio | 95 % | least, greatest |\n|---|---|---|---|---|---|---|"
+    )
     with tempfile.TemporaryDirectory() as directory:
-        names = ("before", "after")
-        trees = [
-            check_out(commit, Path(directory, name))
-            for name, commit in zip(names, (given.before, given.after), strict=True)
-        ]
-        packages = [
-            link_packages(tree, Path(directory, f"packages-{name}")) for name, tree in zip(names, trees, strict=True)
-        ]
+        packages = []
+        for name, commit in (("before", given.before), ("after", given.after)):
+            tree = check_out(commit, Path(directory, name))
+            packages.append(link_packages(tree, Path(directory, f"packages-{name}")))
         for size in SIZES:
-            found: tuple[defaultdict[str, list[float]], ...] = (defaultdict(list), defaultdict(list))
+            found: defaultdict[str, list[tuple[float, float]]] = defaultdict(list)
             for _ in range(given.rounds):
                 with running(packages, size) as sides:
-                    for side in sides:
-                        side.turn(given.count, given.http_count)
-                    for which in order(given.turns):
-                        for operation, cost_us in sides[which].turn(given.count, given.http_count).items():
-                            found[which][operation].append(cost_us)
-            for operation in OPERATIONS:
-                before, after = (each[operation] for each in found)
-                median, least, greatest = ratios(before, after)
+                    compare(sides, WARM_UP_WINDOWS)
+                    for _ in range(given.turns):
+                        for operation, costs in compare(sides, given.windows).items():
+                            found[operation].append(costs)
+            for operation, pairs in found.items():
+                before, after = (statistics.median(side) for side in zip(*pairs, strict=True))
+                ratio = Ratio.of(pairs)
                 print(
-                    f"| {size} | {operation} | {statistics.median(before):.2f} | {statistics.median(after):.2f} "
-                    f"| {median:.3f} | {least:.3f} | {greatest:.3f} |",
+                    f"| {size} | {operation} | {before:.2f} | {after:.2f} | {ratio.median:.3f} "
+                    f"| {ratio.low:.3f} to {ratio.high:.3f} | {ratio.least:.3f}, {ratio.greatest:.3f} |",
                     flush=True,
                 )
     return 0

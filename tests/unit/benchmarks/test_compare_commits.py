@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.compare_commits import check_out, link_packages, order, ratios
+from tests.benchmarks.compare_commits import Ratio, check_out, compare, link_packages
 
 PYPROJECT = '[tool.setuptools]\npackage-dir = { lmqcluster = "lmqcluster", lmqcluster_cli = "cli" }\n'
 
@@ -23,19 +23,33 @@ def tree(folder: Path) -> Path:
     return folder
 
 
-def test_each_side_has_as_many_turns_and_neighbours_are_compared() -> None:
-    assert order(4) == [0, 1, 1, 0, 0, 1, 1, 0]
-    assert [sorted(order(5)[at : at + 2]) for at in range(0, 10, 2)] == [[0, 1]] * 5
-    # A machine that becomes slower and slower favours neither side.
-    assert sum(at for at, side in enumerate(order(6)) if side) == sum(
-        at for at, side in enumerate(order(6)) if not side
-    )
+class FakeSide:
+    """Costs more from one measurement to the next, as on a machine that becomes slower."""
+
+    def __init__(self, name: str, calls: list[str], factor: float) -> None:
+        self.name, self.calls, self.factor = name, calls, factor
+
+    def measure(self, operation: str, windows: int) -> float:
+        self.calls.append(f"{self.name} {operation}")
+        return self.factor * (len(self.calls) + windows)
+
+    def clear(self) -> None:
+        self.calls.append(f"{self.name} clear")
 
 
-def test_ratios_are_those_of_neighbours() -> None:
-    assert ratios([1.0, 2.0, 4.0], [1.0, 2.2, 3.6]) == pytest.approx((1.0, 0.9, 1.1))
-    with pytest.raises(ValueError, match="argument 2 is shorter"):
-        ratios([1.0, 2.0], [1.0])
+def test_measurements_alternate_so_that_a_trend_favours_neither_side() -> None:
+    calls: list[str] = []
+    costs = compare([FakeSide("A", calls, 1.0), FakeSide("B", calls, 1.1)], 100)  # type: ignore[list-item]
+    assert calls[:5] == ["A push", "B push", "B push", "A push", "A pull"]
+    assert calls[-2:] == ["A clear", "B clear"]
+    assert all(after / before == pytest.approx(1.1) for before, after in costs.values())
+
+
+def test_a_ratio_has_the_interval_of_its_median() -> None:
+    ratio = Ratio.of([(2.0, 2.0 + number / 50) for number in range(101)])
+    assert (ratio.median, ratio.least, ratio.greatest) == pytest.approx((1.5, 1.0, 2.0))
+    assert (ratio.low, ratio.high) == pytest.approx((1.4, 1.61))
+    assert Ratio.of([(1.0, 2.0)]) == Ratio(2.0, 2.0, 2.0, 2.0, 2.0)
 
 
 def test_a_folder_is_taken_as_it_is(tmp_path: Path) -> None:
