@@ -12,28 +12,16 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from .membership import PeerNode
+from .raft_view import RaftView
 
 __all__ = ["FreshReads"]
 
 TIMEOUT_S = 0.5
 """How long a question may take; an entry of the log takes its place then."""
-
-
-class Asker(Protocol):
-    """What it needs of its member."""
-
-    def members(self) -> Mapping[str, str]:
-        """The members by id, as the log has them."""
-
-    def is_recovering(self) -> bool:
-        """Whether the member has forgotten what it may have acknowledged."""
-
-    def applied_index(self) -> int:
-        """The last entry that is applied."""
 
 
 class FreshReads:
@@ -49,7 +37,7 @@ class FreshReads:
     def __init__(
         self,
         node_id: str,
-        core: Asker,
+        core: RaftView,
         last_index: Callable[[], int],
         send: Callable[[PeerNode, dict[str, Any]], bool],
     ) -> None:

@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from .member import Member
+from .member import MemberView
 
 __all__ = ["transfer_leadership"]
 
@@ -16,7 +16,7 @@ _POLL_S = 0.02
 log = structlog.get_logger("lmq.membership")
 
 
-async def transfer_leadership(member: Member, target: str | None = None) -> bool:
+async def transfer_leadership(member: MemberView, target: str | None = None) -> bool:
     """If `member` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
 
     Under load no follower would ever hold the whole log, so proposals wait meanwhile; whoever made them sends them again.

@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Protocol
 
 import structlog
 
+from .member import MemberView
 from .membership import PeerNode
 from .page_exchange import PageExchange
 from .storage.disk import DamagedFileError
@@ -37,22 +37,6 @@ class MissingPagesError(DamagedFileError):
     """Pages are missing that the state needs, and no member has them."""
 
 
-class PageOwner(Protocol):
-    """The replica that needs them."""
-
-    def peers_now(self) -> list[PeerNode]:
-        """The members that can be asked now."""
-
-    def others_count(self) -> int:
-        """How many members there are besides this one."""
-
-    def hold_back(self, held: bool) -> None:
-        """Apply nothing for the time being, or go on."""
-
-    def failed(self, error: Exception) -> None:
-        """Something happened after which the node must not go on."""
-
-
 class LostPages:
     """Has other members send what is lost here.
 
@@ -63,7 +47,7 @@ class LostPages:
 
     def __init__(
         self,
-        owner: PageOwner,
+        owner: MemberView,
         pages: PageFiles,
         exchange: PageExchange,
         lacking: list[bytes],

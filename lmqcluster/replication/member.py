@@ -1,34 +1,89 @@
-"""What transfers of leadership and requests of peers need of a member of the cluster."""
+"""The view that the parts of a member have of it."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ..core import Machine
+from .membership import PeerNode
 from .meta import NodeMeta
+from .page_exchange import PageExchange
 from .raft_core import RaftCore
+from .storage.page_files import PageFiles
+from .storage.snapshot_store import SnapshotInfo
 from .transport import PeerTransport
 
-__all__ = ["Member"]
+__all__ = ["MemberView"]
 
 
-class Member(Protocol):
-    """The part of `Replica` that they use.
+class MemberView(Protocol):
+    """The part of `Replica` that its own parts use.
 
     Attributes:
-        core, machine, transport, meta: as there.
+        core, machine, transport, meta, pages, page_exchange: as there.
     """
 
     core: RaftCore
     machine: Machine
     transport: PeerTransport
     meta: NodeMeta
+    pages: PageFiles
+    page_exchange: PageExchange
+
+    # --- steps, see `Steps` -------------------------------------------------------------------------------------------
 
     def wake(self) -> None:
         """Run a step in this turn of the event loop."""
 
+    def in_step(self, action: Callable[[], None]) -> None:
+        """Run `action` at the beginning of the next step, when nothing else uses the core."""
+
+    def take_input(self) -> None:
+        """Pass what has arrived to the core."""
+
+    def advance(self) -> None:
+        """Commit, apply, append and send."""
+
+    def finish(self) -> bool:
+        """Carry out what follows from that; return whether there is more to do at once."""
+
+    def stood_still(self, seconds: float) -> None:
+        """Called after a stall of the event loop, in which this member has heard no other."""
+
+    def keep_alive(self) -> None:
+        """Send heartbeats while a sync keeps the core from moving."""
+
     def failed(self, error: Exception) -> None:
-        """Replication cannot go on."""
+        """Stop: going on could break a promise."""
+
+    # --- snapshots, see `SnapshotKeeper` ------------------------------------------------------------------------------
+
+    def position(self) -> tuple[int, int, dict[str, str]]:
+        """Return index and term of the last applied entry, and the members as of it."""
+
+    def snapshots_in_use(self) -> list[SnapshotInfo]:
+        """Return the snapshots that are being sent."""
+
+    def acknowledge_blocks(self) -> None:
+        """Called when the disk has caught up with the snapshot that is coming in."""
+
+    def snapshot_taken(self, info: SnapshotInfo) -> None:
+        """Called when a snapshot is complete."""
+
+    def replace_machine(self, machine: Machine) -> None:
+        """Called when a snapshot has been installed."""
+
+    # --- other members, see `LostPages` and `PeerRequests` ------------------------------------------------------------
+
+    def peers_now(self) -> list[PeerNode]:
+        """Return the members that can be asked now."""
+
+    def others_count(self) -> int:
+        """Return the number of members besides this one."""
+
+    def hold_back(self, held: bool) -> None:
+        """Stop applying entries, or continue."""
 
     def is_able(self, node_id: str) -> bool:
         """Whether a member can be reached from here and counts for the quorum."""

@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from ..core import Machine
 from ..core.commands import Command
-from .lost_pages import LostPages, PageOwner
+from .lost_pages import LostPages
+from .member import MemberView
 from .membership import PeerNode
-from .page_exchange import PageExchange, Send
+from .page_exchange import Send
 from .page_wait import PageWait
-from .raft_core import RaftCore
 from .snapshot_requests import SnapshotRequests
-from .storage.page_files import PageFiles
 
 __all__ = ["PAGE_MESSAGES", "PageSupply"]
 
 PAGE_MESSAGES: Final = frozenset({"page_request", "page", "snapshot_request"})
 """Messages that `PageSupply.take` takes."""
-
-
-class _Owner(PageOwner, Protocol):
-    """The replica."""
-
-    core: RaftCore
-    pages: PageFiles
-    page_exchange: PageExchange
-
-    def in_step(self, action: Callable[[], None]) -> None:
-        """Run something when nothing else uses the core."""
-
-    def wake(self) -> None:
-        """Let the core move."""
 
 
 class PageSupply:
@@ -43,7 +27,7 @@ class PageSupply:
         send: sends a message to a member.
     """
 
-    def __init__(self, owner: _Owner, lacking: list[bytes], send: Send) -> None:
+    def __init__(self, owner: MemberView, lacking: list[bytes], send: Send) -> None:
         self._exchange = owner.page_exchange
         self._requests = SnapshotRequests(owner.core, send, owner.in_step)
         self._lost = LostPages(owner, owner.pages, owner.page_exchange, lacking, self._requests.begin)

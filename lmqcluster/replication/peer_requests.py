@@ -8,7 +8,7 @@ from typing import Any
 
 from .errors import FatalReplicationError
 from .leader_transfer import transfer_leadership
-from .member import Member
+from .member import MemberView
 from .settings import RaftSettings
 
 __all__ = ["PeerRequests"]
@@ -25,7 +25,7 @@ class PeerRequests:
         founders: the ids of the founding members that have been found, None before all have; likewise.
     """
 
-    def __init__(self, member: Member, settings: RaftSettings) -> None:
+    def __init__(self, member: MemberView, settings: RaftSettings) -> None:
         self.node_figures: Callable[[], dict[str, Any]] = dict
         self.founders: Callable[[], Collection[str] | None] = lambda: None
         self._member = member

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Protocol
+from collections.abc import Iterable
 
 from .journal import Journal
 from .membership import PeerNode
@@ -11,14 +10,6 @@ from .pre_vote import PreVote
 from .raft_view import Carrier, Message, RaftView
 
 __all__ = ["PreVoteExchange"]
-
-
-class _Voter(RaftView, Protocol):
-    def is_recovering(self) -> bool:
-        """Whether the node has forgotten something, and does not vote."""
-
-    def members(self) -> Mapping[str, str]:
-        """All members."""
 
 
 class PreVoteExchange:
@@ -30,7 +21,7 @@ class PreVoteExchange:
         rounds: this node's own, and what it knows of a leader.
     """
 
-    def __init__(self, raft: _Voter, carrier: Carrier, journal: Journal, rounds: PreVote) -> None:
+    def __init__(self, raft: RaftView, carrier: Carrier, journal: Journal, rounds: PreVote) -> None:
         self._raft = raft
         self._carrier = carrier
         self._journal = journal

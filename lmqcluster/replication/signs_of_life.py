@@ -7,8 +7,7 @@ under way, when neither log nor term can change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from pysyncobj import syncobj as library
 
@@ -25,20 +24,6 @@ _OF_LEADERS: Final = frozenset({"alive", "append_entries", "snapshot"})
 _OF_FOLLOWERS: Final = frozenset({"alive_reply", "append_reply", "snapshot_reply"})
 
 
-class _Member(RaftView, Protocol):
-    def members(self) -> Mapping[str, str]:
-        """All members."""
-
-    def beat_is_due(self) -> bool:
-        """Whether the leader has to show that it lives."""
-
-    def heard_leader(self, node: PeerNode, term: int) -> bool:
-        """Whether that was the leader that this member follows, which has shown that it lives."""
-
-    def heard_follower(self, node: PeerNode, term: int) -> None:
-        """A follower has shown that it lives."""
-
-
 class SignsOfLife:
     """Those that one member sends and takes.
 
@@ -47,7 +32,7 @@ class SignsOfLife:
         carrier: brings messages to members.
     """
 
-    def __init__(self, raft: _Member, carrier: Carrier) -> None:
+    def __init__(self, raft: RaftView, carrier: Carrier) -> None:
         self._raft = raft
         self._carrier = carrier
         self._answered_s = 0.0

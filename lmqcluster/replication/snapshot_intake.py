@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
 
 from .membership import PeerNode
 from .raft_view import Carrier, Message, RaftView
@@ -11,11 +10,6 @@ from .snapshot_port import SnapshotPort, SnapshotReceiver
 from .storage.snapshot_store import SnapshotInfo
 
 __all__ = ["SnapshotIntake"]
-
-
-class _Follower(RaftView, Protocol):
-    def snapshot_floor(self) -> int:
-        """Snapshots up to this index are of no use here."""
 
 
 class SnapshotIntake:
@@ -33,7 +27,7 @@ class SnapshotIntake:
     """
 
     def __init__(
-        self, raft: _Follower, carrier: Carrier, snapshots: SnapshotPort, take_base: Callable[[SnapshotInfo], None]
+        self, raft: RaftView, carrier: Carrier, snapshots: SnapshotPort, take_base: Callable[[SnapshotInfo], None]
     ) -> None:
         self._raft = raft
         self._carrier = carrier

@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -14,6 +14,7 @@ from ..core import Machine, Restoration, SnapshotView
 from ..core.commands import Compile
 from . import snapshot_port
 from .histogram import Histogram
+from .member import MemberView
 from .membership import PeerNode
 from .page_exchange import PageExchange
 from .storage.disk import DamagedFileError
@@ -22,7 +23,7 @@ from .storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStor
 from .storage.stored_snapshot import StoredSnapshot
 from .storage.worker import Worker
 
-__all__ = ["SnapshotKeeper", "SnapshotOwner"]
+__all__ = ["SnapshotKeeper"]
 
 log = structlog.get_logger("lmq.snapshots")
 
@@ -44,34 +45,6 @@ _DURATION_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.
 Loaded = Callable[[SnapshotInfo | None], bool]
 
 
-class SnapshotOwner(Protocol):
-    """The replica whose state it is."""
-
-    @property
-    def machine(self) -> Machine: ...
-
-    def position(self) -> tuple[int, int, dict[str, str]]:
-        """Index and term of the last applied entry, and the members by then."""
-
-    def in_step(self, action: Callable[[], None]) -> None:
-        """Run `action` at the beginning of the next step, when nothing else uses the core."""
-
-    def snapshots_in_use(self) -> list[SnapshotInfo]:
-        """Those that are being sent."""
-
-    def acknowledge_blocks(self) -> None:
-        """The disk has caught up with the snapshot that is coming in."""
-
-    def snapshot_taken(self, info: SnapshotInfo) -> None:
-        """A snapshot is complete."""
-
-    def replace_machine(self, machine: Machine) -> None:
-        """A snapshot was installed."""
-
-    def failed(self, error: Exception) -> None:
-        """Something happened after which the node must not go on."""
-
-
 class SnapshotKeeper:
     """The core's `SnapshotPort` over a `SnapshotStore`.
 
@@ -82,7 +55,7 @@ class SnapshotKeeper:
 
     def __init__(
         self,
-        owner: SnapshotOwner,
+        owner: MemberView,
         store: SnapshotStore,
         pages: PageFiles,
         exchange: PageExchange,
@@ -545,7 +518,7 @@ class _Loading:
 class _Receiving:
     """A snapshot being received, written as it comes."""
 
-    def __init__(self, incoming: SnapshotReceiver, worker: Worker, owner: SnapshotOwner) -> None:
+    def __init__(self, incoming: SnapshotReceiver, worker: Worker, owner: MemberView) -> None:
         self.incoming = incoming
         self._worker = worker
         self._owner = owner

@@ -19,37 +19,16 @@ from pysyncobj import syncobj as library
 
 from .histogram import Histogram
 from .journal import Journal
+from .member import MemberView
 from .storage.worker import Worker
 
-__all__ = ["StepOwner", "Steps"]
+__all__ = ["Steps"]
 
 TICK_S = 0.02
 STALL_S = 0.2
 """A member whose event loop has not turned for so long has stood still."""
 DISK_PATIENCE_S = 3.0
 """A disk that gets on with nothing for so long has failed, as far as the others are concerned."""
-
-
-class StepOwner(Protocol):
-    """Whose steps they are."""
-
-    def take_input(self) -> None:
-        """Let the core take note of what has arrived."""
-
-    def advance(self) -> None:
-        """Let the core commit, apply, append and send."""
-
-    def stood_still(self, seconds: float) -> None:
-        """For so long this member has heard nobody because it did not listen."""
-
-    def keep_alive(self) -> None:
-        """Show the others that this member lives, though a sync keeps the core from moving."""
-
-    def finish(self) -> bool:
-        """Tend to what follows from that; returns whether there is more to do at once."""
-
-    def failed(self, error: Exception) -> None:
-        """A step could not be carried out, so no other one follows."""
 
 
 class Sender(Protocol):
@@ -74,7 +53,7 @@ class Steps:
         sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
     """
 
-    def __init__(self, owner: StepOwner, journal: Journal, sender: Sender, worker: Worker | None) -> None:
+    def __init__(self, owner: MemberView, journal: Journal, sender: Sender, worker: Worker | None) -> None:
         self.is_syncing = False
         self.syncs_total = 0
         self.sync_durations = Histogram()

@@ -86,9 +86,9 @@ def test_one_probe_is_sent_at_a_time() -> None:
 def test_an_answer_to_what_was_sent_before_the_probe_is_no_match() -> None:
     progress = Progress.begin(5, 6)
     progress.matched(4, 6)
-    assert progress.state is State.PROBE
+    early = progress.state
     progress.matched(4, 7)
-    assert progress.state is State.REPLICATE
+    assert (early, progress.state) == (State.PROBE, State.REPLICATE)
 
 
 def test_entries_wait_until_the_follower_holds_the_large_one() -> None:

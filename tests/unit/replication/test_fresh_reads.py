@@ -20,7 +20,7 @@ class Member:
         self.name, self.names, self.last, self.net = name, names, last, net
         self.applied = last
         self.recovering = False
-        self.reads = FreshReads(name, self, lambda: self.last, self.send)
+        self.reads = FreshReads(name, self, lambda: self.last, self.send)  # type: ignore[arg-type]
         self.sent = 0
         net[name] = self
 

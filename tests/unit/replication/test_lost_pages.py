@@ -41,7 +41,7 @@ class Owner:
         self.here = asyncio.Event()
         backlogs = SimpleNamespace(lows=dict)
         self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
-        self.lost = LostPages(self, self.pages, self.exchange, [self.page], self.need_snapshot)
+        self.lost = LostPages(self, self.pages, self.exchange, [self.page], self.need_snapshot)  # type: ignore[arg-type]
 
     def send(self, node: PeerNode, _message: dict[str, Any]) -> bool:
         self.asked.put_nowait(node)
@@ -167,7 +167,7 @@ def test_hundreds_of_damaged_pages_are_asked_for_together(tmp_path: Path) -> Non
 
         backlogs = SimpleNamespace(lows=lows)
         exchange = PageExchange(pages, lambda: backlogs, send)  # type: ignore[arg-type,return-value]
-        lost = LostPages(owner, pages, exchange, [], owner.need_snapshot)
+        lost = LostPages(owner, pages, exchange, [], owner.need_snapshot)  # type: ignore[arg-type]
         replaced: list[bytes] = []
         lost.on_replaced = replaced.append
         for page in wanted:

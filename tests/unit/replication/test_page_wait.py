@@ -78,7 +78,7 @@ class Member:
         backlogs = SimpleNamespace(lows=dict)
         self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
         self.requests = SnapshotRequests(self.core, self.send, lambda action: action())  # type: ignore[arg-type]
-        self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)
+        self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)  # type: ignore[arg-type]
         self.wait = PageWait(self.pages, self.lost, self.requests, self.woken.set)
         self.needed = [self.page]
         self.machine: Any = SimpleNamespace(pages_ahead=lambda _now_us, _commands: self.needed)

@@ -52,7 +52,7 @@ class Member:
 
 
 def signs(member: Member) -> SignsOfLife:
-    return SignsOfLife(member, member)
+    return SignsOfLife(member, member)  # type: ignore[arg-type]
 
 
 def test_a_leader_sends_heartbeats_to_all_members() -> None:

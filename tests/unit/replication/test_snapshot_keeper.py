@@ -46,7 +46,13 @@ class Member:
         self.asked: asyncio.Queue[bytes] = asyncio.Queue()
         self.exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self.send)
         self.keeper = SnapshotKeeper(
-            self, self.store, self.pages, self.exchange, AtOnce(), compile_pattern, backlog_bytes=0
+            self,  # type: ignore[arg-type]
+            self.store,
+            self.pages,
+            self.exchange,
+            AtOnce(),
+            compile_pattern,
+            backlog_bytes=0,
         )
 
     def close(self) -> None:

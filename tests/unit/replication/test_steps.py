@@ -31,7 +31,7 @@ class Member:
         self.error: Exception | None = None
         self.finished = asyncio.Event()
         worker = ThreadWorker("journal") if waits_for_disk else None
-        self.steps = Steps(self, self.journal, self, worker)
+        self.steps = Steps(self, self.journal, self, worker)  # type: ignore[arg-type]
 
     def take_input(self) -> None:
         self.happened.append("input")
@@ -213,7 +213,7 @@ def test_a_member_sends_heartbeats_while_its_disk_makes_progress(monkeypatch: py
         member.journal.__class__ = SlowJournal
         journal, worker = member.journal, HeldWorker()
         assert isinstance(journal, SlowJournal)
-        member.steps = Steps(member, journal, member, worker)
+        member.steps = Steps(member, journal, member, worker)  # type: ignore[arg-type]
         member.to_store = [b"\x00stored"]
         member.steps.step()
 
@@ -251,7 +251,7 @@ def test_a_stall_is_reported_before_the_core_moves(clock: Clock) -> None:
     """Between two steps, or during one: the input may have taken long to store."""
 
     async def scenario(member: Member) -> None:
-        member.steps = Steps(member, member.journal, member, None)
+        member.steps = Steps(member, member.journal, member, None)  # type: ignore[arg-type]
         member.steps.step()
         for _ in range(100):
             clock.advance_by(STALL_S - TICK_S)
@@ -270,7 +270,7 @@ def test_a_stall_is_reported_before_the_core_moves(clock: Clock) -> None:
 def test_a_disk_is_not_blamed_for_a_stall_of_the_member(monkeypatch: pytest.MonkeyPatch, clock: Clock) -> None:
     async def scenario(member: Member) -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
-        member.steps = Steps(member, member.journal, member, HeldWorker())
+        member.steps = Steps(member, member.journal, member, HeldWorker())  # type: ignore[arg-type]
         member.to_store = [b"\x00stored"]
         member.steps.step()
         clock.advance_by(2 * DISK_PATIENCE_S)
@@ -286,7 +286,7 @@ def test_work_given_to_the_disk_after_a_stall_does_not_extend_the_wait(
 ) -> None:
     async def scenario(member: Member) -> None:
         monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: clock.now_s)
-        member.steps = Steps(member, member.journal, member, HeldWorker())
+        member.steps = Steps(member, member.journal, member, HeldWorker())  # type: ignore[arg-type]
         member.to_store = [b"\x00stored"]
         member.input_takes = lambda: clock.advance_by(2 * DISK_PATIENCE_S)
         member.steps.step()
