@@ -1,4 +1,4 @@
-"""``python -m tests.benchmarks``: measure lmqcluster, and the peers that are installed, and print one table."""
+"""``python -m tests.benchmarks``: measure lmqcluster and the installed peers, and print one table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .system import LostMessagesError, System
 
 SYSTEMS: Final[tuple[type[System], ...]] = (LmqCluster, JetStream, RabbitMQ)
 VARIANTS: Final[tuple[type[System], ...]] = (LmqInMemory,)
-"""Measured only if they are named."""
+"""Systems that are measured only if they are named."""
 REPEATS: Final = 3
 PHASE_S: Final = 0.3
 QUICK_REPEATS: Final = 1
@@ -35,12 +35,12 @@ QUICK_PHASE_S: Final = 0.1
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     names = ", ".join(system.name for system in (*SYSTEMS, *VARIANTS))
     options = argparse.ArgumentParser(
         prog="python -m tests.benchmarks", description="Measure a cluster of three local nodes, and peers beside it."
     )
-    options.add_argument("--quick", action="store_true", help="one short repeat: does it work, and roughly how fast")
+    options.add_argument("--quick", action="store_true", help="one short repeat, for a rough impression")
     options.add_argument("--full", action="store_true", help="all routes for all sizes; otherwise only for 100B")
     options.add_argument("--only", metavar="PATTERN", help="only cases with a row that matches this regular expression")
     options.add_argument("--sizes", default=",".join(SIZES), metavar="SIZE,...", help="content sizes (%(default)s)")
@@ -48,16 +48,16 @@ def parser() -> argparse.ArgumentParser:
         "--repeat", type=int, metavar="N", help=f"rounds of every case ({REPEATS}; quick {QUICK_REPEATS})"
     )
     options.add_argument(
-        "--seconds", type=float, metavar="S", help=f"of one timed operation ({PHASE_S}; quick {QUICK_PHASE_S})"
+        "--seconds", type=float, metavar="S", help=f"seconds of one timed operation ({PHASE_S}; quick {QUICK_PHASE_S})"
     )
-    options.add_argument("--systems", metavar="NAME,...", help=f"only these of {names}")
-    options.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes (bench-<date>.json)")
-    options.add_argument("--list", action="store_true", help="show the rows that would be measured, and end")
+    options.add_argument("--systems", metavar="NAME,...", help=f"only these systems: {names}")
+    options.add_argument("--json", type=Path, metavar="FILE", help="file for the JSON (bench-<date>.json)")
+    options.add_argument("--list", action="store_true", help="list the rows that would be measured, and exit")
     return options
 
 
 def chosen_systems(names: str | None) -> list[type[System]]:
-    """The systems of a comma-separated list, upper and lower case alike; all without a list.
+    """Return the systems of a comma-separated list, ignoring case; all without a list.
 
     Raises:
         ValueError: a name is unknown.
@@ -73,7 +73,9 @@ def chosen_systems(names: str | None) -> list[type[System]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run. Returns the exit status: 0, 1 when messages were lost, 2 for wrong usage, 130 when interrupted."""
+    """Run the benchmarks. Return the exit status: 0, 1 when messages were lost, 2 for wrong usage, 130 when
+    interrupted.
+    """
     options = parser().parse_args(arguments)
     try:
         sizes = [parse_size(text) for text in options.sizes.split(",")]
@@ -107,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def measure(plan: Plan, kinds: Sequence[type[System]]) -> Report:
-    """Run the plan on those systems that are installed."""
+    """Run the plan on the installed systems."""
     left_out = {kind: reason for kind in kinds if (reason := kind.missing())}
     systems = [kind() for kind in kinds if kind not in left_out]
     machine = Machine.here(event_loop_version())

@@ -1,9 +1,9 @@
-"""``python -m tests.benchmarks.backlog``: what a backlog of a million messages costs those who operate the cluster.
+"""``python -m tests.benchmarks.backlog``: the cost of operating a cluster with a backlog of a million messages.
 
-Three nodes in durability mode ``disk`` on this machine. Measured are the memory of a node, the longest wait of requests while a
-node writes a snapshot, the time from start to ready of one node and of all after a kill -9, how long a fresh fourth node takes to
-be in step while producers go on, how fast messages are pushed and taken with and without the backlog before them, and how long
-it takes to count and to purge it. The messages are counted at the end.
+Three nodes in durability mode ``disk`` run on this machine. The benchmark measures the memory of a node, the slowest
+request while a node writes a snapshot, the time from start to ready of one node and of all after SIGKILL, the time
+until a new fourth node is in step under continuous pushes, the rates of pushes and pulls with and without the backlog,
+and the time to count and to purge it. It counts the messages at the end.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TAKEN: Final = 200_000
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.backlog", description=__doc__)
     options.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="stored at first (%(default)s)")
     options.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a message (%(default)s)")
@@ -50,7 +50,7 @@ class Backlog:
     """A cluster full of messages.
 
     Attributes:
-        pushed: how many messages were acknowledged.
+        pushed: number of acknowledged messages.
     """
 
     cluster: Cluster
@@ -59,7 +59,7 @@ class Backlog:
     pushed: int = 0
 
     async def fill(self, messages: int) -> float:
-        """Store so many messages; returns seconds."""
+        """Store `messages` messages; return seconds."""
         begun_s = time.monotonic()
         async with AsyncClient(self.cluster[0].rpc) as client:
             waiting: set[asyncio.Future[list[str]]] = set()
@@ -74,7 +74,7 @@ class Backlog:
         return time.monotonic() - begun_s
 
     async def taking(self, queue: str, messages: int) -> tuple[float, float]:
-        """Push so many messages to a queue and take as many out of it; returns messages a second of both."""
+        """Push messages to a queue and pull as many from it; return messages per second of both."""
         async with AsyncClient(self.cluster[0].rpc) as client:
             begun_s = time.monotonic()
             for _ in range(0, messages, BATCH):
@@ -87,7 +87,7 @@ class Backlog:
             return messages / pushed_s, messages / (time.monotonic() - begun_s)
 
     async def count_and_purge(self) -> tuple[float, float]:
-        """Seconds until a queue's size is told, and until the queue is purged."""
+        """Return the seconds to read a queue's size, and to purge the queue."""
         begun_s = time.monotonic()
         await asyncio.to_thread(self.cluster[0].get_json, f"/v1/queues/{self.queues[0]}")
         counted_s = time.monotonic() - begun_s
@@ -96,10 +96,10 @@ class Backlog:
         return counted_s, time.monotonic() - begun_s
 
     async def snapshots(self) -> list[tuple[str, float, float]]:
-        """Every node writes a snapshot while one request after the other goes through each node.
+        """Make every node write a snapshot while requests go through each node one after the other.
 
         Returns:
-            (node, seconds of the snapshot, longest wait of a request meanwhile), a row for each node.
+            (node, seconds of the snapshot, slowest request during it), a row for each node.
         """
         rows = []
         async with asyncio.TaskGroup() as probes:
@@ -128,7 +128,7 @@ class Backlog:
                 waits.append(time.monotonic() - begun_s)
 
     def restart_one(self) -> float:
-        """Kill -9 a follower; returns seconds from its start to ready."""
+        """Kill a follower with SIGKILL; return seconds from its start to ready."""
         node = self.cluster.followers()[0]
         node.kill()
         begun_s = time.monotonic()
@@ -136,7 +136,7 @@ class Backlog:
         return time.monotonic() - begun_s
 
     def restart_all(self) -> float:
-        """Kill -9 all; returns seconds from their start until each is ready."""
+        """Kill all nodes with SIGKILL; return seconds from their start until each is ready."""
         for node in self.cluster:
             node.kill()
         begun_s = time.monotonic()
@@ -144,14 +144,14 @@ class Backlog:
         return time.monotonic() - begun_s
 
     async def join(self, rate: int, calm: Callable[[], Awaitable[object]] | None = None) -> tuple[float, float]:
-        """A fresh node joins while so many messages are pushed each second.
+        """Join a new node under pushes at a fixed rate.
 
         Args:
-            rate: pushes a second.
-            calm: what is done under these pushes before the node is started.
+            rate: pushes per second.
+            calm: action under these pushes before the node is started.
 
         Returns:
-            Seconds until it is in step, and how many pushes a second there were.
+            Seconds until it is in step, and the pushes per second.
         """
         stop = asyncio.Event()
         producer = asyncio.create_task(self._push_at(rate, stop))
@@ -160,7 +160,7 @@ class Backlog:
         fresh = await asyncio.to_thread(self.cluster.add_node)
         begun_s = time.monotonic()
         await asyncio.to_thread(post, fresh, "/v1/cluster/join", {"peer": self.cluster[0].http})
-        await asyncio.to_thread(wait_for, lambda: self._in_step(fresh), "the fresh node in step", ADMIN_S)
+        await asyncio.to_thread(wait_for, lambda: self._in_step(fresh), "the new node in step", ADMIN_S)
         seconds = time.monotonic() - begun_s
         stop.set()
         return seconds, await producer
@@ -182,21 +182,21 @@ class Backlog:
         return pushed / (time.monotonic() - begun_s)
 
     def _in_step(self, fresh: NodeProcess) -> bool:
-        """It counts for the quorum and has applied what was committed a moment before."""
+        """Check that it counts for the quorum and has applied what was committed a moment before."""
         committed = self.cluster[0].get_json("/v1/cluster")["commit_index"]
         cluster = fresh.get_json("/v1/cluster")
         mine = next(node for node in cluster["nodes"] if node["id"] == cluster["self"])
         return bool(mine["state"] != "learner" and cluster["applied_index"] >= committed)
 
     def held(self) -> dict[str, int]:
-        """How many messages each node holds."""
+        """Return the number of messages on each node."""
         return {
             node.name: sum(node.get_json(f"/v1/queues/{name}")["size"] for name in self.queues) for node in self.cluster
         }
 
 
 def _bodies(count: int, size: int) -> list[bytes]:
-    """Bodies that cannot be compressed."""
+    """Return bodies that cannot be compressed."""
     noise = os.urandom(count * size)
     return [noise[start : start + size] for start in range(0, count * size, size)]
 
@@ -210,7 +210,7 @@ def post(node: NodeProcess, path: str, body: dict[str, Any]) -> Any:
 
 
 async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table, bool]:
-    """Run everything; returns the table, and whether every message was there on every node in the end."""
+    """Run everything; return the table, and whether every message was on every node at the end."""
     backlog = Backlog(cluster, [f"backlog.{number}" for number in range(options.queues)], b"x" * options.size)
     table = Table(title=f"{options.messages:,} messages of {options.size} bytes in {options.queues} queues")
     table.add_column("What")
@@ -222,8 +222,8 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table,
     for name, took_s, longest_s in await backlog.snapshots():
         table.add_row(f"snapshot of {name}: took", f"{took_s:.2f} s")
         table.add_row(f"snapshot of {name}: longest push + pull + done", f"{1e3 * longest_s:.0f} ms")
-    table.add_row("one node, kill -9, start to ready", f"{await asyncio.to_thread(backlog.restart_one):.1f} s")
-    table.add_row("all nodes, kill -9, start to ready", f"{await asyncio.to_thread(backlog.restart_all):.1f} s")
+    table.add_row("one node, SIGKILL, start to ready", f"{await asyncio.to_thread(backlog.restart_one):.1f} s")
+    table.add_row("all nodes, SIGKILL, start to ready", f"{await asyncio.to_thread(backlog.restart_all):.1f} s")
     joined_s, rate = await backlog.join(options.rate)
     table.add_row(f"fourth node in step under {rate:,.0f} pushes/s", f"{joined_s:.1f} s")
     held = await asyncio.to_thread(backlog.held)
@@ -237,7 +237,7 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table,
         ("an empty queue, again", "empty"),
     ):
         pushes, takes = await backlog.taking(queue, min(options.messages // 2, TAKEN))
-        table.add_row(f"pushed to, taken out of {what}, in batches", f"{pushes:,.0f}, {takes:,.0f} messages/s")
+        table.add_row(f"pushes to, pulls from {what}, in batches", f"{pushes:,.0f}, {takes:,.0f} messages/s")
     counted_s, purged_s = await backlog.count_and_purge()
     table.add_row("size of a queue; purge of it", f"{1e3 * counted_s:.1f} ms; {1e3 * purged_s:.0f} ms")
     return table, complete
@@ -248,13 +248,13 @@ def _most_memory(cluster: Cluster) -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run. Returns the exit status: 0, or 1 if messages are missing or too many."""
+    """Run the program. Return the exit status: 0, or 1 if messages are missing or too many."""
     options = parser().parse_args(arguments)
     with Cluster(3) as cluster:
         table, complete = uvloop.run(measure(options, cluster))
     Console().print(table)
     if not complete:
-        print("error: the nodes do not hold what was acknowledged", file=sys.stderr)
+        print("error: the nodes do not hold all acknowledged messages", file=sys.stderr)
     return 0 if complete else 1
 
 

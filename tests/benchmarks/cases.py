@@ -1,4 +1,4 @@
-"""What is measured: the modes, the routes through the cluster, the sizes, and the matrix of them that a run covers."""
+"""Modes, routes through the cluster and sizes to measure, and the matrix of them that a run covers."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from enum import StrEnum
 from typing import Final
 
 IN_FLIGHT: Final = 256
-"""Requests a connection has outstanding in the pipelined modes, on every system."""
+"""Outstanding requests per connection in the pipelined modes, on every system."""
 BATCH: Final = 100
-"""Messages of one batch request."""
+"""Messages per batch request."""
 BATCHES_IN_FLIGHT: Final = 16
-"""Batch requests a connection has outstanding."""
+"""Outstanding batch requests per connection."""
 HTTP_CONNECTIONS: Final = 64
-"""Keep-alive connections of the HTTP modes to one node, each with one request outstanding."""
+"""Keep-alive connections of the HTTP modes to one node, each with one outstanding request."""
 SIZES: Final = {"100B": 100, "1KB": 1_000, "64KB": 64_000}
-"""Content sizes by the names that people give them, in bytes."""
+"""Content sizes in bytes by their names."""
 SMALL: Final = 100
-"""The size that is measured through every route; the others go through the leader only, unless all is asked for."""
+"""The size that is measured through every route; the others go through the leader only, unless all are requested."""
 
 
 class Mode(StrEnum):
-    """How requests are made. The text is what the table shows."""
+    """The manner of sending requests. The table shows the text."""
 
     PIPELINED = "pipelined"
     CONSUME = "consume"
@@ -43,11 +43,11 @@ OPERATIONS: Final[dict[Mode, tuple[str, ...]]] = {
     Mode.HTTP: ("push",),
     Mode.HTTP_BATCHED: ("push_many",),
 }
-"""What each mode times, in the order in which it happens: every one of these is a row of the table."""
+"""The timed operations of each mode, in order: each is a row of the table."""
 
 
 class Via(StrEnum):
-    """The node that the client talks to."""
+    """The node that the client is connected to."""
 
     LEADER = "leader"
     FOLLOWER = "follower"
@@ -56,7 +56,7 @@ class Via(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that is run as a whole, on a queue of its own; gives one or several rows."""
+    """A unit that runs as a whole, on a separate queue; gives one or several rows."""
 
     mode: Mode
     via: Via
@@ -67,7 +67,7 @@ class Case:
         return f"{self.mode}, {self.via}, {size_name(self.size)}"
 
     def rows(self) -> list[Row]:
-        """The rows that this case can give; a system may lack some of the operations."""
+        """Return the rows that this case can give; a system may lack some of the operations."""
         return [Row(self, operation) for operation in OPERATIONS[self.mode]]
 
 
@@ -83,15 +83,15 @@ class Row:
 
 
 def size_name(size: int) -> str:
-    """``100B``, ``1KB``: a size as people write it."""
+    """Return the name of a size, such as ``100B`` or ``1KB``."""
     return f"{size // 1000}KB" if size >= 1000 and size % 1000 == 0 else f"{size}B"
 
 
 def parse_size(text: str) -> int:
-    """Bytes of a size such as ``100``, ``100B``, ``1KB`` or ``64k`` (thousands).
+    """Return the bytes of a size such as ``100``, ``100B``, ``1KB`` or ``64k`` (thousands).
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a size.
     """
     match = re.fullmatch(r"(\d+)\s*(k?)b?", text.strip(), re.IGNORECASE)
     if match is None or not int(match[1]):
@@ -100,7 +100,7 @@ def parse_size(text: str) -> int:
 
 
 def matrix(sizes: Iterable[int], *, full: bool) -> Iterator[Case]:
-    """All cases for these sizes; those larger than `SMALL` through the leader only, unless `full`."""
+    """Return all cases for these sizes; those larger than `SMALL` through the leader only, unless `full`."""
     for size in sizes:
         for mode in Mode:
             for via in Via:
@@ -109,10 +109,10 @@ def matrix(sizes: Iterable[int], *, full: bool) -> Iterator[Case]:
 
 
 def select(cases: Iterable[Case], pattern: str | None) -> Sequence[Case]:
-    """The cases of which at least one row matches the regular expression, upper and lower case alike.
+    """Return the cases with at least one row that matches the regular expression, ignoring case.
 
     Raises:
-        ValueError: the pattern is not one, or nothing matches.
+        ValueError: the pattern is invalid, or nothing matches.
     """
     if pattern is None:
         return list(cases)

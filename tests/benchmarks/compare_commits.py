@@ -35,7 +35,7 @@ SIZES: Final = (3, 1)
 WINDOW: Final = 256
 """MessagePack-RPC requests that are sent together; all are answered before the next ones are sent."""
 CONNECTIONS: Final = 64
-"""Over HTTP, with one request each."""
+"""HTTP connections, with one request each."""
 QUEUE: Final = "compare"
 BODY: Final = b"x" * 100
 WARM_UP_WINDOWS: Final = 20
@@ -82,7 +82,7 @@ class Side:
     def measure(self, operation: str, windows: int) -> float:
         """Return microseconds of processor time for each request; a pull needs an earlier push, a done an earlier pull."""
         if operation == "HTTP push":
-            # A node closes idle connections, so each measurement opens its own.
+            # A node closes idle connections, so each measurement opens new ones.
             with ExitStack() as stack:
                 connections = [stack.enter_context(Connection(self._http)) for _ in range(CONNECTIONS)]
                 return self._measured(windows, CONNECTIONS, lambda: self._push_over_http(connections))
@@ -111,7 +111,7 @@ class Side:
         self._calls([("done", QUEUE, self._pulled.popleft()[b"id"]) for _ in range(WINDOW)])
 
     def _catch_up(self) -> None:
-        """Wait until every node has applied what was pushed before."""
+        """Wait until every node has applied the earlier pushes."""
         for rpc in self._all:
             rpc.call("push", "caught-up", b"")
 
@@ -129,7 +129,7 @@ class Side:
             assert answer.status == 200, answer
 
     def _processor_ns(self) -> int:
-        """Processor time of all threads of all nodes, finer than the ticks of ``/proc/PID/stat``."""
+        """Return the processor time of all threads of all nodes, finer than the ticks of ``/proc/PID/stat``."""
         tasks = (task for node in self._cluster for task in Path(f"/proc/{node.pid}/task").iterdir())
         return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks)
 

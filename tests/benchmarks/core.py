@@ -1,8 +1,8 @@
-"""``python -m tests.benchmarks.core``: what push, pull and done cost in the state machine, in processor time of one replica.
+"""``python -m tests.benchmarks.core``: processor time of push, pull and done in the state machine of one replica.
 
-Commands come in batches, as entries of the log: each for one message, or as nodes send them, one for all messages of a queue that
-come together. With ``--against`` another checkout of this project is measured in turns with
-this one, each in a process of its own, and the quietest turn of each counts.
+Commands come in batches, as entries of the log: each for one message, or, as nodes send them, one for all messages of a
+queue that arrive together. With ``--against``, another checkout of this project alternates with this one, each turn in
+a separate process, and the fastest turn of each counts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ROUNDS, BATCH = 3_000, 32
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.core", description=__doc__)
     options.add_argument("--against", metavar="DIR", help="another checkout")
     options.add_argument("--turns", type=int, default=5, metavar="N", help="of each (%(default)s)")
@@ -33,12 +33,12 @@ Commands = list[list[object]]
 
 
 def pushes(op: int, size: int) -> Commands:
-    """Commands that push a batch, so many messages in each."""
+    """Return commands that push a batch, with `size` messages each."""
     return [[op, QUEUE, None, [BODY] * size, None, 0] for _ in range(BATCH // size)]
 
 
 def one_turn() -> dict[str, float]:
-    """Nanoseconds of processor time an operation."""
+    """Return nanoseconds of processor time per operation."""
     from lmqcluster.core import Machine, Op
 
     machine = Machine(lambda pattern: lambda name: False)
@@ -74,7 +74,7 @@ def one_turn() -> dict[str, float]:
 
 
 def _run(checkout: Path) -> dict[str, float]:
-    """A turn in a process of its own, with the modules of that checkout."""
+    """Run a turn in a separate process, with the modules of that checkout."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0"}
     command = [sys.executable, __file__, "--once"]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
@@ -83,7 +83,7 @@ def _run(checkout: Path) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run."""
+    """Run the program."""
     options = parser().parse_args(arguments)
     if options.once:
         print(json.dumps(one_turn()))

@@ -1,12 +1,12 @@
 """``python -m tests.benchmarks.delivery``: priorities, delays and expiry in a queue of a million messages.
 
-Three nodes in durability mode ``disk`` on this machine. Printed are
+Three nodes in durability mode ``disk`` run on this machine. The program prints
 
-- how soon a fresh urgent message is delivered out of a full priority queue, and its rate of pulls beside that of a plain queue;
+- the time until a new urgent message is delivered from a full priority queue, and its rate of pulls beside that of a plain queue;
 - how early or late delayed messages are delivered that become due at random times;
-- the longest push and pull of another queue while all messages of a queue expire within one second.
+- the slowest push and pull of another queue while all messages of a queue expire within one second.
 
-Every message is counted.
+It counts every message.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HOUR_S: Final = 3_600.0
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.delivery", description=__doc__)
     options.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="in each queue (%(default)s)")
     options.add_argument(
-        "--seconds", type=float, default=120.0, metavar="S", help="within which delays end (%(default)s)"
+        "--seconds", type=float, default=120.0, metavar="S", help="seconds within which delays end (%(default)s)"
     )
     options.add_argument("--pulls", type=int, default=1_000, metavar="N", help=f"of {PULL} messages (%(default)s)")
     return options
@@ -58,13 +58,13 @@ async def fill(
 
 
 def counts(messages: int) -> Iterator[int]:
-    """Sizes of batches."""
+    """Return the sizes of batches."""
     for first in range(0, messages, BATCH):
         yield min(BATCH, messages - first)
 
 
 async def drain(client: AsyncClient, queue: str, count: int) -> float:
-    """Pull and ack so many messages, `PULL` at a time; returns messages a second."""
+    """Pull and ack `count` messages, `PULL` at a time; return messages per second."""
     began_s = time.perf_counter()
     for _ in range(count):
         found = await client.pull_many(queue, PULL)
@@ -73,7 +73,9 @@ async def drain(client: AsyncClient, queue: str, count: int) -> float:
 
 
 async def priorities(client: AsyncClient, messages: int, pulls: int, rng: random.Random) -> tuple[float, float, float]:
-    """Milliseconds until an urgent message is there, and the rates of the priority queue and of a plain one."""
+    """Return the milliseconds until an urgent message is delivered, and the rates of the priority queue and
+    of a plain one.
+    """
     await fill(client, "plain", (([b"x" * 100] * count, [None] * count) for count in counts(messages)))
     await fill(
         client,
@@ -85,11 +87,11 @@ async def priorities(client: AsyncClient, messages: int, pulls: int, rng: random
     urgent = await client.pull("priority", 0)
     urgent_ms = 1e3 * (time.perf_counter() - began_s)
     if urgent is None or urgent.content != b"urgent":
-        raise AssertionError(f"the urgent message did not come next, but {urgent}")
+        raise AssertionError(f"the next message was not the urgent one, but {urgent}")
     await urgent.ack()
     rates: dict[str, float] = {}
     for _ in range(2):
-        # Both take turns, and the second turn counts.
+        # Both queues take turns, and the second turn counts.
         for queue in ("priority", "plain"):
             rates[queue] = await drain(client, queue, pulls)
     left = dict.fromkeys(rates, messages - 2 * pulls * PULL)
@@ -101,7 +103,7 @@ async def priorities(client: AsyncClient, messages: int, pulls: int, rng: random
 
 
 async def delays(client: AsyncClient, messages: int, seconds: float, rng: random.Random) -> tuple[float, float]:
-    """Milliseconds by which messages came before, and after, they were due, at most."""
+    """Return the maximum milliseconds by which messages arrived before, and after, they were due."""
     base = time.time() + messages / 15_000 + 10
 
     def batch(count: int) -> tuple[list[bytes], list[PushOptions | None]]:
@@ -110,7 +112,7 @@ async def delays(client: AsyncClient, messages: int, seconds: float, rng: random
 
     await fill(client, "delayed", map(batch, counts(messages)))
     if time.time() > base:
-        raise AssertionError("storing the messages took longer than their least delay: give more --seconds")
+        raise AssertionError("storing the messages took longer than their shortest delay: increase --seconds")
     early_s, late_s, got = 0.0, 0.0, 0
     while got < messages:
         asked = time.time()
@@ -119,7 +121,7 @@ async def delays(client: AsyncClient, messages: int, seconds: float, rng: random
         for one in found:
             due = float(one.content)
             early_s = max(early_s, due - now)
-            # What was due before it was asked for has waited for this program.
+            # A message that was due before the request has waited for this program.
             late_s = max(late_s, now - max(due, asked))
         await client.done_many("delayed", [one.id for one in found])
         got += len(found)
@@ -127,7 +129,7 @@ async def delays(client: AsyncClient, messages: int, seconds: float, rng: random
 
 
 async def expiry(client: AsyncClient, messages: int) -> tuple[float, float]:
-    """The longest push and pull of another queue, in milliseconds: in calm, and while everything expires."""
+    """Return the slowest push and pull of another queue in milliseconds: before, and while everything expires."""
     ends = time.time() + messages / 15_000 + 15
 
     def batch(count: int) -> tuple[list[bytes], list[PushOptions | None]]:
@@ -141,7 +143,7 @@ async def expiry(client: AsyncClient, messages: int) -> tuple[float, float]:
 
 
 async def probe(client: AsyncClient, until: float) -> float:
-    """Push and pull one message after the other; returns the longest request in milliseconds."""
+    """Push and pull one message after the other; return the slowest request in milliseconds."""
     longest_s = 0.0
     while time.time() < until:
         for request in (client.push("probe", b"p"), client.pull("probe", 0, auto_ack=True)):
@@ -153,14 +155,14 @@ async def probe(client: AsyncClient, until: float) -> float:
 
 
 async def measure(options: argparse.Namespace, cluster: Cluster) -> Table:
-    """Do it all; returns the table."""
+    """Run everything; return the table."""
     rng = random.Random(7)
     table = Table(title=f"{options.messages:,} messages")
     for heading in ("What", "Figure"):
         table.add_column(heading)
     async with AsyncClient(cluster.leader().rpc) as client:
         urgent_ms, priority_rate, plain_rate = await priorities(client, options.messages, options.pulls, rng)
-        table.add_row("a fresh urgent message is next after", f"{urgent_ms:.1f} ms")
+        table.add_row("a new urgent message is next after", f"{urgent_ms:.1f} ms")
         table.add_row("pulled and acked by priority, plain", f"{priority_rate:,.0f}/s, {plain_rate:,.0f}/s")
         table.add_row("ratio", f"{priority_rate / plain_rate:.2f}")
         early_ms, late_ms = await delays(client, options.messages, options.seconds, rng)
@@ -173,7 +175,7 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> Table:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run."""
+    """Run the program."""
     options = parser().parse_args(arguments)
     with Cluster(3) as cluster:
         for node in cluster:

@@ -1,6 +1,6 @@
-"""Metrics of 1,000 queues as text: ``python -m tests.benchmarks.exposition``, the own way beside that of prometheus-client.
+"""Metrics of 1,000 queues as text: ``python -m tests.benchmarks.exposition``, ours beside those of prometheus-client.
 
-The library is measured twice: with a registry made for each page, and with objects that are kept and only set.
+The library is measured twice: with a registry created for each page, and with objects that are kept and only set.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TURNS = 5
 
 
 def own() -> bytes:
-    """A page as a node makes it."""
+    """Return a page as a node makes it."""
     page = Exposition()
     for name in NAMES:
         page.values(name, [((queue,), 7) for queue in QUEUES])
@@ -27,7 +27,7 @@ def own() -> bytes:
 
 
 def made_each_time() -> bytes:
-    """A page of the library, whose objects are made for it."""
+    """Return a page of the library with objects created for it."""
     registry = CollectorRegistry()
     for name in NAMES:
         gauge = Gauge(name, "help", ["queue"], registry=registry)
@@ -37,7 +37,7 @@ def made_each_time() -> bytes:
 
 
 def kept() -> Callable[[], bytes]:
-    """Pages of the library, whose objects stay."""
+    """Return a function that makes pages of the library with permanent objects."""
     registry = CollectorRegistry()
     gauges = [Gauge(name, "help", ["queue"], registry=registry) for name in NAMES]
     values = [gauge.labels(queue) for gauge in gauges for queue in QUEUES]

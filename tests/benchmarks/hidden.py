@@ -1,9 +1,10 @@
-"""A million hidden messages with random visible times: ``python -m tests.benchmarks.hidden [--messages N] [--seconds S]``.
+"""A million hidden messages with random visible times: ``python -m tests.benchmarks.hidden [--messages N] [--seconds
+S]``.
 
-They are pushed into one queue of three nodes through the port for queued's clients. Then the leader is killed and started again,
-and the messages are polled as they become visible. Printed are the memory for each message, how long the restart takes, how long
-the slowest poll took, and how early or late messages came by the clock of this machine: early against the time before their push
-was sent, late against the time after it was answered.
+The program pushes them into one queue of three nodes through the port for queued's clients. Then it kills and restarts
+the leader, and polls the messages as they become visible. It prints the memory per message, the duration of the
+restart, the slowest poll, and how early or late messages arrived by the clock of this machine: early against the time
+before their push was sent, late against the time after it was answered.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ POLLED_AT_ONCE = 10_000
 
 @dataclass
 class Pushes:
-    """What was pushed: by push, when it was sent and when it was answered, in seconds of this machine's clock."""
+    """The pushes: by push, the times of request and answer, in seconds of this machine's clock."""
 
     sent_s: list[float] = field(default_factory=list)
     answered_s: list[float] = field(default_factory=list)
 
     def push(self, api: QueuedHttp, delays_s: list[int]) -> None:
-        """Push messages with these delays; a body says which push it was, and the delay."""
+        """Push messages with these delays; a body has the number of its push, and the delay."""
         number = len(self.sent_s)
         messages: list[dict[str, Any]] = [
             {"contents": (b"%d %d" % (number, delay_s)).ljust(BODY_BYTES), "visibility_timeout_secs": delay_s}
@@ -45,7 +46,7 @@ class Pushes:
         self.answered_s.append(time.time())
 
     def due_s(self, contents: bytes) -> tuple[float, float]:
-        """Between which times a message became visible."""
+        """Return the times between which a message became visible."""
         number, delay_s = map(int, contents.split())
         return self.sent_s[number] + delay_s, self.answered_s[number] + delay_s
 
@@ -59,7 +60,7 @@ class Lateness:
     slowest_s: float = 0.0
 
     def poll(self, api: QueuedHttp, pushes: Pushes) -> int:
-        """Take what is visible; returns how many messages."""
+        """Poll visible messages; return their number."""
         asked = time.time()
         polled = api.poll("q", POLLED_AT_ONCE, 10 * HOUR_S)
         now = time.time()
@@ -80,9 +81,11 @@ def _leader(cluster: Cluster) -> NodeProcess:
 def main() -> None:
     """Run the program."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="how many (%(default)s)")
     options.add_argument(
-        "--seconds", type=int, default=120, metavar="S", help="within which they become visible (%(default)s)"
+        "--messages", type=int, default=1_000_000, metavar="N", help="number of messages (%(default)s)"
+    )
+    options.add_argument(
+        "--seconds", type=int, default=120, metavar="S", help="seconds within which they become visible (%(default)s)"
     )
     options.add_argument(
         "--ahead",

@@ -1,7 +1,7 @@
-"""A keep-alive HTTP/1.1 connection that costs the client next to nothing.
+"""A keep-alive HTTP/1.1 connection with minimal cost for the client.
 
-An HTTP client library in Python takes longer over a request than the server does, and would be what is measured. This one writes
-prepared bytes and looks for the status and the length of the answer.
+An HTTP client library in Python takes longer for a request than the server does, and would dominate the measurement.
+This one writes prepared bytes and reads only the status and the length of the answer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _LENGTH: Final = b"\r\ncontent-length:"
 
 
 class HttpError(Exception):
-    """The answer was not 200, or the connection ended."""
+    """The answer was not 200, or the connection was closed."""
 
 
 class HttpConnection(asyncio.Protocol):
@@ -30,17 +30,17 @@ class HttpConnection(asyncio.Protocol):
         """Connect to ``HOST:PORT``.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: the address refuses the connection.
         """
         host, _, port = address.rpartition(":")
         _, protocol = await asyncio.get_running_loop().create_connection(cls, host, int(port))
         return protocol
 
     def request(self, data: bytes) -> asyncio.Future[bytes]:
-        """Send a whole request. Awaited: the body of the answer.
+        """Send a whole request. Return an awaitable of the answer's body.
 
         Raises:
-            HttpError: awaited: the status is not 200, or the connection was closed.
+            HttpError: when awaited: the status is not 200, or the connection was closed.
         """
         assert self._waiting is None, "one request at a time"
         self._waiting = asyncio.get_running_loop().create_future()
@@ -51,12 +51,12 @@ class HttpConnection(asyncio.Protocol):
         return self._waiting
 
     def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         if self._transport is not None:
             self._transport.close()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The connection stands."""
+        """Keep the transport of the new connection."""
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
@@ -81,13 +81,13 @@ class HttpConnection(asyncio.Protocol):
             waiting.set_exception(HttpError(received.decode("latin-1")))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail what is outstanding."""
+        """Fail the outstanding request."""
         waiting, self._waiting = self._waiting, None
         if waiting is not None and not waiting.done():
             waiting.set_exception(HttpError(f"the connection was closed: {exc}"))
 
 
 def post(address: str, path: str, content_type: str, body: bytes) -> bytes:
-    """The bytes of a POST request."""
+    """Return the bytes of a POST request."""
     head = f"POST {path} HTTP/1.1\r\nHost: {address}\r\nContent-Type: {content_type}\r\nContent-Length: {len(body)}\r\n\r\n"
     return head.encode("ascii") + body

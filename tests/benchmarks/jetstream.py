@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 NODES: Final = 3
 STREAM: Final = "bench"
 TIMEOUT_S: Final = 30.0
-"""Of one request. A benchmark run never gets there unless something hangs."""
+"""Timeout of one request, which is reached only if something hangs."""
 NO_LEADER_TIMEOUT_S: Final = 1.0
-"""Of a request that goes unanswered while a leader is being elected, and is made again."""
+"""Timeout of a request that is unanswered during an election, and is repeated."""
 EMPTY_WITHIN_S: Final = 10.0
 PLACEMENT_TRIES: Final = 30
 
@@ -57,7 +57,7 @@ class JetStream(System):
 
     @classmethod
     def missing(cls) -> str | None:
-        """The line about installing it."""
+        """Return the line about installing it."""
         if find_program("nats-server") is None:
             return "JetStream is left out: nats-server is not installed (apt-get install nats-server)"
         if importlib.util.find_spec("nats") is None:
@@ -88,7 +88,7 @@ class JetStream(System):
         self._links = [await _link(client) for client in self._clients]
 
     def _config(self, index: int, port: int, monitor: int, routes: Sequence[int]) -> str:
-        """The configuration file of one server, everything on loopback."""
+        """Return the configuration file of one server, everything on loopback."""
         assert self._directory is not None
         name = f"n{index + 1}"
         others = ", ".join(f"nats-route://127.0.0.1:{other}" for i, other in enumerate(routes) if i != index)
@@ -101,7 +101,7 @@ class JetStream(System):
         """
 
     async def _healthy(self, monitor: int) -> bool:
-        """Whether a server serves JetStream and knows the leader and all three members of the cluster."""
+        """Return whether a server serves JetStream and knows the leader and all three members of the cluster."""
         for server in self._servers:
             server.check_running()
         healthy = await asyncio.to_thread(_get, monitor, "/healthz")
@@ -109,7 +109,7 @@ class JetStream(System):
         return healthy is not None and bool(cluster.get("leader")) and cluster.get("cluster_size") == NODES
 
     async def stop(self) -> None:
-        """End the servers and remove their files."""
+        """Stop the servers and remove their files."""
         for client in self._clients:
             await client.close()
         self._clients = []
@@ -120,19 +120,19 @@ class JetStream(System):
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def version(self) -> str:
-        """Versions of nats-server and nats-py."""
+        """Return the versions of nats-server and nats-py."""
         program = find_program("nats-server")
         assert program is not None
         output = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
         return f"{output.split()[-1].lstrip('v')}, nats-py {importlib.metadata.version('nats-py')}"
 
     def durability(self) -> str:
-        """What a PubAck means."""
+        """Return the meaning of a PubAck."""
         return "R3, file storage, written on a majority, synced every 2 minutes"
 
     @contextlib.asynccontextmanager
     async def queue(self, name: str, case: Case) -> AsyncIterator[Sequence[Link]]:
-        """The one stream, which every round leaves empty: making a new one would take longer than the round."""
+        """Yield the one stream, which every round empties: creating a new one would take longer than the round."""
         leader = await self._stream_leader()
         first = leader if case.via is not Via.FOLLOWER else (leader + 1) % NODES
         count = NODES if case.via is Via.ALL else 1
@@ -151,7 +151,7 @@ class JetStream(System):
         return self._clients[0].jetstream(timeout=TIMEOUT_S)
 
     async def _stream_leader(self) -> int:
-        """The index of the server that leads the stream, when an election is over."""
+        """Return the index of the server that leads the stream, once an election has ended."""
         return await self._leader(lambda admin: admin.stream_info(STREAM), "the stream")
 
     async def _leader(self, info: Callable[[JetStreamContext], Awaitable[StreamInfo | ConsumerInfo]], what: str) -> int:
@@ -161,7 +161,7 @@ class JetStream(System):
             try:
                 cluster = (await info(admin)).cluster
             except TimeoutError:
-                return None  # While there is no leader nobody answers.
+                return None  # Without a leader no server answers.
             return cluster.leader if cluster is not None else None
 
         name = await eventually(leader, f"JetStream: a leader of {what}")
@@ -170,7 +170,7 @@ class JetStream(System):
     async def _create(self) -> None:
         """Create the stream and its consumer, both led by the same server.
 
-        Where a leader sits is the servers' choice; the stream's is asked to step down until it is the consumer's.
+        The servers choose the leaders; the stream's is asked to step down until it is the consumer's.
         """
         from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StorageType
 
@@ -195,7 +195,7 @@ class JetStream(System):
         for _ in range(PLACEMENT_TRIES):
             if await self._stream_leader() == wanted:
                 return
-            with contextlib.suppress(TimeoutError):  # The old leader may have gone before it answered.
+            with contextlib.suppress(TimeoutError):  # The old leader may have stepped down before it answered.
                 await self._clients[0].request(f"$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}", timeout=NO_LEADER_TIMEOUT_S)
         raise TimeoutError(f"JetStream: stream and consumer did not get one leader in {PLACEMENT_TRIES} elections")
 
@@ -217,8 +217,8 @@ async def _link(client: Client) -> Link:
             durable=STREAM, stream=STREAM, pending_msgs_limit=-1, pending_bytes_limit=-1
         )
 
-    # nats-py lets concurrent fetches on one subscription take each other's messages, after which one of them waits in vain.
-    # So each fetch that is under way has a subscription of its own; they are made before the clock runs.
+    # nats-py lets concurrent fetches on one subscription take each other's messages, after which one of them waits in
+    # vain. So each fetch in flight has a separate subscription; they are created before the clock starts.
     idle = [await subscription() for _ in range(IN_FLIGHT)]
 
     async def pull_many(count: int) -> list[Message]:

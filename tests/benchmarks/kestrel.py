@@ -1,11 +1,11 @@
 """The memcache port for Kestrel's clients: ``python -m tests.benchmarks.kestrel [--memcached PROGRAM]``.
 
-The loads are those of Kestrel's own load tests: ``put_many`` (puts alone), ``many_clients`` (reliable gets of what is
-there, the last item closed with each), ``leaky_reader`` (one get in ten is aborted), ``flood`` (puts and reliable gets at the
-same time). Each runs over 50 connections with items of 1 KiB, one request at a time and pipelined, against three nodes with
-synced logs. MessagePack-RPC under the same load stands beside it, and memcached, if it is given, as the client's own ceiling: it
-sets and gets the same bytes, and keeps them in memory alone. Counted are operations a second; the processor time is that of the
-servers and of the client, for each operation.
+The loads are those of Kestrel's own load tests: ``put_many`` (only puts), ``many_clients`` (reliable gets of existing
+items, each closing the previous one), ``leaky_reader`` (one get in ten is aborted), ``flood`` (puts and reliable gets
+at the same time). Each runs over 50 connections with items of 1 KiB, one request at a time and pipelined, against three
+nodes with synced logs. MessagePack-RPC is measured under the same load, and memcached, if given, as the client's
+ceiling: it sets and gets the same bytes, and keeps them only in memory. The program prints operations per second, and
+the processor time of the servers and of the client per operation.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PIPELINED = 32
 
 @dataclass
 class System:
-    """What is measured."""
+    """A measured system."""
 
     name: str
     client: type[MemcacheClient | RpcClient]
@@ -44,7 +44,7 @@ class System:
     pids: Sequence[int]
 
     def cpu_s(self) -> float:
-        """Processor time of its processes so far."""
+        """Return the processor time of its processes so far."""
         ticks = os.sysconf("SC_CLK_TCK")
         stats = (Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split() for pid in self.pids)
         return sum(int(fields[11]) + int(fields[12]) for fields in stats) / ticks
@@ -54,7 +54,7 @@ Work = Callable[[Any], Awaitable[int]]
 
 
 async def measure(system: System, title: str, works: Sequence[Work]) -> None:
-    """Run one piece of work on each of so many connections; prints a row."""
+    """Run one piece of work on each of several connections; print a row."""
     clients = [await system.client.open(system.addresses[n % len(system.addresses)]) for n in range(len(works))]
     before, mine, started = system.cpu_s(), time.process_time(), time.perf_counter()
     done = sum(await asyncio.gather(*(work(client) for work, client in zip(works, clients, strict=True))))
@@ -67,13 +67,13 @@ async def measure(system: System, title: str, works: Sequence[Work]) -> None:
 
 
 async def run_queues(system: System, each: int) -> None:
-    """All loads that all protocols have."""
+    """Run the loads that all protocols support."""
     for depth in (1, PIPELINED):
         await _loads(system, each if depth == 1 else each * 4, depth)
 
 
 async def run_leaks(system: System, each: int) -> None:
-    """Aborts."""
+    """Run the load with aborts."""
     await measure(system, "put_many, before leaky_reader", [lambda c: c.put(b"leak", each, PIPELINED)] * CONNECTIONS)
     await measure(system, "leaky_reader, one at a time", [lambda c: c.leak(b"leak", each)] * CONNECTIONS)
 
@@ -88,7 +88,7 @@ async def _loads(system: System, count: int, depth: int) -> None:
 
 
 async def run_memcached(system: System, each: int) -> None:
-    """Sets and gets."""
+    """Run sets and gets."""
     for depth in (1, PIPELINED):
         await _sets_and_gets(system, each if depth == 1 else each * 4, depth)
 
@@ -104,7 +104,7 @@ def _word(depth: int) -> str:
 
 @contextlib.contextmanager
 def memcached(program: str) -> Iterator[System]:
-    """A memcached on loopback."""
+    """Run a memcached on loopback."""
     port = ports.take()
     process = subprocess.Popen([program, "-l", "127.0.0.1", "-p", str(port), "-U", "0", "-u", "root"])
     try:

@@ -1,4 +1,6 @@
-"""Lean clients for the load of Kestrel's clients: they know what the answers must be, byte for byte, and measure the servers."""
+"""Lean clients for the load of Kestrel's clients: they compare answers byte for byte, so that mostly the
+servers are measured.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +28,26 @@ class _Connection:
         return cls(*await asyncio.open_connection(*address, limit=1 << 22))
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.writer.close()
 
 
 class MemcacheClient(_Connection):
-    """Kestrel's memcache protocol, or memcached's, as far as they are the same.
+    """Kestrel's memcache protocol, or the part of it that equals memcached's.
 
     Attributes:
-        options: what stands behind the name of the queue in a get.
+        options: text after the name of the queue in a get.
     """
 
     options = b"/t=60000/close/open"
 
     async def put(self, queue: bytes, count: int, depth: int) -> int:
-        """Put so many items, `depth` at a time; all have to be stored. Returns how many."""
+        """Put `count` items, `depth` at a time; all must be stored. Return their number."""
         request = b"set %b 0 0 %d\r\n%b\r\n" % (queue, len(ITEM), ITEM)
         return await self._ask(request, b"STORED\r\n", count, depth)
 
     async def get(self, queue: bytes, count: int, depth: int) -> int:
-        """Get so many items and close each, `depth` at a time; all have to be there. Returns how many."""
+        """Get `count` items and close each, `depth` at a time; all must be there. Return their number."""
         answer = b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(ITEM), ITEM)
         return await self._ask(b"get %b%b\r\n" % (queue, self.options), answer, count, depth)
 
@@ -60,7 +62,7 @@ class MemcacheClient(_Connection):
         return count
 
     async def leak(self, queue: bytes, count: int) -> int:
-        """Get so many items, but every tenth is aborted and got again."""
+        """Get `count` items, aborting every tenth and getting it again."""
         end = b"END\r\n"
         answer = b"VALUE %b 0 %d\r\n%b\r\n%b" % (queue, len(ITEM), ITEM, end)
         for number in range(count):
@@ -72,20 +74,20 @@ class MemcacheClient(_Connection):
 
 
 class PlainMemcacheClient(MemcacheClient):
-    """memcached knows no options."""
+    """A client of memcached, which has no options."""
 
     options = b""
 
 
 class RpcClient(_Connection):
-    """The same over MessagePack-RPC: push; pull, and done with the next pull."""
+    """The same load over MessagePack-RPC: push; pull, and done with the next pull."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         super().__init__(reader, writer)
         self._unpacker = msgpack.Unpacker(raw=True)
 
     async def put(self, queue: bytes, count: int, depth: int) -> int:
-        """As `MemcacheClient.put`."""
+        """Put items (see `MemcacheClient.put`)."""
         request = _request(b"push", queue, ITEM)
         for start in range(0, count, depth):
             size = min(depth, count - start)
@@ -94,7 +96,7 @@ class RpcClient(_Connection):
         return count
 
     async def get(self, queue: bytes, count: int, depth: int) -> int:
-        """As `MemcacheClient.get`."""
+        """Get items (see `MemcacheClient.get`)."""
         pull, ids = _request(b"pull", queue, 60), list[bytes]()
         for start in range(0, count, depth):
             size = min(depth, count - start)

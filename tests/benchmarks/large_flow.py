@@ -1,6 +1,6 @@
-"""The flow of large messages of N1, in a process of its own, so that what its client does holds up no other client.
+"""The flow of large messages of N1, in a separate process, so that its client blocks no other client.
 
-``python -m tests.benchmarks.large_flow ADDRESSES BYTES ROUNDS`` ends with an error if a message comes back changed.
+``python -m tests.benchmarks.large_flow ADDRESSES BYTES ROUNDS`` fails if a message arrives changed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ BATCHED_BYTES: Final = 1 << 20
 
 
 async def flow(addresses: list[str], size: int, rounds: int) -> None:
-    """Push, take, give back, take and acknowledge a message so many times, through one node after the other; then a batch."""
+    """Push, pull, nack, pull and acknowledge a message `rounds` times, through one node after the other; then
+    a batch.
+    """
     body = random.Random(1).randbytes(size)
     for number in range(rounds):
         place = number % len(addresses)
@@ -40,7 +42,7 @@ async def flow(addresses: list[str], size: int, rounds: int) -> None:
 
 
 def main() -> int:
-    """The program."""
+    """Run the program."""
     uvloop.run(flow(sys.argv[1].split(","), int(sys.argv[2]), int(sys.argv[3])))
     return 0
 

@@ -1,4 +1,4 @@
-"""lmqcluster: three nodes as their users start them, `AsyncClient` for MessagePack-RPC, bare sockets for HTTP."""
+"""lmqcluster: three nodes as users start them, `AsyncClient` for MessagePack-RPC, bare sockets for HTTP."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ class LmqCluster(System):
     name = "lmqcluster"
     modes = frozenset(Mode)
     note = (
-        "lmqcluster: push, pull and done are calls of their own, answered when a majority has agreed; the client sends calls of "
+        "lmqcluster: push, pull and done are separate calls, answered when a majority has agreed; the client sends calls of "
         "one turn of the event loop together. pull + done is pull_many(256) and done of each. HTTP batches are JSON."
     )
 
     mode = "disk"
-    """The durability that the nodes run in."""
+    """The durability mode of the nodes."""
 
     def __init__(self) -> None:
         self._cluster: Cluster | None = None
@@ -46,11 +46,11 @@ class LmqCluster(System):
         self._cluster = cluster = Cluster(NODES, arguments=("--durability", self.mode))
         await asyncio.to_thread(cluster.start)
         for node in cluster:
-            # One address only, so that the client stays with this node.
+            # Only one address, so that the client stays with this node.
             self._clients[node] = await AsyncClient(node.rpc).__aenter__()
 
     async def stop(self) -> None:
-        """End the nodes and remove their data."""
+        """Stop the nodes and remove their data."""
         for client in self._clients.values():
             await client.close(0)
         self._clients = {}
@@ -58,11 +58,11 @@ class LmqCluster(System):
             await asyncio.to_thread(self._cluster.stop)
 
     def version(self) -> str:
-        """Version of the package."""
+        """Return the version of the package."""
         return importlib.metadata.version("lmqcluster")
 
     def durability(self) -> str:
-        """What an answered push means: the configured mode, as a node tells it."""
+        """Return the meaning of an acknowledged push: the configured mode, as a node reports it."""
         assert self._cluster is not None
         mode = self._cluster[0].get_json("/v1/cluster")["durability"]
         meaning = {
@@ -74,7 +74,7 @@ class LmqCluster(System):
 
     @contextlib.asynccontextmanager
     async def queue(self, name: str, case: Case) -> AsyncIterator[Sequence[Link]]:
-        """A queue, which a first push makes."""
+        """Yield a queue, which a first push creates."""
         cluster = self._cluster
         assert cluster is not None
         leader = await asyncio.to_thread(cluster.leader)
@@ -122,7 +122,8 @@ def _rpc_link(client: AsyncClient, name: str) -> Link:
 
     @contextlib.asynccontextmanager
     async def receiver() -> AsyncIterator[Receiver]:
-        # Operations of one connection take effect in the order sent, so a pong says that the pull before it has been seen.
+        # Operations of one connection take effect in the order sent, so a pong shows that the earlier pull was
+        # received.
         yield Receiver(pull, client.ping)
 
     return Link(
@@ -139,7 +140,7 @@ def _rpc_link(client: AsyncClient, name: str) -> Link:
 
 
 async def _http_link(stack: contextlib.AsyncExitStack, node: NodeProcess, rpc: Link, name: str) -> Link:
-    """One HTTP connection that pushes; what it pushed is pulled over `rpc`."""
+    """Yield one HTTP connection that pushes; its messages are pulled over `rpc`."""
     connection = await HttpConnection.open(node.http)
     stack.callback(connection.close)
 
@@ -154,7 +155,7 @@ async def _http_link(stack: contextlib.AsyncExitStack, node: NodeProcess, rpc: L
 
 
 class LmqInMemory(LmqCluster):
-    """The same with nothing on disk, to see what durability costs."""
+    """The same with nothing on disk, to show the cost of durability."""
 
     name = "lmqcluster-memory"
     mode = "memory"

@@ -1,4 +1,4 @@
-"""The load: the same for every system. Only the awaitables that it drives differ."""
+"""The load, which is the same for every system except for the awaitables that it drives."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Stopwatch:
 
     elapsed_s: float = 0.0
     client_cpu_s: float = 0.0
-    """Of processor time that this process used."""
+    """Processor time that this process used."""
 
 
 @contextmanager
 def timed() -> Iterator[Stopwatch]:
-    """Time a section. The client's garbage collector is held off: it would bill one system for the garbage of another."""
+    """Time a section. The client's garbage collector is off: it would bill one system for the garbage of another."""
     watch = Stopwatch()
     gc.collect()
     gc.disable()
@@ -40,13 +40,13 @@ def timed() -> Iterator[Stopwatch]:
 
 
 def contents(count: int, size: int) -> list[bytes]:
-    """Distinct contents of `size` bytes, at least 10: a number and filler."""
+    """Return distinct contents of `size` bytes, at least 10: a number and filler."""
     filler = bytes(range(32, 127)) * (size // 95 + 1)
     return [b"%0*d" % (_NUMBER_DIGITS, number) + filler[: size - _NUMBER_DIGITS] for number in range(count)]
 
 
 def check_all_there(sent: Sequence[bytes], received: Iterable[bytes], what: str) -> None:
-    """Every content came exactly once and unharmed.
+    """Check that every content arrived exactly once and intact.
 
     Raises:
         LostMessagesError: it did not.
@@ -62,7 +62,9 @@ def check_all_there(sent: Sequence[bytes], received: Iterable[bytes], what: str)
 
 @asynccontextmanager
 async def first_error_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """A task group that fails with the first error alone: when a node is gone, hundreds of tasks report the same."""
+    """Return a task group that fails with only the first error: when a node is lost, hundreds of tasks report
+    the same.
+    """
     try:
         async with asyncio.TaskGroup() as group:
             yield group
@@ -73,10 +75,10 @@ async def first_error_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 async def windowed(jobs: Sequence[Iterator[Awaitable[T]]], in_flight: int) -> list[list[T]]:
-    """Run lazily made operations with a fixed number outstanding, as coroutines that each await one at a time.
+    """Run lazily created operations with a fixed number outstanding, as coroutines that each await one at a time.
 
     Args:
-        jobs: one iterator of operations per connection. Iterators may share a source, then whoever is free takes the next one.
+        jobs: one iterator of operations per connection. Iterators may share a source; a free connection then takes the next one.
         in_flight: operations outstanding per connection.
 
     Returns:
@@ -96,7 +98,7 @@ async def windowed(jobs: Sequence[Iterator[Awaitable[T]]], in_flight: int) -> li
 
 
 async def one_at_a_time(operations: Iterable[Callable[[], Awaitable[T]]]) -> tuple[list[T], list[float]]:
-    """Run operations one after the other. Returns their results and their durations in milliseconds."""
+    """Run operations one after the other. Return their results and their durations in milliseconds."""
     results: list[T] = []
     durations_ms: list[float] = []
     clock = time.perf_counter
@@ -109,10 +111,11 @@ async def one_at_a_time(operations: Iterable[Callable[[], Awaitable[T]]]) -> tup
 
 
 async def pull_in_batches(links: Sequence[Link], count: int, batch: int, in_flight: int) -> list[list[Message]]:
-    """Pull `count` messages in batch requests, so many outstanding per connection. Returns the messages per connection.
+    """Pull `count` messages in batch requests, with `in_flight` outstanding per connection. Return the messages per
+    connection.
 
     Raises:
-        LostMessagesError: a request came back empty although messages are missing.
+        LostMessagesError: a request returned nothing although messages are missing.
     """
     left = count
     pulled: list[list[Message]] = [[] for _ in links]
@@ -124,7 +127,7 @@ async def pull_in_batches(links: Sequence[Link], count: int, batch: int, in_flig
             left -= wanted
             messages = await pull_many(wanted)
             if not messages:
-                raise LostMessagesError(f"a pull of {wanted} messages came back empty")
+                raise LostMessagesError(f"a pull of {wanted} messages returned nothing")
             left += wanted - len(messages)
             mine.extend(messages)
 
@@ -137,5 +140,5 @@ async def pull_in_batches(links: Sequence[Link], count: int, batch: int, in_flig
 
 
 def in_batches(items: Sequence[T], batch: int) -> list[list[T]]:
-    """The items in lists of `batch`, the last one perhaps shorter."""
+    """Yield the items in lists of `batch`, the last one perhaps shorter."""
     return [list(items[start : start + batch]) for start in range(0, len(items), batch)]

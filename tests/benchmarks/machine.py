@@ -1,4 +1,4 @@
-"""What the figures were measured on."""
+"""The machine on which the figures were measured."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Machine:
     python: str
     event_loop: str
     load_average_before: float
-    """Runnable processes in the minute before the run; well above 0 means that others use the machine."""
+    """Runnable processes in the minute before the run; well above 0 if other work uses the machine."""
 
     @classmethod
     def here(cls, event_loop: str) -> Self:
-        """This machine now."""
+        """Return this machine now."""
         return cls(
             cores=len(os.sched_getaffinity(0)),
             processor=_processor(),
@@ -37,7 +37,7 @@ class Machine:
         )
 
     def line(self) -> str:
-        """All of it in one line."""
+        """Return everything in one line."""
         return (
             f"{self.cores} cores ({self.processor}), {self.memory_gb} GB, {self.system}, Python {self.python}, "
             f"{self.event_loop}; load average before: {self.load_average_before}"
@@ -54,7 +54,7 @@ def _processor() -> str:
 
 
 def event_loop_version() -> str:
-    """The event loop of the client: uvloop where it is installed."""
+    """Return the event loop of the client: uvloop if installed."""
     try:
         return f"uvloop {importlib.metadata.version('uvloop')}"
     except importlib.metadata.PackageNotFoundError:

@@ -1,8 +1,9 @@
-"""``python -m tests.benchmarks.observed``: what it costs to be watched.
+"""``python -m tests.benchmarks.observed``: the cost of monitoring.
 
-Three nodes in durability mode ``disk`` on this machine, and a client that pushes, pulls and acknowledges with 256 requests in
-flight. Short phases take turns: in every other one, every second, all nodes are asked for ``/metrics``, and the leader for what
-else Prometheus and an open console ask. Each watched phase is compared with those before and after it; the median is told.
+Three nodes in durability mode ``disk`` run on this machine, with a client that pushes, pulls and acknowledges with 256
+requests in flight. Short phases alternate: in every other one, all nodes are scraped for ``/metrics`` every second, and
+the leader for the other requests of Prometheus and an open console. Each monitored phase is compared with those before
+and after it; the program prints the median.
 """
 
 from __future__ import annotations
@@ -35,23 +36,27 @@ _TICKS_PER_S: Final = 100
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.observed", description=__doc__)
     options.add_argument(
-        "--phases", type=int, default=9, metavar="N", help="odd; the first is not watched (%(default)s)"
+        "--phases",
+        type=int,
+        default=9,
+        metavar="N",
+        help="phases, an odd number; the first is not monitored (%(default)s)",
     )
-    options.add_argument("--seconds", type=float, default=3.0, metavar="S", help="of one phase (%(default)s)")
-    options.add_argument("--queues", type=int, default=1_000, metavar="N", help="that exist beside (%(default)s)")
+    options.add_argument("--seconds", type=float, default=3.0, metavar="S", help="seconds of one phase (%(default)s)")
+    options.add_argument("--queues", type=int, default=1_000, metavar="N", help="other queues (%(default)s)")
     return options
 
 
 async def fill(client: AsyncClient, queues: int) -> None:
-    """Make queues with a message each."""
+    """Create queues with a message each."""
     await asyncio.gather(*(client.push(f"beside-{number:06}", "x" * 100) for number in range(queues)))
 
 
 async def work(client: AsyncClient, seconds: float) -> float:
-    """Push, pull and acknowledge one message after the other in `IN_FLIGHT` coroutines; returns messages a second."""
+    """Push, pull and acknowledge one message after the other in `IN_FLIGHT` coroutines; return messages per second."""
     done = 0
     begun_s = time.perf_counter()
 
@@ -69,11 +74,11 @@ async def work(client: AsyncClient, seconds: float) -> float:
 
 
 def watch(pages: Sequence[tuple[str, str]], watching: Event) -> None:
-    """In a process of its own: ask for pages, given as (address, path), once a second while `watching` is set."""
+    """Request pages, given as (address, path), once a second while `watching` is set; runs in a separate process."""
     connections = {address: http.client.HTTPConnection(address, timeout=60) for address, _path in pages}
     while True:
         if not watching.is_set():
-            # A node ends idle connections.
+            # A node closes idle connections.
             for connection in connections.values():
                 connection.close()
             watching.wait()
@@ -88,7 +93,7 @@ def watch(pages: Sequence[tuple[str, str]], watching: Event) -> None:
 
 @contextmanager
 def watcher(cluster: Cluster, leader: NodeProcess) -> Iterator[Event]:
-    """The process that watches; it does so while the event is set."""
+    """Start the monitoring process, which runs while the event is set."""
     pages = [*((node.http, OF_ALL) for node in cluster), *((leader.http, path) for path in OF_THE_LEADER)]
     context = get_context("spawn")
     watching = context.Event()
@@ -96,20 +101,20 @@ def watcher(cluster: Cluster, leader: NodeProcess) -> Iterator[Event]:
     process.start()
     try:
         yield watching
-        assert process.is_alive(), "the watcher has failed"
+        assert process.is_alive(), "the monitoring process has failed"
     finally:
         process.kill()
         process.join()
 
 
 def cpu_s(node: NodeProcess) -> float:
-    """Processor time that a node has used."""
+    """Return the processor time that a node has used."""
     fields = Path(f"/proc/{node.pid}/stat").read_text(encoding="ascii").rpartition(") ")[2].split()
     return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 async def cost_of_watching(node: NodeProcess, watching: Event) -> float:
-    """The share of one processor that answering costs a node that has nothing else to do."""
+    """Return the share of one processor that answering costs an otherwise idle node."""
     shares: list[float] = []
     for watched in (False, True):
         if watched:
@@ -122,7 +127,7 @@ async def cost_of_watching(node: NodeProcess, watching: Event) -> float:
 
 
 async def measure(options: argparse.Namespace, console: Console) -> float:
-    """The median ratio of throughput, watched to not watched."""
+    """Return the median ratio of throughput, monitored to not monitored."""
     rates: list[float] = []
     with Cluster(3) as cluster, watcher(cluster, leader := cluster.leader()) as watching:
         async with AsyncClient(leader.rpc) as client:
@@ -151,7 +156,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     console = Console(highlight=False)
     ratio = uvloop.run(measure(options, console))
-    console.print(f"throughput, watched to alone: {ratio:.3f}")
+    console.print(f"throughput, monitored to not monitored: {ratio:.3f}")
     return 0
 
 

@@ -1,8 +1,10 @@
-"""``python -m tests.benchmarks.peer_backlog``: what a long queue costs lmqcluster, NATS JetStream and RabbitMQ, on one machine.
+"""``python -m tests.benchmarks.peer_backlog``: the cost of a long queue in lmqcluster, NATS JetStream and RabbitMQ, on
+one machine.
 
-Each system has three servers and one queue of three replicas. Measured are the rate of pushes, 256 in flight over one connection,
-with 1,000 messages in the queue and with all of them; the memory of the largest server; the time from the start of one that
-was killed with -9, and of all, until each serves a push to the queue. Messages are stored over a connection to each server.
+Each system has three servers and one queue of three replicas. The program measures the rate of pushes, 256 in flight
+over one connection, with 1,000 messages in the queue and with all of them; the memory of the largest server; the time
+from the start of one server that was killed with SIGKILL, and of all, until each serves a push to the queue. Messages
+are stored over a connection to each server.
 """
 
 from __future__ import annotations
@@ -54,37 +56,41 @@ class Peer(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Start the servers and make the queue."""
+        """Start the servers and create the queue."""
 
     @abstractmethod
     async def stop(self) -> None:
-        """End them, and remove their files."""
+        """Stop them, and remove their files."""
 
     @abstractmethod
     async def pushes(self) -> list[Push]:
-        """What stores a message, over a connection to each server; the first is the one that is measured."""
+        """Return the functions that store a message, over a connection to each server; the first is the
+        measured one.
+        """
 
     @abstractmethod
     async def held(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
 
     @abstractmethod
     def memory_bytes(self) -> int:
-        """Of the largest server."""
+        """Return the memory of the largest server."""
 
     @abstractmethod
     async def restart(self, count: int) -> float:
-        """Kill so many servers with -9 and start them; returns seconds from their start until each has stored a message."""
+        """Kill `count` servers with SIGKILL and restart them; return seconds from their start until each has
+        stored a message.
+        """
 
     async def fill(self, messages: int, size: int) -> None:
-        """Store so many messages."""
+        """Store `messages` messages."""
         pushes = await self.pushes()
         each = -(-messages // len(pushes))
         await asyncio.gather(*(rate(push, min(each, messages - n * each), size) for n, push in enumerate(pushes)))
 
 
 async def rate(push: Push, count: int, size: int) -> float:
-    """Push so many messages, so many in flight; returns how many a second."""
+    """Push `count` messages with a fixed number in flight; return pushes per second."""
     numbers = iter(range(count))
 
     async def work() -> None:
@@ -97,7 +103,7 @@ async def rate(push: Push, count: int, size: int) -> float:
 
 
 async def until_stored(push: Callable[[], Awaitable[object]]) -> None:
-    """Try to store a message until it is acknowledged."""
+    """Retry a message until it is acknowledged."""
     async with asyncio.timeout(READY_S):
         while True:
             try:
@@ -132,7 +138,7 @@ class Ours(Peer):
         return [functools.partial(client.push, QUEUE) for client in self._clients]
 
     async def fill(self, messages: int, size: int) -> None:
-        # In batches, which the others have not, so that many messages do not take hours; what is measured is not that.
+        # In batches, which the others lack, so that filling does not take hours; it is not measured.
         async def store(client: AsyncClient, count: int) -> None:
             for start in range(0, count, 8 * BATCH):
                 counts = [min(BATCH, count - at) for at in range(start, min(start + 8 * BATCH, count), BATCH)]
@@ -191,7 +197,7 @@ class Nats(Peer):
     async def restart(self, count: int) -> float:
         import nats
 
-        # The last is the stream's leader, so that one alone is a follower.
+        # The last is the stream's leader, so that a single one is a follower.
         leader = await self._system._stream_leader()
         order = [(leader + n + 1) % 3 for n in range(3)][:count]
         urls = [client.connected_url.netloc for client in self._system._clients]
@@ -274,11 +280,11 @@ class Rabbit(Peer):
 
 
 async def _ignore(_error: Exception) -> None:
-    """A server that is not there yet is tried again."""
+    """Ignore the error: a server that is not up yet is tried again."""
 
 
 def session_bytes(server: ServerProcess) -> int:
-    """Resident memory of a server and its children."""
+    """Return the resident memory of a server and its children."""
     total = 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError, ValueError, IndexError):
@@ -292,7 +298,7 @@ PEERS: Final[dict[str, type[Peer]]] = {one.name.lower(): one for one in (Ours, N
 
 
 async def measure(peer: Peer, messages: int, size: int) -> list[str]:
-    """One column of the table."""
+    """Return one column of the table."""
     async with peer:
         await peer.fill(SHALLOW, size)
         first = (await peer.pushes())[0]
@@ -321,14 +327,14 @@ ROWS: Final = (
     "pushes/s with all of them",
     "the latter by the former",
     "memory of the largest server",
-    "one server, kill -9, start to a push",
+    "one server, SIGKILL, start to a push",
     "all servers",
     "stored, messages/s (lmqcluster in batches)",
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The program."""
+    """Run the program."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.peer_backlog", description=__doc__)
     options.add_argument("--messages", type=int, default=1_000_000, metavar="N", help="in the queue (%(default)s)")
     options.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a message (%(default)s)")

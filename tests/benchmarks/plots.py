@@ -22,7 +22,7 @@ RATE_MODES: Final = ("pipelined", "batched")
 _BAR: Final = 0.8
 _COLOURS: Final = ("#2a78c2", "#e08a1e", "#3d9a57", "#a3479b")
 STYLE: Final[dict[Any, Any]] = {
-    # Alike in each run, and readable without fonts of this machine.
+    # The same in each run, and readable without fonts of this machine.
     "svg.hashsalt": "lmqcluster",
     "svg.fonttype": "none",
     "font.size": 9,
@@ -33,7 +33,7 @@ STYLE: Final[dict[Any, Any]] = {
 
 
 def draw(result: dict[str, Any], folder: Path) -> list[Path]:
-    """Write a plot for each mode that was measured; returns the files."""
+    """Write a plot for each measured mode; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for mode in (*RATE_MODES, LATENCY_MODE):
@@ -65,16 +65,16 @@ def _bars(path: Path, rows: list[dict[str, Any]], systems: list[str], mode: str)
         axes.margins(x=0.12)
         if len(systems) > 1:
             axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=len(systems), frameon=False)
-        # A date would make the file another one in each run.
+        # A date would change the file in each run.
         figure.savefig(path, format="svg", metadata={"Date": None})
         plt.close(figure)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point. Returns the exit status."""
+    """Run the program. Return the exit status."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.plots", description="Draw results as SVG.")
     options.add_argument("result", type=Path, help="JSON of python -m tests.benchmarks")
-    options.add_argument("folder", type=Path, help="where the plots go")
+    options.add_argument("folder", type=Path, help="folder for the plots")
     given = options.parse_args(arguments)
     written = draw(json.loads(given.result.read_text(encoding="utf-8")), given.folder)
     if not written:

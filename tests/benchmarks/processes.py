@@ -1,4 +1,6 @@
-"""Server processes of the peers: started in a session of their own, their output in a file, ended whatever happens to the run."""
+"""Server processes of the peers: each in a separate session, with its output in a file, and stopped whatever happens to
+the run.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ class ServerProcess:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> Self:
-        """Start it; it is not ready then."""
+        """Start the server; it is not ready yet."""
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(
                 self._command,
@@ -54,13 +56,15 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """The process, which must have been started; it leads the session of its children."""
+        """Return the process id of the started server, which leads the session of its children."""
         assert self._process is not None
         return self._process.pid
 
     def check_running(self) -> None:
-        """Raises:
-        RuntimeError: it has ended; the text has the end of its log.
+        """Check that the server runs.
+
+        Raises:
+            RuntimeError: it has ended; the text has the end of its log.
         """
         if self._process is None or self._process.poll() is not None:
             code = None if self._process is None else self._process.returncode
@@ -68,7 +72,7 @@ class ServerProcess:
             raise RuntimeError("\n".join([f"{self.name} ended with {code}; the end of its log:", *lines]))
 
     def stop(self) -> None:
-        """Kill it and all its children, and wait until it is gone. Nothing of it is wanted afterwards."""
+        """Kill the server and all its children, and wait for its end. Its data is not needed afterwards."""
         if self._process is None:
             return
         with contextlib.suppress(ProcessLookupError):  # It may have ended by itself, with all its children.
@@ -79,7 +83,7 @@ class ServerProcess:
 
 
 async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, timeout_s: float = START_S) -> T:
-    """Call `probe` until it returns something true, and return that.
+    """Call `probe` until it returns a true value, and return that.
 
     Raises:
         TimeoutError: it never did.
@@ -95,6 +99,6 @@ async def eventually(probe: Callable[[], Awaitable[T | None]], what: str, timeou
 
 
 def find_program(name: str) -> str | None:
-    """Where a program is, also in the system directories that are not on the path of an ordinary user."""
+    """Return the path of a program, also in system directories that are not on an ordinary user's path."""
     directories = [os.environ.get("PATH", os.defpath), "/usr/local/sbin", "/usr/sbin", "/sbin"]
     return shutil.which(name, path=os.pathsep.join(directories))

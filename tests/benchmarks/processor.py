@@ -1,4 +1,6 @@
-"""Processor time of process trees, from /proc: on a machine that has other work, it says more than the time that passed."""
+"""Processor time of process trees, from /proc: on a machine with other work, it is more meaningful than
+elapsed time.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ class Spent:
 
     @property
     def total(self) -> float:
-        """All parts together."""
+        """Return the sum of all parts."""
         return self.nodes + self.jvm + self.python
 
 
@@ -46,14 +48,14 @@ class _Process:
 
 
 class Usage:
-    """The processor time of a cluster's nodes, and of this process and everything that it has started besides."""
+    """The processor time of a cluster's nodes, and of this process and everything else that it has started."""
 
     def __init__(self, nodes: Iterable[int]) -> None:
         """Take the process ids of the nodes, which are children of this process."""
         self._nodes = frozenset(nodes)
 
     def now(self) -> Spent:
-        """Return what has been spent so far, by ended processes too."""
+        """Return the processor time so far, including ended processes."""
         nodes = jvm = python = 0.0
         for pid, process in _tree():
             if pid in self._nodes:
@@ -66,7 +68,9 @@ class Usage:
         return Spent(nodes, jvm, python)
 
     def workers(self) -> dict[int, float]:
-        """Return processor seconds of each Python process that Spark's daemon has forked and that is alive, by process id."""
+        """Return processor seconds of each Python process that Spark's daemon has forked and that is alive,
+        by process id.
+        """
         tree = dict(_tree())
         parents = {pid: tree.get(process.parent) for pid, process in tree.items()}
         daemons = {pid for pid, parent in parents.items() if parent is not None and parent.is_java}
@@ -92,7 +96,7 @@ def _processes() -> dict[int, _Process]:
         if entry.name.isdecimal():
             try:
                 text = (entry / "stat").read_text(errors="replace")
-            except (FileNotFoundError, ProcessLookupError):  # It has ended meanwhile.
+            except (FileNotFoundError, ProcessLookupError):  # It has just ended.
                 continue
             name, fields = text[text.index("(") + 1 : text.rindex(")")], text[text.rindex(")") + 2 :].split()
             user, system, ended_user, ended_system = (int(field) / _TICKS_PER_S for field in fields[11:15])

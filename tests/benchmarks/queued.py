@@ -1,9 +1,10 @@
 """The port for queued's clients beside the real queued: ``python -m tests.benchmarks.queued [--queued PROGRAM]``.
 
-Both are driven by the same client, in turns on the same machine: so many connections push, poll and delete messages of 100 bytes,
-in batches and one at a time. Ours are three nodes, whose every answer waits for two synced logs; queued is one process, whose
-answers wait for its own. Counted are messages a second; the processor time is that of the servers, for each message, and that of
-the client, which is one process and would be what is measured if it came near 1,000,000 divided by the rate.
+The same client drives both, in turns on the same machine: several connections push, poll and delete messages of 100
+bytes, in batches and one at a time. Ours are three nodes, whose every answer waits for two synced logs; queued is one
+process, whose answers wait for its own log. The program prints messages per second, and the processor time per message
+of the servers and of the client. The client is one process, which limits the result if its time nears 1,000,000 divided
+by the rate.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Connection:
 
 @dataclass
 class System:
-    """What is measured."""
+    """A measured system."""
 
     name: str
     addresses: list[str]
@@ -78,7 +79,7 @@ class System:
 
 
 def _processor_s(pid: int) -> float:
-    """Processor time of a process, user and system."""
+    """Return the processor time of a process, user and system."""
     fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -132,7 +133,7 @@ async def measure(system: System, case: tuple[int, int, int], queue: str) -> Non
 
 @contextlib.contextmanager
 def real_queued(program: Path, folder: Path, address: str = "") -> Iterator[System]:
-    """The real one, with its defaults; at a free address unless one is given."""
+    """Run the real queued with its defaults; at a free address unless one is given."""
     if not address:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -157,7 +158,7 @@ def _answers(address: str) -> bool:
 
 
 def report(systems: list[System]) -> Iterator[str]:
-    """A table of medians."""
+    """Print a table of medians."""
     yield (
         "| Clients | Batch | Operation | "
         + " | ".join(f"{one.name}, messages/s | servers µs | client µs" for one in systems)
@@ -177,10 +178,12 @@ def main() -> None:
     """Run the program."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument(
-        "--queued", type=Path, metavar="PROGRAM", help="the real one, as cargo install queued builds it"
+        "--queued", type=Path, metavar="PROGRAM", help="the real queued, as built by cargo install queued"
     )
     options.add_argument("--repeats", type=int, default=3, metavar="N", help="turns of each (%(default)s)")
-    options.add_argument("--scale", type=float, default=1.0, metavar="F", help="times as many requests (%(default)s)")
+    options.add_argument(
+        "--scale", type=float, default=1.0, metavar="F", help="factor for the number of requests (%(default)s)"
+    )
     given = options.parse_args()
     numbers = itertools.count()
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:

@@ -1,6 +1,6 @@
 """RabbitMQ: three nodes, quorum queues of three members, and aio-pika with publisher confirms.
 
-The nodes run apart from any RabbitMQ that is installed as a service: own epmd, ports, cookie, configuration and data, all on
+The nodes are separate from any RabbitMQ installed as a service: own epmd, ports, cookie, configuration and data, all on
 loopback and below one temporary directory.
 """
 
@@ -38,7 +38,7 @@ INSTALL: Final = "apt-get install rabbitmq-server"
 
 
 class RabbitMQ(System):
-    """Three Erlang nodes and an epmd of their own."""
+    """Three Erlang nodes and a separate epmd."""
 
     name = "RabbitMQ"
     modes = frozenset({Mode.PIPELINED, Mode.CONSUME, Mode.ONE_AT_A_TIME, Mode.WAKE_UP})
@@ -46,7 +46,7 @@ class RabbitMQ(System):
         "RabbitMQ: push is publish awaiting the confirm, pull is basic.get on one of 256 channels (a channel serves one get "
         "at a time), done is basic.ack, which AMQP does not confirm: a get behind the last ack of each channel does; "
         "pull + done is basic.consume with prefetch 256 and an ack for each message, with a passive declare behind every 256th, "
-        "whose answer tells that the queue has seen them."
+        "whose answer shows that the queue has processed them."
     )
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ class RabbitMQ(System):
 
     @classmethod
     def missing(cls) -> str | None:
-        """The line about installing it."""
+        """Return the line about installing it."""
         if find_program("rabbitmq-server") is None:
             return f"RabbitMQ is left out: rabbitmq-server is not installed ({INSTALL})"
         if importlib.util.find_spec("aio_pika") is None:
@@ -75,7 +75,7 @@ class RabbitMQ(System):
         await self._open()
 
     async def start_servers(self) -> list[int]:
-        """Start epmd and three nodes, which find each other; returns the nodes' ports."""
+        """Start epmd and three nodes, which find each other; return the nodes' ports."""
         self._directory = Path(tempfile.mkdtemp(prefix="lmqcluster-bench-rabbitmq-"))
         epmd_port = str(ports.take())
         self._environment = self._common_environment(epmd_port)
@@ -97,7 +97,7 @@ class RabbitMQ(System):
         return amqp_ports
 
     def _common_environment(self, epmd_port: str) -> dict[str, str]:
-        """What nodes and the command-line tool have in common."""
+        """Return the environment that nodes and the command-line tool share."""
         assert self._directory is not None
         cookie = self._directory / ".erlang.cookie"
         cookie.write_text(secrets.token_hex(20))
@@ -118,7 +118,7 @@ class RabbitMQ(System):
         }
 
     def _node_environment(self, index: int, amqp_port: int) -> dict[str, str]:
-        """The environment of one node, which is all its configuration."""
+        """Return the environment of one node, which is its whole configuration."""
         assert self._directory is not None
         config = self._directory / f"rabbit{index + 1}.conf"
         members = [f"cluster_formation.classic_config.nodes.{i + 1} = {_node_name(i)}" for i in range(NODES)]
@@ -143,7 +143,7 @@ class RabbitMQ(System):
         }
 
     async def _listening(self, port: int) -> None:
-        """Wait until somebody listens on a port, or a server has ended."""
+        """Wait until a port accepts connections, or a server has ended."""
 
         async def connects() -> bool:
             for server in self._servers:
@@ -175,11 +175,11 @@ class RabbitMQ(System):
 
     @property
     def pids(self) -> list[int]:
-        """The processes that were started, each of which leads a session."""
+        """Return the started processes, each of which leads a session."""
         return [server.pid for server in self._servers]
 
     async def stop(self) -> None:
-        """End nodes and epmd and remove their files."""
+        """Stop nodes and epmd and remove their files."""
         for connection in self._connections:
             await connection.close()
         self._connections = []
@@ -190,21 +190,21 @@ class RabbitMQ(System):
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def version(self) -> str:
-        """Versions of RabbitMQ, of Erlang's runtime, and of aio-pika."""
-        # The server introduces itself on every connection.
+        """Return the versions of RabbitMQ, of Erlang's runtime, and of aio-pika."""
+        # The server reports its version on every connection.
         properties = self._connections[0].transport.connection.server_properties
         client = f"aio-pika {importlib.metadata.version('aio-pika')}"
         return f"{_text(properties['version'])}, {_text(properties['platform'])}, {client}"
 
     def durability(self) -> str:
-        """What a confirm means."""
+        """Return the meaning of a confirm."""
         return "quorum queue of 3, fsynced on a majority"
 
     @contextlib.asynccontextmanager
     async def queue(self, name: str, case: Case) -> AsyncIterator[Sequence[Link]]:
-        """The one queue, which every round leaves empty: reopening all channels would take longer than the round.
+        """Yield the one queue, which every round empties: reopening all channels would take longer than the round.
 
-        Its leader sits at the node where it was declared: the first.
+        Its leader is at the node where it was declared: the first.
         """
         first = 1 if case.via is Via.FOLLOWER else 0
         count = NODES if case.via is Via.ALL else 1
@@ -231,7 +231,7 @@ def _node_name(index: int) -> str:
 
 
 def _script(name: str) -> str:
-    """RabbitMQ's own script. Debian puts a wrapper before it that insists on the user and the directory of the service."""
+    """Return the path of RabbitMQ's own script. Debian's wrapper requires the user and the directory of the service."""
     found = find_program(name)
     assert found is not None
     behind_wrapper = Path(found).resolve().parent / name
@@ -247,7 +247,7 @@ async def _link(connection: AbstractConnection) -> Link:
         return await channel.get_queue(QUEUE)
 
     exchange = (await connection.channel(publisher_confirms=True)).default_exchange
-    # A channel serves one get at a time, so every get that is under way has a channel of its own.
+    # A channel serves one get at a time, so every get in flight has a separate channel.
     getters = await asyncio.gather(*(queue() for _ in range(IN_FLIGHT)))
     idle = list(getters)
     consumed = await queue()
@@ -278,10 +278,11 @@ async def _link(connection: AbstractConnection) -> Link:
 
 
 async def _barrier(queue: AbstractQueue) -> None:
-    """Return when the queue has seen every ack that this channel sent: it answers in order, and says that it is empty.
+    """Return when the queue has seen every ack that this channel sent: it answers in order, and reports that it is
+    empty.
 
     Raises:
-        LostMessagesError: it is not.
+        LostMessagesError: it is not empty.
     """
     if await queue.get(fail=False, timeout=None) is not None:
         raise LostMessagesError(f"RabbitMQ: queue {queue.name} has messages after all were taken")
@@ -295,7 +296,7 @@ async def _consume(queue: AbstractQueue, tally: Tally) -> None:
         await message.ack()
         count += 1
         if count % IN_FLIGHT == 0:
-            # A channel's requests are carried out in order.
+            # A channel's requests are executed in order.
             await queue.declare(timeout=None)
         tally.add(message.body)
 

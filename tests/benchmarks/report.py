@@ -1,4 +1,4 @@
-"""The result for people, as one table, and for programs, as JSON."""
+"""The result as a table for people, and as JSON for programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .suite import Outcome, Plan
 
 NOTHING: Final = "-"
 WIDTH_OF_A_FILE: Final = 150
-"""Columns of the table where the output is not a terminal."""
+"""Width of the table if the output is not a terminal."""
 NODES: Final = 3
 
 LEGEND: Final = f"""\
@@ -41,18 +41,18 @@ class Report:
     reference: str
     """The system that the others are compared with."""
     notes: Sequence[str]
-    """Paragraphs below the table: what was left out, how operations are mapped."""
+    """Paragraphs below the table: omissions, and the mapping of operations."""
     started: str
-    """When, ISO 8601."""
+    """Start time, ISO 8601."""
     elapsed_s: float
 
     def comparisons(self) -> list[Comparison]:
-        """The rows of the table, in the order of the plan."""
+        """Return the rows of the table, in the order of the plan."""
         order = {row: place for place, row in enumerate(row for case in self.plan.cases for row in case.rows())}
         return sorted(compare(self.outcome.measurements, self.reference), key=lambda each: order[each.row])
 
     def print(self, console: Console) -> None:
-        """Show the table with what is needed to read it."""
+        """Print the table with the explanations needed to read it."""
         console.print(self.machine.line(), markup=False, highlight=False)
         for system, version in self.outcome.versions.items():
             durability = self.outcome.durabilities[system]
@@ -63,7 +63,7 @@ class Report:
         console.print(f"{self.plan.repeats} repeats, {self.elapsed_s:.0f} s in all", markup=False, highlight=False)
 
     def table(self) -> Table:
-        """Rows of cases, columns of systems, and ratios."""
+        """Return the rows of cases, columns of systems, and ratios."""
         systems = list(self.outcome.versions)
         peers = [system for system in systems if system != self.reference]
         table = Table(title="messages a second, or p50 / p99 in milliseconds", title_justify="left")
@@ -85,7 +85,7 @@ class Report:
         return table
 
     def document(self) -> dict[str, Any]:
-        """The same for programs, with the single measurements."""
+        """Return the result for programs, with the single measurements."""
         outcome = self.outcome
         return {
             "started": self.started,
@@ -115,7 +115,7 @@ class Report:
 
 
 def figure_text(figure: Figure | None) -> str:
-    """A cell: a rate, two latencies, or nothing."""
+    """Return the text of a cell: a rate, two latencies, or nothing."""
     if figure is None:
         return NOTHING
     if figure.rate is not None:
@@ -124,7 +124,7 @@ def figure_text(figure: Figure | None) -> str:
 
 
 def ratio_text(ratio: float | None) -> str:
-    """A ratio with as many digits as mean something."""
+    """Return a ratio with its significant digits."""
     if ratio is None:
         return NOTHING
     return f"{ratio:.1f}x" if ratio >= 10 else f"{ratio:.2f}x"

@@ -1,4 +1,4 @@
-"""One round: one case on one system, on a fresh queue, every message accounted for."""
+"""One round: one case on one system, on a new queue, with every message counted."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 ROUND_TIMEOUT_S = 120.0
-"""Deadline of one round. It guards against a hang; nothing is judged by it."""
+"""Deadline of one round, a guard against hangs that does not affect the result."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What was measured of one operation: the time for all of them, or also the time of each."""
+    """The measurement of one operation: the time for all of them, or also the time of each."""
 
     operations: int
     elapsed_s: float
@@ -43,11 +43,11 @@ class Timing:
 
     @classmethod
     def of(cls, operations: int, watch: Stopwatch, durations_ms: Sequence[float] = ()) -> Self:
-        """From a stopwatch that has stopped."""
+        """Return the timing of a stopped stopwatch."""
         return cls(operations, watch.elapsed_s, watch.client_cpu_s, durations_ms)
 
     def measurement(self, system: str, row: Row, repeat: int) -> Measurement:
-        """The figures for the result."""
+        """Return the figures for the result."""
         common = Measurement(
             system=system,
             row=row,
@@ -65,10 +65,10 @@ _names = itertools.count(1)
 
 
 async def run_round(system: System, case: Case, count: int) -> dict[Row, Timing]:
-    """Run a case with `count` messages. Rows that the system has no operation for are left out.
+    """Run a case with `count` messages. Rows without an operation of the system are left out.
 
     Raises:
-        LostMessagesError: messages were lost, doubled or changed.
+        LostMessagesError: messages were lost, duplicated or changed.
         TimeoutError: it hung.
     """
     name = f"bench-{next(_names)}"
@@ -207,7 +207,7 @@ async def _wake_up(what: str, links: Sequence[Link], sent: Sequence[bytes]) -> d
 
 
 def _dealt(items: Sequence[T], hands: int) -> Iterator[Sequence[T]]:
-    """The items in so many runs of about the same length."""
+    """Return the items in `hands` runs of about the same length."""
     for hand in range(hands):
         yield items[len(items) * hand // hands : len(items) * (hand + 1) // hands]
 
@@ -217,7 +217,9 @@ async def _received_at(receiving: Awaitable[Message]) -> tuple[Message, float]:
 
 
 async def _http(what: str, links: Sequence[Link], sent: Sequence[bytes]) -> dict[str, Timing]:
-    """Every link is one keep-alive connection with one request outstanding; what they pushed is drained untimed."""
+    """Measure pushes over links of one keep-alive connection with one outstanding request; drain the messages
+    untimed.
+    """
     shared = iter(sent)
     with timed() as pushing:
         await windowed([map(link.push, shared) for link in links], 1)

@@ -1,7 +1,8 @@
 """The twelve reasons not to use ZooKeeper for queues (N1 to N12), measured here: ``python -m tests.benchmarks.scale``.
 
-Three nodes in durability mode ``disk``, and the clients, on this machine. The short sizes take some minutes, the full ones about
-20 minutes, 20 GB of disk and 4 GB of memory. Every figure stands beside what is asked of it; nothing is judged by this program.
+Three nodes in durability mode ``disk`` and the clients run on this machine. The short sizes take some minutes, the full
+ones about 20 minutes, 20 GB of disk and 4 GB of memory. The table shows each figure beside its target; the program does
+not judge.
 """
 
 from __future__ import annotations
@@ -41,18 +42,18 @@ LARGE: Final = 64 << 20
 LARGE_ROUNDS: Final = 6
 SPACE_S: Final = 60.0
 CALM_S: Final = 10.0
-"""For so long single pushes are timed before a node joins."""
+"""Time for which single pushes are measured before a node joins."""
 MILLI: Final = 1e3
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured.
+    """Sizes of the measurements.
 
     Attributes:
         depths: messages of a queue, rising.
         turn: operations of one measurement.
-        body_bytes: of all the bodies of 64 KiB.
+        body_bytes: sum of all bodies of 64 KiB.
         queue_messages: in each of the 10,000 queues.
         rich: messages with a priority, and with a delay.
     """
@@ -70,7 +71,7 @@ QUEUES: Final = 10_000
 
 
 async def rate(count: int, call: Callable[[int], Awaitable[object]], in_flight: int = IN_FLIGHT) -> float:
-    """Calls a second, so many in flight."""
+    """Return calls per second with `in_flight` in flight."""
     numbers = iter(range(count))
 
     async def work() -> None:
@@ -83,7 +84,7 @@ async def rate(count: int, call: Callable[[int], Awaitable[object]], in_flight: 
 
 
 async def times_ms(count: int, call: Callable[[int], Awaitable[object]]) -> list[float]:
-    """Milliseconds of each call, one at a time."""
+    """Return the milliseconds of each call, one at a time."""
     found = []
     for number in range(count):
         began = time.perf_counter()
@@ -93,13 +94,13 @@ async def times_ms(count: int, call: Callable[[int], Awaitable[object]]) -> list
 
 
 def noise(count: int, size: int = len(BODY)) -> list[bytes]:
-    """Bodies that cannot be compressed."""
+    """Return bodies that cannot be compressed."""
     data = os.urandom(count * size)
     return [data[start : start + size] for start in range(0, count * size, size)]
 
 
 async def fill(client: AsyncClient, queue: str, messages: int, size: int = len(BODY)) -> None:
-    """Store so many messages."""
+    """Store `messages` messages."""
     batch = max(1, min(BATCH, (1 << 20) // size))
 
     async def push(start: int) -> None:
@@ -118,7 +119,7 @@ async def take(client: AsyncClient, queue: str) -> bytes:
 
 
 def metric(cluster: Cluster, name: str) -> list[float]:
-    """A metric of every node."""
+    """Return a metric of every node."""
     pages = (fetch(node.http, "/metrics")[1].decode() for node in cluster)
     return [float(value) for page in pages for value in re.findall(rf"^{name} (\S+)$", page, re.MULTILINE)]
 
@@ -137,7 +138,7 @@ class Scale:
             yield client
 
     async def n1(self) -> None:
-        """The largest message, while small ones flow."""
+        """Measure the largest message beside a flow of small ones."""
         waits: list[float] = []
         terms, stop = metric(self._cluster, "lmq_raft_term"), asyncio.Event()
 
@@ -159,8 +160,8 @@ class Scale:
         same = terms == metric(self._cluster, "lmq_raft_term")
         self._report.row(
             "N1",
-            f"{LARGE >> 20} MiB pushed, delivered, given back and delivered {LARGE_ROUNDS} times, through each node in turn, "
-            f"then 100 x 1 MiB in one call; meanwhile a small push, pull and ack through each node, p50, p99, of {len(waits):,}",
+            f"{LARGE >> 20} MiB pushed, delivered, nacked and redelivered {LARGE_ROUNDS} times, through each node in turn, "
+            f"then 100 x 1 MiB in one call; beside it a small push, pull and ack through each node, p50, p99, of {len(waits):,}",
             "64 MiB unchanged; 1,000 ms; no election",
             f"{outcome}; {statistics.median(waits) * MILLI:,.0f} ms, {percentile(waits, 0.99) * MILLI:,.0f} ms; "
             f"{'no' if same else 'an'} election",
@@ -172,7 +173,7 @@ class Scale:
                 self._report.row("N1", "one byte more", "refused", f"`{error.code}`")
 
     async def n2(self) -> None:
-        """Rates, times and memory by depth; then what counts and removes the deepest queue."""
+        """Measure rates, times and memory by depth; then count and remove the deepest queue."""
         async with self._client() as client:
             held = 0
             for messages in self._sizes.depths:
@@ -187,13 +188,13 @@ class Scale:
                 self._report.row(
                     "N2",
                     f"{what} with {held:,} messages in the queue, beside {SHALLOW:,}; a second, {IN_FLIGHT} in flight",
-                    "0.8 of it",
+                    "at least 0.8 of it",
                     f"{one:,.0f}, {other:,.0f}: {one / other:.2f}",
                 )
             grown = deep.memory_bytes - shallow.memory_bytes
             self._report.row(
                 "N5",
-                f"memory of a node with {held:,} messages of {len(BODY)} bytes; more than with {SHALLOW:,}, by message",
+                f"memory of a node with {held:,} messages of {len(BODY)} bytes; increase over {SHALLOW:,}, per message",
                 "500 MB; 250 bytes",
                 f"{deep.memory_bytes / 1e6:,.0f} MB; {grown / held:.0f} bytes",
             )
@@ -218,7 +219,7 @@ class Scale:
         return max(rss_bytes(node) for node in self._cluster)
 
     async def n3(self) -> None:
-        """A count, and a purge, which gives back the disk."""
+        """Measure a count, and a purge that frees the disk."""
         async with self._client() as client:
             held = (await client.backlog(queue="deep")).messages
             counted = await times_ms(50, lambda _: client.backlog(queue="deep"))
@@ -247,7 +248,7 @@ class Scale:
         return sum(metric(self._cluster, "lmq_page_files_bytes")) < 3 * (8 << 20)
 
     async def n4(self) -> None:
-        """Restarts, the loss of the leader, and a new node."""
+        """Measure restarts, the loss of the leader, and a new node."""
         messages = self._sizes.depths[-1]
         backlog = Backlog(self._cluster, ["deep"], BODY)
         await self._snapshots(backlog, messages)
@@ -268,7 +269,7 @@ class Scale:
         await self._join(backlog, messages)
 
     async def _join(self, backlog: Backlog, messages: int) -> None:
-        """A fourth node joins, and single pushes are timed before and meanwhile."""
+        """Join a fourth node, and time single pushes before and during the join."""
         waits: list[float] = []
         calm_ms: list[float] = []
         stop = asyncio.Event()
@@ -290,7 +291,7 @@ class Scale:
         self._report.row(
             "N4",
             f"a fourth node in step with {messages:,} messages, under {pushed:,.0f} pushes/s;"
-            " a push before and meanwhile, p99",
+            " a push before and during the join, p99",
             "60 s (of 1 GB); doubled at most",
             f"{joined_s:.1f} s; {percentile(calm_ms, 0.99):.1f} and {percentile(waits, 0.99):.1f} ms",
         )
@@ -317,7 +318,7 @@ class Scale:
         )
 
     async def n5(self) -> None:
-        """Bodies that are larger than memory."""
+        """Measure bodies that are larger than memory."""
         size = 64 << 10
         async with self._client() as client:
             await fill(client, "bodies", self._sizes.body_bytes // size, size)
@@ -330,7 +331,7 @@ class Scale:
             await client.purge("bodies")
 
     async def n6(self) -> None:
-        """Ten thousand queues."""
+        """Measure ten thousand queues."""
         each = self._sizes.queue_messages
         async with self._client() as client:
             made = await rate(QUEUES, lambda number: client.push_many(f"many-{number}", [BODY] * each), in_flight=16)
@@ -340,14 +341,14 @@ class Scale:
             listed = await times_ms(20, lambda _: asyncio.to_thread(node.get_json, "/v1/queues?limit=100"))
             self._report.row(
                 "N6",
-                f"of {QUEUES:,} queues with {each:,} messages each: one made, a pull and ack from any, a page of 100; p50",
+                f"of {QUEUES:,} queues with {each:,} messages each: one created, a pull and ack from any, a page of 100; p50",
                 "50 ms each",
                 f"{MILLI / made:.2f} ms, {statistics.median(pulled):.1f} ms, {statistics.median(listed):.1f} ms",
             )
             self._report.row("N6", "memory of a node with them", "-", f"{self._memory_bytes() / 1e6:,.0f} MB")
 
     async def n7(self) -> None:
-        """One push wakes one of many consumers."""
+        """Measure that one push wakes one of many consumers."""
         addresses = self._cluster.rpc_addresses
         delivered: asyncio.Queue[float] = asyncio.Queue()
         clients = [AsyncClient(addresses[n % 3 :] + addresses[: n % 3]) for n in range(CONSUMER_CLIENTS)]
@@ -376,13 +377,13 @@ class Scale:
             await client.close()
         self._report.row(
             "N7",
-            "from the begin of a push to its delivery to one of 1,000 waiting consumers, p99",
+            "from the start of a push to its delivery to one of 1,000 waiting consumers, p99",
             "50 ms",
             f"{percentile(took, 0.99):.0f} ms",
         )
 
     async def n8(self) -> None:
-        """An urgent message among many."""
+        """Measure an urgent message among many."""
         chance, messages = random.Random(3), self._sizes.rich
         async with self._client() as client:
             await rate(messages, lambda _: client.push("ranked", BODY, priority=chance.randrange(100, 200)))
@@ -404,13 +405,13 @@ class Scale:
             self._report.row(
                 "N8",
                 "pull + ack by priority, beside a plain queue; a second",
-                "0.5 of it",
+                "at least 0.5 of it",
                 f"{ranked:,.0f}, {plain:,.0f}: {ranked / plain:.2f}",
             )
             await client.purge("ranked")
 
     async def n9(self) -> None:
-        """Push, lease and ack of each message, by 64 clients."""
+        """Measure push, lease and ack of each message, by 64 clients."""
         clients = [AsyncClient(self._cluster.rpc_addresses) for _ in range(64)]
 
         async def work(number: int, client: AsyncClient, count: int) -> None:
@@ -437,7 +438,7 @@ class Scale:
         return float(re.findall(r"^lmq_raft_log_syncs_total (\S+)$", page, re.MULTILINE)[0])
 
     async def n10(self) -> None:
-        """A bound, with 64 producers at once."""
+        """Measure a bound, with 64 producers at once."""
         bound = 1_000
         async with self._client() as client:
             await client.update_props("bounded", {"max_items": bound})
@@ -466,7 +467,7 @@ class Scale:
             )
 
     async def n11(self) -> None:
-        """A consumer that has lost its lease."""
+        """Measure a consumer that has lost its lease."""
         async with self._client() as client, AsyncClient(self._cluster.followers()[0].rpc) as other:
             await client.update_props("leased", {"timeout": 1})
             await client.push("leased", BODY)
@@ -483,13 +484,13 @@ class Scale:
             refused = settled == [False, False, False, True]
             self._report.row(
                 "N11",
-                "nack, extend and ack by who has lost the lease; ack by who has it",
+                "nack, extend and ack without the lease; ack with it",
                 "refused; taken",
                 "refused; taken" if refused else f"{settled}",
             )
 
     async def n12(self) -> None:
-        """Delayed messages come when they are due."""
+        """Measure how punctually delayed messages are delivered."""
         chance, messages = random.Random(4), self._sizes.rich
         due: dict[bytes, tuple[float, float]] = {}
         # All are pushed before the first is due.
@@ -519,7 +520,7 @@ class Scale:
 
 
 async def run(cluster: Cluster, sizes: Sizes, report: Report, only: set[str]) -> None:
-    """Measure what is asked for. The order keeps what fills memory away from where memory is measured."""
+    """Run the selected measurements. The order separates those that fill memory from those that measure it."""
     scale = Scale(cluster, sizes, report)
     for name in ("n2", "n4", "n3", "n5", "n1", "n7", "n9", "n10", "n11", "n6", "n8", "n12"):
         if not only or name in only:
@@ -527,12 +528,14 @@ async def run(cluster: Cluster, sizes: Sizes, report: Report, only: set[str]) ->
 
 
 def main() -> int:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.scale", description=__doc__)
     parser.add_argument("--full", action="store_true", help="the full sizes")
-    parser.add_argument("--only", default="", metavar="N2,N3", help="only these; N3 and N4 need the queue of N2")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go as JSON")
-    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="where plots by depth go")
+    parser.add_argument(
+        "--only", default="", metavar="N2,N3", help="only these reasons; N3 and N4 need the queue of N2"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="file for the figures as JSON")
+    parser.add_argument("--plots", type=Path, metavar="FOLDER", help="folder for plots by depth")
     given = parser.parse_args()
     report = Report()
     only = {name.strip().lower() for name in given.only.split(",") if name.strip()}

@@ -1,4 +1,6 @@
-"""What `tests.benchmarks.scale` has measured, as a table and as JSON, and the plots of what grows with the depth of a queue."""
+"""The results of `tests.benchmarks.scale` as a table and as JSON, and plots of the figures that depend on the depth of
+a queue.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ MIB: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Depth:
-    """How a queue does with so many messages in it.
+    """The performance of a queue with a given number of messages.
 
     Attributes:
-        messages: how many wait.
-        push_rate, pull_rate: single pushes, and single pulls with their acks, a second, with 256 in flight.
+        messages: number of waiting messages.
+        push_rate, pull_rate: single pushes, and single pulls with their acks, per second, with 256 in flight.
         push_p99_ms, pull_p99_ms: of one at a time.
-        memory_bytes: of the node that has most.
+        memory_bytes: of the node with the largest use.
     """
 
     messages: int
@@ -39,18 +41,18 @@ class Depth:
 
 @dataclass(slots=True)
 class Report:
-    """The rows so far; each is printed as soon as it is there."""
+    """The rows so far; each is printed at once."""
 
     rows: list[dict[str, str]] = field(default_factory=list)
     depths: list[Depth] = field(default_factory=list)
 
     def row(self, reason: str, what: str, asked: str, figure: str) -> None:
-        """Note a figure.
+        """Add a figure.
 
         Args:
             reason: which of N1 to N12 it belongs to.
-            what: what was measured.
-            asked: what it should be.
+            what: the measured quantity.
+            asked: its target.
         """
         if not self.rows:
             print("| | What | Asked | Measured |\n|---|---|---|---|")
@@ -64,12 +66,12 @@ class Report:
 
     @classmethod
     def read(cls, path: Path) -> Report:
-        """What `write` has written."""
+        """Read a file of `write`."""
         found = json.loads(path.read_text(encoding="utf-8"))
         return cls(found["rows"], [Depth(**depth) for depth in found["depths"]])
 
     def draw(self, folder: Path) -> list[Path]:
-        """Draw rates, times and memory against the depth; returns the files."""
+        """Draw rates, times and memory against the depth; return the files."""
         folder.mkdir(parents=True, exist_ok=True)
         depths = [depth.messages for depth in self.depths]
         rates = {
@@ -104,6 +106,6 @@ def _lines(path: Path, depths: list[int], series: dict[str, list[float]], label:
 
 
 def percentile(values: Iterable[float], share: float) -> float:
-    """The value below which this share of them is."""
+    """Return the value below which this share of the values is."""
     found = sorted(values)
     return found[min(int(len(found) * share), len(found) - 1)]

@@ -1,8 +1,9 @@
-"""What a client adds to one operation at a time: ``python -m tests.benchmarks.single``.
+"""The overhead of a client for one operation at a time: ``python -m tests.benchmarks.single``.
 
-Three nodes with synced logs. Pushes go one after the other to the leader, in turns of each way to send them: a socket and
-bytes made beforehand, which is the least that anybody in Python can do; `AsyncClient`; `Client`; and the brokers for Celery
-and dramatiq with the same body. Shown are the median time of a push, and the processor time of this process for it.
+Three nodes with synced logs get pushes one after the other at the leader, in alternating turns of each way to send
+them: a socket and prepared bytes, which is the minimum in Python; `AsyncClient`; `Client`; and the brokers for Celery
+and dramatiq with the same body. The program prints the median time of a push, and the processor time of this process
+for it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ __all__: list[str] = []
 
 _BODY = b"x" * 100
 Way = Callable[[int], list[float]]
-"""Pushes so many times; returns how long each took, in seconds."""
+"""Pushes `count` times; returns the seconds of each push."""
 
 
 @dataclass
 class Found:
-    """What one way to push takes."""
+    """The cost of one way to push."""
 
     times_s: list[float] = field(default_factory=list)
     processor_s: float = 0.0
@@ -48,7 +49,7 @@ def _timed(call: Callable[[], object], count: int) -> list[float]:
 
 @contextmanager
 def by_socket(address: str) -> Iterator[Way]:
-    """A request made beforehand, and a blocking socket."""
+    """Push with a prepared request and a blocking socket."""
     host, _, port = address.rpartition(":")
     request = pack([0, 1, b"push", [b"single", _BODY]])
     unpacker = make_unpacker(1 << 20)
@@ -59,14 +60,14 @@ def by_socket(address: str) -> Iterator[Way]:
             connection.sendall(request)
             unpacker.feed(connection.recv(65_536))
             if (answer := unpacker.unpack())[2:] != [None, b"ok"]:
-                raise RuntimeError(f"a push was answered with {answer!r}")
+                raise RuntimeError(f"unexpected answer to a push: {answer!r}")
 
         yield lambda count: _timed(push, count)
 
 
 @contextmanager
 def by_async_client(address: str) -> Iterator[Way]:
-    """`AsyncClient`, on an event loop that does nothing else."""
+    """Push with `AsyncClient`, on an otherwise idle event loop."""
 
     async def push(count: int) -> list[float]:
         times = []
@@ -84,14 +85,14 @@ def by_async_client(address: str) -> Iterator[Way]:
 
 @contextmanager
 def by_client(address: str) -> Iterator[Way]:
-    """`Client`."""
+    """Push with `Client`."""
     with Client(address) as client:
         yield lambda count: _timed(lambda: client.push("single", _BODY), count)
 
 
 @contextmanager
 def by_kombu(address: str) -> Iterator[Way]:
-    """A producer of kombu, as Celery uses it."""
+    """Push with a producer of kombu, as Celery uses it."""
     from kombu import Connection, Queue
 
     import lmqcluster.integrations.kombu  # noqa: F401 - registers lmq://
@@ -106,7 +107,7 @@ def by_kombu(address: str) -> Iterator[Way]:
 
 @contextmanager
 def by_celery(address: str) -> Iterator[Way]:
-    """A task of Celery, as its users send it."""
+    """Push a task of Celery, as its users send it."""
     from celery import Celery
 
     import lmqcluster.integrations.kombu  # noqa: F401 - registers lmq://
@@ -115,7 +116,7 @@ def by_celery(address: str) -> Iterator[Way]:
 
     @app.task(name="work", ignore_result=True)
     def work(text: str) -> None:
-        """Is never run."""
+        """Do nothing: the task is never run."""
 
     body = _BODY.decode()
     work.delay(body)
@@ -125,7 +126,7 @@ def by_celery(address: str) -> Iterator[Way]:
 
 @contextmanager
 def by_dramatiq(address: str) -> Iterator[Way]:
-    """A message of dramatiq, as its users send it."""
+    """Push a message of dramatiq, as its users send it."""
     import dramatiq
 
     from lmqcluster.integrations.dramatiq import LmqBroker

@@ -1,8 +1,9 @@
-"""``python -m tests.benchmarks.spark``: rows a second and processor seconds of reads and writes through Spark.
+"""``python -m tests.benchmarks.spark``: rows per second and processor seconds of reads and writes through Spark.
 
-A three-node cluster and a Spark session run on this machine together. Each round writes rows into a queue, reads the queue as
-a table, and moves it into Parquet by a stream; the first round warms up and is not counted. The figures are the medians of the
-others. Processor seconds are those of the nodes, the JVM and all Python processes, for a million rows.
+A three-node cluster and a Spark session run on this machine together. Each round writes rows into a queue, reads the
+queue as a table, and moves it into Parquet by a stream; the first round warms up and does not count. The figures are
+the medians of the others. Processor seconds are those of the nodes, the JVM and all Python processes, for a million
+rows.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from .processor import Spent, Usage
 
 WARM_UP = 5_000
 BYTES = 300_000_000
-"""Of a round, at most."""
+"""Maximum bytes of a round."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
     options.add_argument(
         "--messages", type=int, default=200_000, metavar="N", help="messages of a round, at most (%(default)s)"
@@ -50,7 +51,7 @@ class Timed:
     """One measurement.
 
     Attributes:
-        elapsed_s: time that passed.
+        elapsed_s: elapsed time.
         spent: processor time.
     """
 
@@ -69,7 +70,7 @@ class Bench:
         self._jobs = 0
 
     def run(self, messages: int, size: int, partitions: int) -> dict[str, Timed]:
-        """Write so many messages and read them back, both ways.
+        """Write messages and read them back, in both ways.
 
         Raises:
             RuntimeError: the table does not hold every message once.
@@ -114,7 +115,7 @@ class Bench:
 
 
 def session_of(master: str, folder: Path) -> SparkSession:
-    """A Spark session with the data source."""
+    """Return a Spark session with the data source."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     builder = SparkSession.Builder().master(master).appName("lmq-bench")
     settings = {

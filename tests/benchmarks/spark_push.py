@@ -1,7 +1,8 @@
-"""``python -m tests.benchmarks.spark_push``: what a row of a Spark write costs the nodes and its task, without Spark.
+"""``python -m tests.benchmarks.spark_push``: the cost of a row of a Spark write for the nodes and its task, without
+Spark.
 
-Three nodes run on this machine; rows go through the pusher of the data source, each round in an epoch of its own. Figures are
-medians of the rounds, in microseconds of processor time for a row.
+Three nodes run on this machine; rows go through the pusher of the data source, each round in a new epoch. Figures are
+medians of the rounds, in microseconds of processor time per row.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from tests.integration.cluster import Cluster
 from .processor import Spent, Usage
 
 ADDED = 500
-"""Rows that Spark hands over at a time, about."""
+"""Approximate number of rows that Spark passes at a time."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_push", description=__doc__)
     options.add_argument("--rows", type=int, default=50_000, metavar="N", help="of a round (%(default)s)")
     options.add_argument("--sizes", default="100,1000", metavar="BYTES,...", help="of a row (%(default)s)")
@@ -37,7 +38,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def written(cluster: Cluster, usage: Usage, epoch: int, rows: int, size: int) -> Spent:
-    """Write an epoch; returns the processor time."""
+    """Write an epoch; return the processor time."""
     options = Write.parse({"lmq.servers": ",".join(cluster.rpc_addresses), "queue": f"epoch-{epoch}"})
     before = usage.now()
     with Pusher(options, "job", 0, Run(epoch, "run")) as pusher:

@@ -1,7 +1,8 @@
-"""``python -m tests.benchmarks.spark_table``: reads one long queue with ``spark.read`` and tells which processors that uses.
+"""``python -m tests.benchmarks.spark_table``: reads one long queue with ``spark.read`` and shows which processors that
+uses.
 
-A three-node cluster and a Spark session run on this machine together. The processor time of each Python worker says more than
-the rows a second where the machine has other work.
+A three-node cluster and a Spark session run on this machine together. The processor time of each Python worker is more
+meaningful than rows per second if the machine has other work.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from .spark import session_of
 
 QUEUE = "deep"
 PUSHED = 4_000
-"""Messages of one request."""
+"""Messages per request."""
 IN_FLIGHT = 8
 WHOLE = {"all columns", "count()", "count(), offsets only"}
 """Jobs that read all messages."""
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_table", description=__doc__)
     options.add_argument("--messages", type=int, default=10_000_000, metavar="N", help="in the queue (%(default)s)")
     options.add_argument("--size", type=int, default=100, metavar="BYTES", help="of a message (%(default)s)")
@@ -48,7 +49,7 @@ class Watched:
     """The cost of a job.
 
     Attributes:
-        elapsed_s: time that passed.
+        elapsed_s: elapsed time.
         spent: processor time.
         workers_s: processor time of each Python worker, the busiest first.
     """
@@ -59,7 +60,7 @@ class Watched:
 
 
 async def fill(addresses: Sequence[str], messages: int, size: int) -> None:
-    """Push so many messages."""
+    """Push `messages` messages."""
     async with AsyncClient(addresses) as client:
         numbers = iter(range(0, messages, PUSHED))
 
@@ -108,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             found = watched(usage, lambda rows=rows, job=job: job(rows))  # type: ignore[misc]
             spent, count = found.spent, options.messages / 1e6
-            # What is stopped early leaves workers that nobody has waited for yet.
+            # A job that stops early leaves workers that are not awaited yet.
             parts = [spent.total, spent.nodes, spent.jvm, spent.python] if kind in WHOLE else []
             table.add_row(
                 kind,

@@ -1,4 +1,4 @@
-"""Numbers from timings: percentiles, medians of repeats, and ratios that a noisy machine cannot bend.
+"""Statistics of timings: percentiles, medians of repeats, and ratios that are robust on a noisy machine.
 
 A shared machine is fast in one second and slow in the next. Systems are therefore compared only within one repeat,
 where they ran one right after the other, and the reported ratio is the median of these paired ratios, not the ratio of
@@ -17,23 +17,23 @@ from .cases import Row
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """What one repeat of one row gave on one system: a rate, or a distribution of latencies."""
+    """The result of one repeat of one row on one system: a rate, or a distribution of latencies."""
 
     system: str
     row: Row
     repeat: int
     operations: int
-    """Messages that the figures stand on."""
+    """Number of messages behind the figures."""
     rate: float | None = None
-    """Messages a second."""
+    """Messages per second."""
     p50_ms: float | None = None
     p99_ms: float | None = None
     client_load: float | None = None
-    """Share of one core that the client used. Close to 1 it is the client that limits the rate."""
+    """Share of one core that the client used. Close to 1, the client limits the rate."""
 
     @property
     def score(self) -> float:
-        """The figure that systems are compared by, scaled so that more is better."""
+        """Return the figure by which systems are compared, scaled so that more is better."""
         if self.rate is not None:
             return self.rate
         assert self.p50_ms is not None
@@ -55,16 +55,16 @@ class Figure:
 
 @dataclass(slots=True)
 class Comparison:
-    """One row of the result: the figures of all systems, and how much better the reference system did than each peer."""
+    """One row of the result: the figures of all systems, and the ratio of the reference system to each peer."""
 
     row: Row
     figures: dict[str, Figure] = field(default_factory=dict)
     ratios: dict[str, float] = field(default_factory=dict)
-    """Peer to ratio. Above 1 the reference system is better: more messages a second, or a lower latency."""
+    """Ratio by peer. Above 1 the reference system is better: more messages per second, or a lower latency."""
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that at least `percent` of all values do not exceed (nearest rank).
+    """Return the smallest value that at least `percent` of all values do not exceed (nearest rank).
 
     Raises:
         ValueError: there are no values, or `percent` is not in (0, 100].
@@ -78,7 +78,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def figure_of(measurements: Sequence[Measurement]) -> Figure:
-    """The medians of the repeats of one row on one system."""
+    """Return the medians of the repeats of one row on one system."""
     figure = Figure(repeats=len(measurements), operations=sum(each.operations for each in measurements))
     rates = [each.rate for each in measurements if each.rate is not None]
     if rates:
@@ -95,14 +95,16 @@ def _median_of_known(values: Iterable[float | None]) -> float | None:
 
 
 def paired_ratio(ours: Iterable[Measurement], theirs: Iterable[Measurement]) -> float | None:
-    """The median over repeats of our score to theirs in the same repeat; ``None`` where no repeat has both."""
+    """Return the median over repeats of our score to theirs in the same repeat; ``None`` if no repeat has both."""
     score_of_peer = {each.repeat: each.score for each in theirs}
     ratios = [each.score / score_of_peer[each.repeat] for each in ours if each.repeat in score_of_peer]
     return statistics.median(ratios) if ratios else None
 
 
 def compare(measurements: Iterable[Measurement], reference: str) -> list[Comparison]:
-    """One comparison per row, in the order of first measurement, with `reference` set against every other system."""
+    """Return one comparison per row, in the order of first measurement, with `reference` compared to every
+    other system.
+    """
     grouped: dict[Row, dict[str, list[Measurement]]] = defaultdict(lambda: defaultdict(list))
     for each in measurements:
         grouped[each.row][each.system].append(each)

@@ -1,7 +1,7 @@
-"""The run: all systems up at once, and for every case one system right after the other, again and again.
+"""The run: all systems are up at once, and run every case one right after the other, repeatedly.
 
 Interleaving makes the drift of a shared machine hit all systems alike; the order rotates from repeat to repeat so that
-none always goes first. Servers that are not being measured stay up but idle.
+none is always first. Servers that are not being measured stay up but idle.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from .statistics import Measurement
 from .system import System
 
 BYTES_OF_A_ROUND_MAX: Final = 32_000_000
-"""Contents of one round together: what a laptop keeps in the memory of client and three nodes without noticing."""
+"""Maximum bytes of the contents of one round, which the memory of a laptop holds easily for client and three nodes."""
 COUNT_MAX: Final = 200_000
 GROWTH_MAX: Final = 10
-"""How much larger than the round it is derived from a round may be: short rounds say little about long ones."""
+"""Maximum growth of a round over the round it is derived from: short rounds predict long ones poorly."""
 
 FIRST_COUNTS: Final[dict[Mode, int]] = {
     Mode.PIPELINED: 2 * IN_FLIGHT,
@@ -32,24 +32,26 @@ FIRST_COUNTS: Final[dict[Mode, int]] = {
     Mode.HTTP: IN_FLIGHT,
     Mode.HTTP_BATCHED: BATCH * BATCHES_IN_FLIGHT,
 }
-"""Messages of the first warm-up where they are not too large, and the least that a round has."""
+"""Messages of the first warm-up if they are not too large, and the minimum of a round."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How long and how often."""
+    """The duration and number of rounds."""
 
     cases: Sequence[Case]
     repeats: int
     phase_s: float
-    """Aim for the time of one timed operation of one round, seconds."""
+    """Target for the time of one timed operation of one round, in seconds."""
     warm_ups: int = 2
-    """Unrecorded rounds of every system, mode and size, at least one: they tell how many messages a recorded one should have."""
+    """Unrecorded rounds of every system, mode and size, at least one: they determine the message count of a
+    recorded one.
+    """
 
 
 @dataclass(slots=True)
 class Outcome:
-    """Everything that a run found out."""
+    """The results of a run."""
 
     measurements: list[Measurement] = field(default_factory=list)
     versions: dict[str, str] = field(default_factory=dict)
@@ -57,7 +59,9 @@ class Outcome:
 
 
 def rounds_of(plan: Plan, systems: Sequence[System]) -> Iterator[tuple[int, Case, System]]:
-    """Every round of the plan in the order of running: repeat by repeat, case by case, the systems side by side."""
+    """Return every round of the plan in the order of running: repeat by repeat, case by case, the systems
+    side by side.
+    """
     for repeat in range(plan.repeats):
         first = repeat % len(systems) if systems else 0
         rotated = [*systems[first:], *systems[:first]]
@@ -68,12 +72,14 @@ def rounds_of(plan: Plan, systems: Sequence[System]) -> Iterator[tuple[int, Case
 
 
 def first_count(case: Case) -> int:
-    """Messages of the first warm-up, and the least that a round has."""
+    """Return the messages of the first warm-up, which is also the minimum of a round."""
     return min(FIRST_COUNTS[case.mode], _count_max(case))
 
 
 def count_for(timings: Sequence[Timing], phase_s: float, case: Case, previous: int) -> int:
-    """Messages that a round needs so that its timed operations take about `phase_s` each, judged by an earlier round."""
+    """Return the messages that a round needs so that its timed operations take about `phase_s` each, based on an
+    earlier round.
+    """
     elapsed_s = sum(timing.elapsed_s for timing in timings)
     wanted = int(previous * phase_s * len(timings) / elapsed_s)
     return max(min(wanted, GROWTH_MAX * previous, _count_max(case)), first_count(case))
@@ -87,13 +93,13 @@ async def run(plan: Plan, systems: Sequence[System], progress: Callable[[str], N
     """Start the systems, run the plan, stop the systems.
 
     Args:
-        plan: what to run.
-        systems: those that are installed.
+        plan: the plan to run.
+        systems: the installed systems.
         progress: called with a line of text before every round, and while systems start.
 
     Raises:
-        LostMessagesError: a system lost, doubled or changed messages.
-        TimeoutError: a system did not get ready, or hung.
+        LostMessagesError: a system lost, duplicated or changed messages.
+        TimeoutError: a system did not become ready, or hung.
     """
     outcome = Outcome()
     counts: dict[tuple[str, Mode, int], int] = {}
@@ -119,7 +125,7 @@ async def run(plan: Plan, systems: Sequence[System], progress: Callable[[str], N
 
 
 async def _warm_up(system: System, case: Case, plan: Plan) -> int:
-    """Run unrecorded rounds. Returns the count of messages that recorded rounds of this kind should have."""
+    """Run unrecorded rounds. Return the message count for recorded rounds of this kind."""
     through_leader = Case(case.mode, Via.LEADER, case.size)
     count = first_count(case)
     for _ in range(plan.warm_ups):

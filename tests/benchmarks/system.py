@@ -1,7 +1,7 @@
-"""What a queue system must offer to be measured. One module per system implements it; load and clock are the same for all.
+"""The interface of a measured queue system. One module per system implements it; load and clock are the same for all.
 
 Everything a system does inside a timed section goes through a `Link`. Its operations are bare callables that return
-awaitables, so that the harness adds no layer of its own to the client library of one system that another does not pay.
+awaitables, so that the harness adds no layer to the client library of one system that another one lacks.
 """
 
 from __future__ import annotations
@@ -16,11 +16,13 @@ from typing import Any, ClassVar
 from .cases import Case, Mode
 
 Message = Any
-"""A delivered message in whatever form the client library of the system gives it."""
+"""A delivered message in the form of the system's client library."""
 
 
 class Tally:
-    """How many messages a set of consumers still has to take, and what they took. Shared by all consumers of one case."""
+    """The number of messages that a set of consumers still has to take, and the taken ones. All consumers of
+    a case share it.
+    """
 
     def __init__(self, count: int) -> None:
         self._unreserved = count
@@ -29,7 +31,7 @@ class Tally:
         self.complete = asyncio.Event()
 
     def reserve(self, at_most: int = 1) -> int:
-        """Claim up to this many messages to take; 0 when all are claimed."""
+        """Claim up to this many messages; return 0 when all are claimed."""
         claimed = min(at_most, self._unreserved)
         self._unreserved -= claimed
         return claimed
@@ -39,44 +41,45 @@ class Tally:
         self._unreserved += count
 
     def add(self, content: bytes) -> None:
-        """A message was taken and answered."""
+        """Add a message that was taken and answered."""
         self.contents.append(content)
         if len(self.contents) >= self._count:
             self.complete.set()
 
 
 class Receiver:
-    """A consumer that waits for single messages, for the time from a push to the pull that it wakes."""
+    """A consumer that waits for single messages, to time a push until the pull that it wakes."""
 
     def __init__(
         self, receive: Callable[[], Awaitable[Message]], settled: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         self.receive = receive
-        """The next message. The caller starts this as a task before the message is pushed."""
+        """Receives the next message. The caller starts this as a task before the message is pushed."""
         self._settled = settled
 
     async def settled(self) -> None:
-        """Return when the node has seen that somebody waits, as far as the protocol can tell."""
-        await asyncio.sleep(0)  # The task that receives gets to send its request first.
+        """Return when the node has seen the waiting consumer, as far as the protocol can show it."""
+        await asyncio.sleep(0)  # The receiving task sends its request first.
         if self._settled is not None:
             await self._settled()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
-    """One connection to one node, bound to one queue. Operations that a system does not have are ``None``."""
+    """One connection to one node, bound to one queue. Operations that a system lacks are ``None``."""
 
     push: Callable[[bytes], Awaitable[object]]
     pull: Callable[[], Awaitable[Message]]
-    """Takes a message that is there."""
+    """Takes a message that is ready."""
     done: Callable[[Message], Awaitable[object]]
     content_of: Callable[[Message], bytes]
     consume: Callable[[Tally], Coroutine[Any, Any, None]]
-    """Takes and answers messages the way that is best on this system, at most 256 unanswered, until the tally is complete;
-    returns when the answers have taken effect."""
+    """Takes and answers messages in the best way of this system, at most 256 unanswered, until the tally is complete;
+    returns when the answers have taken effect.
+    """
     receiver: Callable[[], AbstractAsyncContextManager[Receiver]]
     done_is_confirmed: bool = True
-    """Whether `done` returns only after the cluster has agreed. Otherwise `settle` waits for that."""
+    """True if `done` returns only after the cluster has agreed. Otherwise `settle` waits for that."""
     settle: Callable[[], Awaitable[None]] | None = None
     push_many: Callable[[list[bytes]], Awaitable[object]] | None = None
     pull_many: Callable[[int], Awaitable[list[Message]]] | None = None
@@ -89,11 +92,11 @@ class System(ABC):
     name: ClassVar[str]
     modes: ClassVar[frozenset[Mode]]
     note: ClassVar[str]
-    """What a reader must know to judge the figures: how operations are mapped, what is on disk when."""
+    """Information for judging the figures: the mapping of operations, and what is on disk when."""
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why the system cannot run here and what to do about it, in one line; ``None`` if it can."""
+        """Return one line with the reason why the system cannot run here and the remedy; ``None`` if it can."""
         return None
 
     @abstractmethod
@@ -102,20 +105,20 @@ class System(ABC):
 
     @abstractmethod
     async def stop(self) -> None:
-        """End every process that was started, and remove the data. Harmless if nothing runs."""
+        """Stop every started process, and remove the data. A no-op if nothing runs."""
 
     @abstractmethod
     def version(self) -> str:
-        """Version of servers and client."""
+        """Return the versions of servers and client."""
 
     @abstractmethod
     def durability(self) -> str:
-        """What has happened to a message when its push is acknowledged, in a few words."""
+        """Return the state of a message when its push is acknowledged, in a few words."""
 
     @abstractmethod
     def queue(self, name: str, case: Case) -> AbstractAsyncContextManager[Sequence[Link]]:
-        """A fresh queue and the links to it: one for the leader or a follower, three for all nodes. (In the HTTP modes: so many
-        connections to each of these nodes.)
+        """Yield the links to a new queue: one for the leader or a follower, three for all nodes. (In the HTTP modes:
+        several connections to each of these nodes.)
 
         On leaving, after all messages were answered, it is deleted.
 
@@ -125,4 +128,4 @@ class System(ABC):
 
 
 class LostMessagesError(Exception):
-    """The count of messages, or their contents, did not come out. The benchmark has failed."""
+    """The count of messages, or their contents, are wrong. The benchmark has failed."""

@@ -1,4 +1,6 @@
-"""The brokers on which tasks of Celery and dramatiq are measured. Each is a context manager; its servers run within the block."""
+"""The brokers on which tasks of Celery and dramatiq are measured. Each is a context manager whose servers run within
+the block.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ __all__ = ["BROKERS", "TaskBroker"]
 
 
 class TaskBroker(ABC):
-    """Servers, and how an application names them.
+    """Servers, and their names for an application.
 
     Attributes:
-        name: in tables.
-        libraries: which libraries can use it.
-        settings: of a Celery application.
+        name: the name in tables.
+        libraries: the libraries that can use it.
+        settings: settings of a Celery application.
     """
 
     name: ClassVar[str]
@@ -37,18 +39,18 @@ class TaskBroker(ABC):
 
     @classmethod
     def missing(cls) -> str | None:
-        """Why it cannot run here; None if it can."""
+        """Return why it cannot run here; None if it can."""
         return None
 
     @property
     @abstractmethod
     def url(self) -> str:
-        """What an application connects to."""
+        """Return the URL for an application."""
 
     @property
     @abstractmethod
     def pids(self) -> list[int]:
-        """Its servers, each of which leads a session."""
+        """Return the process ids of its servers, each of which leads a session."""
 
     @abstractmethod
     def __enter__(self) -> Self:
@@ -58,7 +60,7 @@ class TaskBroker(ABC):
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End them."""
+        """Stop the servers."""
 
 
 class LmqTasks(TaskBroker):
@@ -72,14 +74,14 @@ class LmqTasks(TaskBroker):
 
     @property
     def url(self) -> str:
-        """See `TaskBroker`. RabbitMQ's queue has its leader at the first node that is named, and so have we."""
+        """Return the URL. As RabbitMQ's queue, ours has its leader at the first named node."""
         leader = self._cluster.leader().rpc
         others = [address for address in self._cluster.rpc_addresses if address != leader]
         return f"lmq://{','.join([leader, *others])}/bench"
 
     @property
     def pids(self) -> list[int]:
-        """See `TaskBroker`."""
+        """Return the process ids (see `TaskBroker`)."""
         return [node.pid for node in self._cluster if node.pid is not None]
 
     def __enter__(self) -> Self:
@@ -108,19 +110,19 @@ class RabbitTasks(TaskBroker):
 
     @classmethod
     def missing(cls) -> str | None:
-        """See `TaskBroker`."""
+        """Return the reason (see `TaskBroker`)."""
         if importlib.util.find_spec("pika") is None:
             return "RabbitMQ is left out: pika is not installed (pip install pika)"
         return RabbitMQ.missing()
 
     @property
     def url(self) -> str:
-        """See `TaskBroker`."""
+        """Return the URL (see `TaskBroker`)."""
         return ";".join(f"amqp://guest:guest@127.0.0.1:{port}//" for port in self._ports)
 
     @property
     def pids(self) -> list[int]:
-        """See `TaskBroker`."""
+        """Return the process ids (see `TaskBroker`)."""
         return self._rabbit.pids
 
     def __enter__(self) -> Self:
@@ -146,19 +148,19 @@ class RedisTasks(TaskBroker):
 
     @classmethod
     def missing(cls) -> str | None:
-        """See `TaskBroker`."""
+        """Return the reason (see `TaskBroker`)."""
         if find_program("redis-server") is None:
             return "Redis is left out: redis-server is not installed (apt-get install redis-server)"
         return None
 
     @property
     def url(self) -> str:
-        """See `TaskBroker`."""
+        """Return the URL (see `TaskBroker`)."""
         return f"redis://127.0.0.1:{self._port}/0"
 
     @property
     def pids(self) -> list[int]:
-        """See `TaskBroker`."""
+        """Return the process ids (see `TaskBroker`)."""
         return [] if self._server is None else [self._server.pid]
 
     def __enter__(self) -> Self:

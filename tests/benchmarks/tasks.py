@@ -1,8 +1,8 @@
 """Short tasks of Celery and dramatiq on three nodes, beside RabbitMQ and Redis: ``python -m tests.benchmarks.tasks``.
 
-Each round starts a broker, sends tasks one after the other and from many threads, and has two workers run all of them, which
-acknowledge a task after it ran. The brokers take turns. Counted are tasks a second: those that are sent, and those that run from
-the first one on; the processor time is that of the senders or workers, and of the servers, for each task.
+Each round starts a broker, sends tasks one after the other and from many threads, and has two workers run all of them,
+which acknowledge a task after it ran. The brokers take turns. The program prints tasks per second, sent and run from
+the first one on, and the processor time per task of the senders or workers, and of the servers.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ elif os.environ["BROKER"].startswith("amqp"):
     from dramatiq.brokers.rabbitmq import RabbitmqBroker
 
     class QuorumBroker(RabbitmqBroker):
-        # Its own queues stand on one node.
+        # Its default queues are on one node.
         def _build_queue_arguments(self, queue_name):
             return {**super()._build_queue_arguments(queue_name), "x-queue-type": "quorum"}
 
@@ -105,28 +105,28 @@ _NANO = 1e-9
 
 @dataclass
 class Round:
-    """What one broker did with the tasks of one library."""
+    """The result of one broker with the tasks of one library."""
 
     one_s: float
-    """Tasks sent one after the other, a second."""
+    """Tasks per second, sent one after the other."""
     many_s: float
-    """Tasks sent from many threads, a second."""
+    """Tasks per second, sent from many threads."""
     run_s: float
-    """Tasks run a second."""
+    """Tasks run per second."""
     worker_us: float
-    """Processor time of the workers for each task."""
+    """Processor time of the workers per task."""
     server_us: float
-    """Processor time of the servers for each task that runs."""
+    """Processor time of the servers per task run."""
 
 
 def processor_s(leaders: Iterable[int]) -> float:
-    """Processor time so far of all processes in the sessions of these processes; those that have ended are left out."""
+    """Return the processor time so far of all processes in the sessions of these processes, without ended ones."""
     wanted, ticks = set(leaders), 0
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = stat.read_text().rpartition(")")[2].split()
         except OSError:
-            continue  # It has ended meanwhile.
+            continue  # It has just ended.
         if int(fields[3]) in wanted:
             ticks += int(fields[11]) + int(fields[12])
     return ticks / os.sysconf("SC_CLK_TCK")
@@ -160,7 +160,7 @@ class Application:
         return process
 
     def send(self, count: int, threads: int) -> float:
-        """Send so many tasks; returns the seconds that it took."""
+        """Send `count` tasks; return the seconds that it took."""
         process = self._start("sender", "-c", f"import application; application.send({count}, {threads})")
         output, _ = process.communicate(timeout=_PATIENCE_S)
         reaper.tell("-", process.pid)
@@ -169,7 +169,7 @@ class Application:
         return float(output)
 
     def start_workers(self) -> list[int]:
-        """Start two workers; returns their processes."""
+        """Start two workers; return their processes."""
         for name in ("one", "two"):
             self._running.append(self._start(name, "-m", *_WORKERS[self._library].format(name=name).split()))
         return [process.pid for process in self._running]
@@ -183,18 +183,18 @@ class Application:
         self._running.clear()
 
     def run_count(self) -> int:
-        """How many tasks ran, those that were sent to connect too."""
+        """Return the number of tasks that ran, including those sent to connect."""
         return self._done.read_bytes().count(b"\n") if self._done.exists() else 0
 
     def runs(self) -> list[tuple[int, int]]:
-        """Number and time in nanoseconds of each task that ran, but for those that were sent to connect."""
+        """Return number and time in nanoseconds of each task that ran, without those sent to connect."""
         lines = self._done.read_text().splitlines() if self._done.exists() else []
         pairs = (line.split() for line in lines)
         return [(int(number), int(at_ns)) for number, at_ns in pairs if number != "-1"]
 
 
 def measure(library: str, kind: str, one: int, many: int) -> Round:
-    """One round: `one` tasks sent one after the other, `many` from many threads; then all of them run."""
+    """Run one round: `one` tasks sent one after the other, `many` from many threads; then all of them run."""
     with tempfile.TemporaryDirectory() as folder, BROKERS[kind](Path(folder)) as broker:
         application = Application(library, broker, Path(folder))
         one_took_s, many_took_s = application.send(one, 1), application.send(many, _SENDERS)
@@ -215,7 +215,7 @@ def measure(library: str, kind: str, one: int, many: int) -> Round:
 
 
 def main() -> int:
-    """The program."""
+    """Run the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.tasks", description=__doc__)
     parser.add_argument("--libraries", default="celery,dramatiq")
     parser.add_argument("--brokers", default=",".join(BROKERS))
@@ -240,7 +240,7 @@ def main() -> int:
 
 
 def print_table(library: str, rounds: dict[str, list[Round]]) -> None:
-    """The medians."""
+    """Print the medians."""
     print(f"\n| {library} | sent one by one | from {_SENDERS} threads | run | worker us | server us |")
     print("|---|---|---|---|---|---|")
     for kind, found in rounds.items():

@@ -1,9 +1,9 @@
-"""``python -m tests.benchmarks.transactions``: what it costs to move messages in transactions, beside separate requests.
+"""``python -m tests.benchmarks.transactions``: the cost of moving messages in transactions, beside separate requests.
 
-Three nodes in durability mode ``disk`` on this machine, and one connection to the leader with 64 messages in flight. Each message
-is acknowledged in one queue and pushed to another: in one transaction, or with a push and then, when that is stored, a done.
-Both take turns. The ratio of processor time, of nodes and client together, depends least on what else the machine does. The
-messages are counted at the end.
+Three nodes in durability mode ``disk`` run on this machine, with one connection to the leader and 64 messages in
+flight. Each message is acknowledged in one queue and pushed to another: in one transaction, or with a push and then,
+when that is stored, a done. Both take turns. The ratio of processor time, of nodes and client together, depends least
+on other work of the machine. The messages are counted at the end.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _Move = Callable[[AsyncClient, Message], Awaitable[None]]
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options."""
+    """Return the parser of the options."""
     options = argparse.ArgumentParser(prog="python -m tests.benchmarks.transactions", description=__doc__)
     options.add_argument("--messages", type=int, default=20_000, metavar="N", help="moved in each turn (%(default)s)")
     options.add_argument("--turns", type=int, default=3, metavar="N", help="of each way (%(default)s)")
@@ -44,14 +44,14 @@ def parser() -> argparse.ArgumentParser:
 
 
 async def in_one_step(client: AsyncClient, message: Message) -> None:
-    """Both, or none of both."""
+    """Apply both, or neither."""
     async with client.transaction() as transaction:
         transaction.done(message)
         transaction.push(TARGET, message.content)
 
 
 async def one_by_one(client: AsyncClient, message: Message) -> None:
-    """Whoever dies in between has pushed twice."""
+    """Apply one after the other: a crash in between leaves a duplicate."""
     await client.push(TARGET, message.content)
     await message.ack()
 
@@ -61,7 +61,7 @@ WAYS: Final[dict[str, _Move]] = {"transaction": in_one_step, "push, then done": 
 
 @dataclass(frozen=True)
 class Turn:
-    """Messages a second, and processor time of nodes and client for one of them, in microseconds."""
+    """Messages per second, and processor time of nodes and client for one of them, in microseconds."""
 
     rate: float
     cpu_us: float
@@ -76,7 +76,7 @@ def _nodes_cpu_s(cluster: Cluster) -> float:
 
 
 async def turn(cluster: Cluster, client: AsyncClient, move: _Move, messages: int) -> Turn:
-    """Move so many messages; pulling is not counted."""
+    """Move `messages` messages; pulling does not count."""
     pulled: deque[Message] = deque()
     for first in range(0, messages, BATCH):
         count = min(BATCH, messages - first)
@@ -98,7 +98,7 @@ async def turn(cluster: Cluster, client: AsyncClient, move: _Move, messages: int
 
 
 async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table, bool]:
-    """Returns the table, and whether every message arrived once."""
+    """Return the table, and whether every message arrived once."""
     table = Table(title=f"{options.messages:,} messages of 100 bytes a turn, {IN_FLIGHT} in flight on one connection")
     for heading in ("Way", "messages/s", "CPU us/message", "turns, messages/s"):
         table.add_column(heading)
@@ -119,7 +119,7 @@ async def measure(options: argparse.Namespace, cluster: Cluster) -> tuple[Table,
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run. Returns the exit status: 0, or 1 if messages are missing or too many."""
+    """Run the program. Return the exit status: 0, or 1 if messages are missing or too many."""
     options = parser().parse_args(arguments)
     with Cluster(3) as cluster:
         for node in cluster:
@@ -127,7 +127,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         table, complete = uvloop.run(measure(options, cluster))
     Console().print(table)
     if not complete:
-        print("error: the queues do not hold what was moved", file=sys.stderr)
+        print("error: the queues do not hold the moved messages", file=sys.stderr)
     return 0 if complete else 1
 
 

@@ -1,11 +1,11 @@
-"""What strangers cost the others: ``python -m tests.benchmarks.unauthenticated``.
+"""The cost of unauthenticated clients for others: ``python -m tests.benchmarks.unauthenticated``.
 
-A cluster of three nodes that asks for tokens. One client for each client port pushes one message after another through one node.
-Then thousands of strangers' connections are opened on each of this node's three ports, and again when the node has ended one: a
-third says nothing, a third sends a request a byte at a time, a third the most that a stranger may leave unfinished. Rounds
-without and with them take turns, so that a machine that is slow for a while is slow for both.
+A cluster of three nodes requires tokens. One client per client port pushes one message after another through one node.
+Then thousands of unauthenticated connections are opened on each of this node's three ports, and reopened when the node
+closes them: a third sends nothing, a third sends a request byte by byte, a third the most that an unauthenticated client
+may leave unfinished. Rounds without and with them alternate, so that a slow period of the machine affects both.
 
-Printed are the latencies, and of the node: resident memory above what it was idle, descriptors, elections.
+The program prints the latencies, and for the node: resident memory above idle, descriptors, elections.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from .http_connection import HttpConnection
 PORTS = ("http", "rpc", "raft")
 STRANGERS = 4000
 BYTE_S = 1.0
-"""A dripping stranger sends a byte so often: often enough for a limit on silence alone."""
+"""Interval of a dripping client's bytes: short enough for a limit on silence alone."""
 AGAIN_S = 10.0
-"""How long a stranger rests whose connection was ended."""
+"""Pause of a client whose connection was closed."""
 TOKEN = "the token of the legitimate clients"
 SECRET = "the secret of the cluster under load"
 MIB = 1 << 20
 SAMPLES_MIN = 200
-"""A round goes on for so many requests, on a machine that is slow."""
+"""Minimum number of requests of a round, on a slow machine."""
 _HTTP_PUSH = (
     b"POST /messages/q HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer %s\r\ncontent-length: 100\r\n\r\n"
     % TOKEN.encode()
 ) + b"x" * 100
 _UNFINISHED = {
-    # A head that goes on, a request of more values than are looked at, and a frame that is as large as a greeting may be.
+    # An unfinished head, a request of more values than are read, and a frame as large as a greeting may be.
     "http": b"POST /messages/q HTTP/1.1\r\nhost: localhost\r\n" + b"x-more: " + b"x" * 4000,
     "rpc": b"\x94\x00\x01\xa4push\x92\xa1q" + b"\x91" * 20 + b"\xda\x03\x00" + b"x" * 600,
     "raft": (4096).to_bytes(4, "big") + b"\x96\xaflmqcluster-raft" + b"\x90" * 4000,
@@ -87,7 +87,7 @@ class _Stranger(asyncio.Protocol):
             self._transport.write(self._data)
 
     def drip(self) -> None:
-        """Send one byte more."""
+        """Send one more byte."""
         if self._drips and self._transport is not None and not self._transport.is_closing():
             self._transport.write(self._data[self._sent : self._sent + 1])
             self._sent += 1
@@ -98,13 +98,13 @@ class _Stranger(asyncio.Protocol):
 
 
 async def _run_strangers(addresses: list[str], count: int) -> None:
-    """Keep all connections open until the process is ended; says ``ready`` when all were begun once."""
+    """Keep all connections open until the process is killed; print ``ready`` when all were opened once."""
     strangers: list[_Stranger] = []
     for number, (port, address) in itertools.product(range(count), zip(PORTS, addresses, strict=True)):
         data = _UNFINISHED[port] if number % 3 else b""
         strangers.append(_Stranger(address, data, drips=number % 3 == 1))
         strangers[-1].begin()
-        # A node has to take them first.
+        # A node has to accept them first.
         await asyncio.sleep(0.001)
     print("ready", flush=True)
     while True:
@@ -114,7 +114,7 @@ async def _run_strangers(addresses: list[str], count: int) -> None:
 
 
 async def latencies_ms(node: NodeProcess, port: str, seconds: float) -> list[float]:
-    """How long pushes take that follow one another, on connections that are reopened now and then."""
+    """Return the durations of consecutive pushes, on connections that are reopened from time to time."""
     found: list[float] = []
     end = time.perf_counter() + seconds
     if port == "http":
@@ -122,7 +122,7 @@ async def latencies_ms(node: NodeProcess, port: str, seconds: float) -> list[flo
         while (began := time.perf_counter()) < end or len(found) < SAMPLES_MIN:
             await connection.request(_HTTP_PUSH)
             found.append(1000 * (time.perf_counter() - began))
-            # Not faster than the node can work: this is about waiting, not about throughput.
+            # Slower than the node can work: this measures waiting, not throughput.
             await asyncio.sleep(0.002)
         connection.close()
         return found
@@ -147,12 +147,12 @@ async def _measure(node: NodeProcess, seconds: float) -> dict[str, list[float]]:
 
 
 def p99(values: list[float]) -> float:
-    """The 99th percentile."""
+    """Return the 99th percentile."""
     return statistics.quantiles(values, n=100)[98]
 
 
 def files_of(node: NodeProcess) -> int:
-    """Descriptors that the node has open."""
+    """Return the number of open descriptors of the node."""
     return sum(1 for _ in Path(f"/proc/{node.pid}/fd").iterdir())
 
 

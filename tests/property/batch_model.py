@@ -1,7 +1,7 @@
-"""The naive model of batch leases that take groups whole, on top of the model of what queues can do beyond LMQ's.
+"""The naive model of batch leases that take groups whole, on top of the model of queue features beyond LMQ's.
 
-No message of a group can be pulled while others of it are leased. `Queue.busy` names the one whose turn it is; None stands for a
-group of which only those are left that were leased behind it.
+No message of a group can be pulled while others of it are leased. `Queue.busy` names the current one; None stands for a
+group of which only messages are left that were leased after it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class BatchModel(RichModel):
         self.block = block
         self.settled = 0
         self.batches: dict[int, Batch] = {}
-        self.returned: set[int] = set()  # deliveries that ended other than by an ack
+        self.returned: set[int] = set()  # deliveries that ended otherwise than by an ack
 
     # --- groups ---------------------------------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class BatchModel(RichModel):
             self.pass_turn(queue, entry.group)
 
     def together(self, queue: Queue, entry: Entry) -> list[Entry]:
-        """The others of its group that are leased."""
+        """Return the others of its group that are leased."""
         held = ("leased", "coming back")
         return [
             e for e in queue.entries if e is not entry and entry.group and e.group == entry.group and e.state in held
@@ -85,7 +85,7 @@ class BatchModel(RichModel):
         held = [e for e in queue.entries if e.state == "held" and e.group == group]
         return min(held, key=lambda e: (e.due_us, e.arrival), default=None)
 
-    # --- what came back -------------------------------------------------------------------------------------------
+    # --- returns ------------------------------------------------------------------------------------------------------
 
     def end_leases(self, name: bytes) -> None:
         leased = [e for e in self.queues[name].entries if e.state == "leased" and e.due_us <= self.now_us]
@@ -133,7 +133,7 @@ class BatchModel(RichModel):
         return (LIVE, len(batch.items), batch.sealed, batch.deadline_us)
 
     def take(self, name: bytes, batch: Batch, end: int) -> bool:
-        """Take messages of a queue, each with its group; whether it has no more."""
+        """Take messages of a queue, each with its group; return whether it has no more."""
         queue = self.named(name)
         while len(batch.items) < end and not queue.suspended:
             entry = self.next_in_line(name)
@@ -145,7 +145,7 @@ class BatchModel(RichModel):
         return len(batch.items) < end
 
     def take_behind(self, batch: Batch, end: int) -> None:
-        """Take what is held behind the last message of the batch."""
+        """Take the messages held after the last message of the batch."""
         name, number = batch.items[-1] if batch.items else (b"", 0)
         while name in self.queues and len(batch.items) < end:
             queue = self.queues[name]
@@ -159,7 +159,7 @@ class BatchModel(RichModel):
                 self.lease_entry(name, entry, batch)
 
     def take_first(self, names: list[bytes], batch: Batch, end: int) -> bool:
-        """Take messages of these queues, a block of that which has been due longest at a time; whether they have no more."""
+        """Take messages of these queues, a block of the one due longest at a time; return whether they have no more."""
         while len(batch.items) < end:
             heads = [(us, name) for name in dict.fromkeys(names) if (us := self.head_us(name)) is not None]
             if not heads or min(heads)[0] > self.now_us:
@@ -236,7 +236,7 @@ class BatchModel(RichModel):
             self.come_back(name, entry, entry.ready_us)
 
     def read(self, epoch: int) -> Any:
-        """Contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
+        """Return the contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
         if epoch <= self.settled:
             return SETTLED
         batch = self.batches.get(epoch)

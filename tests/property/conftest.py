@@ -1,4 +1,4 @@
-"""What the comparisons with the naive models have in common."""
+"""Fixtures of the comparisons with the naive models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmqcluster.core import idle_queues
 
 @pytest.fixture(scope="module")
 def keep_idle_queues() -> Iterator[None]:
-    """The models do not know that queues end which nobody has ever pushed to."""
+    """Keeps queues without pushes: the models do not know that such queues expire."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(idle_queues, "KEEP_US", 1 << 60)
         yield

@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 
 def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
-    """The regular expression engine of the tests: an unanchored search."""
+    """Return the regular expression engine of the tests: an unanchored search."""
     try:
         search = re.compile(pattern).search
     except re.error as exc:
@@ -26,22 +26,22 @@ def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
 
 
 def over_the_wire(value: Any) -> Any:
-    """The value as it comes out of a log or a snapshot file: strings are bytes, tuples are lists."""
+    """Return the value as read from a log or a snapshot file: strings are bytes, tuples are lists."""
     return msgpack.unpackb(msgpack.packb(value), raw=True, strict_map_key=False)
 
 
 def records(machine: Machine) -> list[Any]:
-    """The machine's snapshot as it would be read from a file."""
+    """Return the machine's snapshot as read from a file."""
     return [over_the_wire(record) for record in machine.snapshot()]
 
 
 def copied(machine: Machine) -> Machine:
-    """A machine restored from a snapshot of this one."""
+    """Return a machine restored from a snapshot of this one."""
     return Machine.restore(compile_pattern, records(machine))
 
 
 def bodies(deliveries: Iterable[Any]) -> list[Any]:
-    """Contents of what a pull delivered; a compound message shows as the list of its parts' contents."""
+    """Return the contents of a pull's deliveries; a compound message shows as the list of its parts' contents."""
     return [
         content if isinstance(content, bytes) else [part.content for part in content]
         for content in (loaded(message.content) for _, _, _, message in deliveries)
@@ -49,12 +49,12 @@ def bodies(deliveries: Iterable[Any]) -> list[Any]:
 
 
 def numbers(deliveries: Iterable[Any]) -> list[int]:
-    """Delivery numbers of what a pull delivered."""
+    """Return the delivery numbers of a pull."""
     return [number for _, number, _, _ in deliveries]
 
 
 class Driver:
-    """A machine fed by one node, one command a batch. Time stands still unless a test moves it."""
+    """A machine fed by one node, one command a batch. Time does not pass unless a test advances it."""
 
     def __init__(self, machine: Machine | None = None, *, version: int = 1) -> None:
         self.machine = Machine(compile_pattern) if machine is None else machine
@@ -67,11 +67,11 @@ class Driver:
             self.do(Op.UPGRADE, version)
 
     def wait(self, seconds: float) -> None:
-        """Let log time pass."""
+        """Advance log time."""
         self.now_us += round(seconds * SECOND)
 
     def batch(self, *commands: list[Any]) -> list[Any]:
-        """Apply the commands as one batch; `Fault` results come back as they are."""
+        """Apply the commands as one batch; `Fault` results are returned as they are."""
         self.sequence += 1
         applied = self.machine.apply(self.now_us, self.origin, self.incarnation, self.sequence, list(commands))
         assert applied.status == "applied"
@@ -79,7 +79,7 @@ class Driver:
         return applied.results
 
     def do(self, *command: Any) -> Any:
-        """Apply one command, which has to be carried out."""
+        """Apply one command, which must succeed."""
         result = self.batch(list(command))[0]
         assert not isinstance(result, Fault), result
         return result
@@ -102,7 +102,7 @@ class Driver:
         return self.do(Op.PUSH_ITEMS, queue, [item])[0]
 
     def tick(self, batches: int = 1) -> None:
-        """Let so many batches without commands be applied."""
+        """Apply batches without commands."""
         for _ in range(batches):
             self.batch()
 
@@ -113,12 +113,12 @@ class Driver:
         return self.do(Op.PULL, queue, count)
 
     def pull_one(self, queue: bytes) -> Any:
-        """The one delivery of a pull that must find a message: (queue, number, retry, message)."""
+        """Return the one delivery of a pull that must find a message: (queue, number, retry, message)."""
         (delivery,) = self.pull(queue)
         return delivery
 
     def drain(self, queue: bytes) -> list[Any]:
-        """Contents of all messages that can be pulled now, in order. Needs a positive timeout."""
+        """Return the contents of all messages that can be pulled now, in order. Needs a positive timeout."""
         return bodies(self.pull(queue, 1000))
 
     def pull_any(self, pattern: bytes, count: int = 1) -> list[Any]:

@@ -50,7 +50,7 @@ _PROPERTIES: dict[bytes, tuple[Any, ...]] = {
 
 
 class History:
-    """Draws batches. What deliveries, sessions and tickets there are it learns from the results."""
+    """Draws batches. It learns of deliveries, sessions and tickets from the results."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -60,7 +60,7 @@ class History:
         self._tickets = [1]
 
     def step_us(self) -> int:
-        """Return by how much log time advances before the next batch."""
+        """Return the advance of log time before the next batch."""
         return self.random.choice(_STEPS_US)
 
     def batch(self) -> list[Command]:

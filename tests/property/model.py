@@ -1,10 +1,10 @@
-"""The naive model of the queues: the most obvious implementation of what LMQ does, to hold the real one against.
+"""The naive model of the queues: the most obvious implementation of LMQ's behaviour, to compare the real one with.
 
 Everything is a list that is searched from the front. It shares no code with `lmqcluster.core`, knows nothing of garbage
-input, and is free to be as slow as it likes.
+input, and may be slow.
 
-One thing LMQ leaves open is the order of messages that are due at the very same microsecond. The model settles it: first
-windows and messages put back, by arrival; then expired leases, by delivery; then the line, in the order it was joined.
+LMQ leaves open the order of messages that are due at the same microsecond. The model defines it: first windows and
+messages put back, by arrival; then expired leases, by delivery; then the queue, in order of arrival.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ ANY_NUMBER = object()
 
 
 class Model:
-    """All queues. `search(pattern, name)` tells whether the pattern is found in the name.
+    """All queues. `search(pattern, name)` returns whether the pattern is found in the name.
 
-    `step` is how many messages one command adds to a batch or takes from it, `block` how many in a row come from one queue,
-    `remembered` how many deliveries are known that ended other than by an ack.
+    `step` is how many messages one command adds to a batch or takes from it, `block` how many in a row come from one
+    queue, `remembered` how many deliveries are known that ended otherwise than by an ack.
     """
 
     def __init__(self, search: Any, window_s: int, step: int, block: int, remembered: int) -> None:
@@ -55,7 +55,7 @@ class Model:
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
         self.keyed: list[tuple[bytes, bytes, int, int, bytes]] = []  # queue, key, flag, log time, body
-        self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its time
+        self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its expiry
 
     # Batches
 
@@ -113,7 +113,7 @@ class Model:
     # Time
 
     def end_leases(self) -> None:
-        """What is leased and due is ready again, or gone if it may not be delivered any more."""
+        """Make leased messages that are due ready again, or remove them if they are exhausted."""
         firsts = [
             (min(entry.place[0] for entry in leased), name)
             for name, queue in self.queues.items()
@@ -132,13 +132,13 @@ class Model:
     # Properties
 
     def named(self, name: bytes) -> Queue:
-        """The queue, created if it does not exist."""
+        """Return the queue, creating it if it does not exist."""
         if name not in self.queues:
             self.queues[name] = Queue()
         return self.queues[name]
 
     def property(self, name: bytes, key: str) -> Any:
-        """Own value, else that of the first rule that matches (and of no other), else the system default."""
+        """Return the own value, else that of the first rule that matches (and of no other), else the system default."""
         if name in self.queues and key in self.queues[name].own:
             return self.queues[name].own[key]
         for pattern, values in self.rules:
@@ -222,7 +222,7 @@ class Model:
         return [self.push_item(name, *item) for item in items]
 
     def another_body(self, name: bytes, items: list[Any]) -> bool:
-        """Whether a key came with another body before, or comes with two now."""
+        """Return whether a key had another body before, or has two now."""
         seen = {key: body for queue, key, _, at_us, body in self.keyed if queue == name and self.is_known(at_us)}
         return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key in items)
 
@@ -264,7 +264,7 @@ class Model:
         return flag
 
     def preserved(self, name: bytes, headers: list[Any]) -> list[tuple[bytes, bytes]]:
-        """The headers that the queue's hooks name, in the order the hooks name them."""
+        """Return the headers that the queue's hooks name, in the order of the hooks."""
         kept: list[tuple[bytes, bytes]] = []
         for point, modules in self.property(name, "hooks") or []:
             for _module, arguments in modules:
@@ -331,12 +331,12 @@ class Model:
         return delivered
 
     def head_us(self, name: bytes) -> int | None:
-        """When the next message of the queue is due, leased ones included; never if it is suspended."""
+        """Return when the next message of the queue is due, leased ones included; never if it is suspended."""
         queue = self.queues[name]
         return None if queue.suspended else min([entry.due_us for entry in queue.entries], default=None)
 
     def heads(self, pattern: bytes) -> list[tuple[int, bytes]]:
-        """Due time and name of the queues that match and have something to hand out."""
+        """Return due time and name of the queues that match and have a message to deliver."""
         found = [(self.head_us(name), name) for name in self.matching(pattern)]
         return [(due_us, name) for due_us, name in found if due_us is not None]
 
@@ -378,7 +378,9 @@ class Model:
         return results
 
     def settled_by(self, op: int, number: int, remembered: int) -> bool | None:
-        """Whether such a command has ended the delivery; None once more than `remembered` others ended other than by an ack."""
+        """Return whether such a command has ended the delivery; None once more than `remembered` others ended otherwise
+        than by an ack.
+        """
         endings = [ended for ended, by in self.ended.items() if by != ACK]
         forgotten = endings[:-remembered]
         if number not in self.ended:
@@ -415,7 +417,7 @@ class Model:
     # Operations on whole queues
 
     def withdraw(self, name: bytes, limit: int, until_us: float) -> list[Entry]:
-        """Remove messages that nobody holds and that are due until then, in the order of delivery."""
+        """Remove unleased messages that are due until `until_us`, in the order of delivery."""
         queue = self.queues[name]
         taken: list[Entry] = []
         while len(taken) < limit:
@@ -533,7 +535,7 @@ class Model:
         return expired, False
 
     def may_come_again(self, queue: bytes, number: int) -> bool:
-        """Return whether a message may be delivered again that is not leased under this number."""
+        """Return whether a message may be redelivered that is not leased under this number."""
         return queue in self.queues and self.settled_by(ACK, number, self.remembered) is not True
 
     def abandon_batches(self, name: bytes) -> bool:
@@ -554,7 +556,7 @@ class Model:
         return bool(subscription.batches)
 
     def read(self, name: bytes, epoch: int) -> Any:
-        """Contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
+        """Return the contents of a batch: its state, or the messages, or None if one of them is not leased any more."""
         subscription = self.subscriptions.get(name)
         if subscription is None:
             return EMPTY

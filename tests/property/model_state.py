@@ -1,4 +1,4 @@
-"""What the naive model consists of: messages, queues, deliveries and batch leases."""
+"""The parts of the naive model: messages, queues, deliveries and batch leases."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Entry:
 
 @dataclass(eq=False)
 class Queue:
-    """A queue and what ever happened to its messages."""
+    """A queue and the history of its messages."""
 
     entries: list[Entry] = field(default_factory=list)
     own: dict[str, Any] = field(default_factory=dict)
-    entered: int = 0  # messages stored, those moved here among them; a compound message is one
+    entered: int = 0  # messages stored, including moved ones; a compound message is one
     acked: int = 0
     dropped: int = 0
     purged: int = 0
@@ -42,7 +42,7 @@ class Queue:
 
 @dataclass
 class Delivery:
-    """What a pull hands out."""
+    """A delivery of a pull."""
 
     queue: bytes
     number: int

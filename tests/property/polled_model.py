@@ -1,4 +1,6 @@
-"""The naive model of queues whose messages are named by id and tag, on top of the model of what queues can do beyond LMQ's."""
+"""The naive model of queues whose messages are named by id and tag, on top of the model of queue features
+beyond LMQ's.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ PLAIN = (0, 0, b"", b"", None)
 
 @dataclass
 class Limits:
-    """Of one queue, or of all."""
+    """Limits of one queue, or of all."""
 
     suspended: list[bool] = field(default_factory=lambda: [False] * 4)
     throttle: tuple[int, int] | None = None
@@ -110,7 +112,7 @@ class PolledModel(RichModel):
         for entry in [entry for entry in self.queues[name].entries if entry.state == "taken"]:
             if hide_us > 0:
                 entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + hide_us, "leased"
-        # Those that are not hidden come back in the order of their delivery.
+        # Messages that are not hidden return in the order of their delivery.
         for row in delivered if hide_us <= 0 else []:
             entry = next(one for one in self.queues[name].entries if one.number == row[1])
             self.come_back(name, entry, self.now_us + hide_us)
@@ -151,7 +153,7 @@ class PolledModel(RichModel):
         return entry
 
     def named(self, name: bytes, *ids: int) -> Any:
-        """With an id and a tag the message that they name."""
+        """Return the queue and the named message for an id and a tag."""
         if not ids:
             return super().named(name)
         arrival, tag = ids

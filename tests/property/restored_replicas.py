@@ -1,6 +1,6 @@
 """Compare a replica restored from snapshots with one that has applied the whole log, over random histories.
 
-``python -m tests.property.restored_replicas --histories 5000`` checks as many seeds and prints those that differ.
+``python -m tests.property.restored_replicas --histories 5000`` checks 5,000 seeds and prints those that differ.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class DifferenceError(AssertionError):
 
 @contextmanager
 def small_bounds() -> Iterator[None]:
-    """Let commands reach their bounds at the sizes of these histories."""
+    """Lower the bounds to the sizes of these histories."""
     quotas = {**Quotas.LIMITS, Kind.KEYS: 4, Kind.PRODUCERS: 3, Kind.SESSIONS: 5, Kind.WAITING_PUSHES: 6}
     with (
         patch.object(state, "END_STEPS", 2),
@@ -54,7 +54,7 @@ def small_bounds() -> Iterator[None]:
 
 
 class _Replicas:
-    """One that applies the log alone, one that writes snapshots meanwhile, and one that is restored from its own."""
+    """One replica that only applies the log, one that also writes snapshots, and one that is restored from its own."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(f"replicas {seed}")
@@ -70,7 +70,7 @@ class _Replicas:
         return machine
 
     def apply(self, now_us: int, origin: bytes, sequence: int, commands: list[list[Any]]) -> Applied:
-        """Apply a batch to all; the result is that of the one that applies the log alone.
+        """Apply a batch to all; return the result of the one that only applies the log.
 
         Raises:
             DifferenceError: the results differ, or a command is broken.
@@ -107,7 +107,7 @@ class _Replicas:
         """Compare the whole state of all.
 
         Raises:
-            DifferenceError: it is not the same.
+            DifferenceError: the states differ.
         """
         if self.view is not None:
             self.view.close()

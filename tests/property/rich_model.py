@@ -1,8 +1,8 @@
-"""The naive model of what queues can do beyond LMQ's: traits, limits, dead letters, bindings, transactions.
+"""The naive model of queue features beyond LMQ's: traits, limits, dead letters, bindings, transactions.
 
-As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled`` (not due),
-``held`` (its group is busy), ``leased``. Messages without traits that come back stand before those that have just come, if they
-are due at the same microsecond.
+As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled``
+(not due), ``held`` (its group is busy), ``leased``. Returning messages without traits precede new ones if they are due
+at the same microsecond.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class RichModel:
     # --- time -----------------------------------------------------------------------------------------------------
 
     def advance(self, now_us: int) -> None:
-        """Let happen what happens by time alone: first leases end, then messages expire or become due, queue by queue."""
+        """Apply what happens by time alone: leases expire first, then messages expire or become due, queue by queue."""
         self.now_us = max(self.now_us, now_us)
         leases = [
             (min(e.due_us for e in leased), name)
@@ -130,7 +130,7 @@ class RichModel:
         for entry in sorted(due, key=lambda e: (e.due_us, e.arrival)):
             self.line_up(queue, entry)
 
-    # --- where messages stand -------------------------------------------------------------------------------------
+    # --- positions of messages ----------------------------------------------------------------------------------------
 
     def line_up(self, queue: Queue, entry: Entry) -> None:
         entry.state = "line"
@@ -146,7 +146,7 @@ class RichModel:
             entry.state = "line"
 
     def remove(self, name: bytes, entry: Entry) -> None:
-        """The message leaves the queue; the next one of its group becomes due now."""
+        """Remove the message from the queue; the next one of its group becomes due now."""
         queue = self.queues[name]
         queue.entries.remove(entry)
         if entry.group and queue.busy.get(entry.group) is entry:
@@ -213,7 +213,7 @@ class RichModel:
     # --- push -----------------------------------------------------------------------------------------------------
 
     def targets(self, name: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-        """Queues that decide, those of them that keep the message, and those that get copies."""
+        """Return the queues that decide, those of them that keep the message, and those that get copies."""
         deciding: list[bytes] = []
         keeping: list[bytes] = []
         copies: list[bytes] = []
@@ -307,7 +307,7 @@ class RichModel:
     def push_traits(
         self, name: bytes, rows: list[Any], _owner: bytes = b"", producer: bytes | None = None, first: int = 0
     ) -> Any:
-        """All of them, or none."""
+        """Store all of them, or none."""
         self.named(name)
         if producer is not None:
             return self.push_numbered(name, rows, producer, first)
@@ -319,7 +319,7 @@ class RichModel:
         return REFUSED
 
     def push_numbered(self, name: bytes, rows: list[Any], producer: bytes, first: int) -> list[Any]:
-        """Those whose numbers are not stored yet, all or none."""
+        """Store those whose numbers are not stored yet, all or none."""
         highest, refused, used_us = self.numbered.get(producer, (0, set(), self.now_us))
         if self.now_us >= used_us + REMEMBER_US:
             highest, refused = 0, set()
@@ -338,7 +338,7 @@ class RichModel:
         return list(results.values())
 
     def try_rows(self, name: bytes, rows: list[Any]) -> list[Any] | int | None:
-        """They are stored one by one; if one is refused all is as it was, and its flag is returned, None for a reused key."""
+        """Store the rows one by one; if one is refused, undo all and return its flag, None for a reused key."""
         before = copy.deepcopy(self.__dict__)
         results: list[Any] = []
         for row in rows:
@@ -382,7 +382,7 @@ class RichModel:
         return urgent if (urgent.priority, urgent.due_us, urgent.arrival) < (0, first.due_us, first.arrival) else first
 
     def next_to_go(self, name: bytes) -> Entry | None:
-        """The message that is discarded or purged next."""
+        """Return the message that is discarded or purged next."""
         entries = self.queues[name].entries
         plain = [e for e in entries if e.state == "line" and not e.traits]
         scheduled = [e for e in entries if e.state == "scheduled"]
@@ -432,7 +432,7 @@ class RichModel:
         return delivered
 
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
-        """Their deliveries."""
+        """Return their deliveries."""
         return [
             (name, one.number, one.remaining, one.delivered, one.pushed_us, one.body, one.traits) for one in entries
         ]
@@ -556,7 +556,7 @@ class RichModel:
     # --- transactions ---------------------------------------------------------------------------------------------
 
     def transaction(self, operations: list[Any]) -> Any:
-        """Do one after the other; as soon as one fails all is as it was, but for queues that were made and pushes refused."""
+        """Apply the operations in order; if one fails, undo all except created queues and refused pushes."""
         before = copy.deepcopy(self.__dict__)
         used: set[int] = set()
         results: list[Any] = []

@@ -1,4 +1,4 @@
-"""What the model of all queue features consists of: messages with traits, and queues with what happened to them."""
+"""The parts of the model of all queue features: messages with traits, and queues with their history."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Entry:
     remaining: int
     traits: tuple[int, int, bytes, bytes, Any] | None = None  # priority, expires, label, group, origin
     state: str = "line"
-    came_back: bool = True  # or joined the end of the line, as number `joined`
+    came_back: bool = True  # or joined the end of the queue, as number `joined`
     joined: int = 0
     number: int = 0
     ready_us: int = 0

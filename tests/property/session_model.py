@@ -1,4 +1,4 @@
-"""The naive model of sessions, exclusive queues, locks, and pushes that wait: lists that are searched."""
+"""The naive model of sessions, exclusive queues, locks, and waiting pushes: lists that are searched."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class ClientSession:
 
 @dataclass(eq=False)
 class WaitingPush:
-    """A push that waits."""
+    """A waiting push."""
 
     ticket: int
     queue: bytes
@@ -41,7 +41,7 @@ class WaitingPush:
 
 
 class SessionModel(RichModel):
-    """All queues, and who waits for what."""
+    """All queues, and their wait lists."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -98,7 +98,7 @@ class SessionModel(RichModel):
         self.notices.append(("ended", session.number))
 
     def release(self, session: ClientSession, names: list[bytes]) -> None:
-        """The session's leases of these queues end, queue by queue."""
+        """End the session's leases of these queues, queue by queue."""
         for name in dict.fromkeys(names):
             for number, _ in [one for one in session.leases if one[1] == name]:
                 entry = self.leased(name, number) if name in self.queues else None
@@ -175,7 +175,7 @@ class SessionModel(RichModel):
                 self.notices.append(("granted", name, line[1], self.tokens_given))
         return True
 
-    # --- pushes that wait -----------------------------------------------------------------------------------------
+    # --- waiting pushes -----------------------------------------------------------------------------------------------
 
     def refusal(self, name: bytes, body: bytes) -> int:
         queue = self.queues[name]
@@ -228,7 +228,7 @@ class SessionModel(RichModel):
         return found
 
     def serve(self) -> None:
-        """After a batch: store what there is room for, queue by queue, and stop at the first push that has to wait."""
+        """After a batch, store pushes that have room, queue by queue, and stop at the first one that must wait."""
         for name in sorted({wait.queue for wait in self.waits}):
             for wait in [one for one in self.waits if one.queue == name]:
                 self.is_serving = True

@@ -1,4 +1,4 @@
-"""Batch leases of queues with groups against the naive model, with a replica that lives from snapshots."""
+"""Batch leases of queues with groups against the naive model, with a replica that is restored from snapshots."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ BATCH = st.one_of(
 
 @pytest.fixture(autouse=True, scope="module")
 def small_steps() -> Iterator[None]:
-    """Make batches, and take them back, in several steps."""
+    """Makes batches need several steps to grow and to be returned."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
         patch.setattr(batch_leases, "_BLOCK", BLOCK)
@@ -112,7 +112,7 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
             self._batch(0, [[op, b"d", [max(0, last - age)]], [Op.PULL, b"d", 1]])
 
     @rule(rows=GROUPED, count=st.integers(1, 3), step_us=STEPS_US)
-    def a_batch_is_given_back(self, rows: list[Any], count: int, step_us: int) -> None:
+    def a_batch_is_abandoned(self, rows: list[Any], count: int, step_us: int) -> None:
         self._batch(0, [[Op.DELETE, b"e"], [Op.PUSH_TRAITS, b"e", rows], [Op.PUSH, b"e", None, [b"x"], None, 0]])
         self._batch(0, [[Op.ABANDON_BATCHES, b"s"]] * 3)
         self._batch(step_us, [[Op.RESERVE, b"s", self._next_epoch(), b"e", False, count, 60 * SECOND]])
@@ -122,7 +122,7 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
         return max(self.model.batches, default=self.model.settled) + 1
 
     def _resolved(self, command: list[Any]) -> list[Any]:
-        # Numbers that are given as they are, see above.
+        # Numbers that are given literally, see above.
         if command[0] in (Op.ACK, Op.NACK, Op.PUT_BACK) and command[1] == b"d":
             return command
         return super()._resolved(command)

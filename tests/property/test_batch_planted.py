@@ -1,4 +1,4 @@
-"""Bugs that are planted into batch leases of groups: the comparison with the naive model must convict each."""
+"""Planted bugs in batch leases of groups: the comparison with the naive model must find each."""
 
 from __future__ import annotations
 

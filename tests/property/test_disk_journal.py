@@ -1,4 +1,4 @@
-"""The journal on a disk that crashes: what was synced is there again; what was not is there as a prefix, or gone."""
+"""The journal on a crashing disk: synced entries survive; unsynced ones survive as a prefix, or are lost."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ SIZES = st.one_of(st.integers(0, 40), st.integers(0, 900), st.integers(0, 9000))
 
 
 class Store:
-    """Term and vote are not what is tested here."""
+    """A store of term and vote, which are not tested here."""
 
     term = 0
     vote: str | None = None
 
     def save_vote(self, term: int, vote: str | None) -> None:
-        raise AssertionError("the journal votes for nobody")
+        raise AssertionError("the journal does not vote")
 
 
 def open_journal(
@@ -36,7 +36,9 @@ def open_journal(
 
 
 def matches(found: list[Entry], log: list[Entry]) -> bool:
-    """Whether `found` is `log`, but for entries before the base of one of them and for the command of the base."""
+    """Return whether `found` equals `log`, except for entries before the base of one of them and the command
+    of the base.
+    """
     start = max(found[0].idx, log[0].idx)
     ours = [entry for entry in found if entry.idx >= start]
     theirs = [entry for entry in log if entry.idx >= start]
@@ -46,7 +48,7 @@ def matches(found: list[Entry], log: list[Entry]) -> bool:
 
 
 class JournalMachine(RuleBasedStateMachine):
-    """Random lives of a journal. `full` keeps what was dropped, because opening may bring it back."""
+    """Random lives of a journal. `full` keeps dropped entries, because opening may restore them."""
 
     @initialize(
         seed=st.integers(0, 2**32),
@@ -57,7 +59,7 @@ class JournalMachine(RuleBasedStateMachine):
     def begin(self, seed: int, sync: bool, cache: int, segment: int) -> None:
         self.rng = random.Random(seed)
         self.disk = SimDisk(self.rng)
-        # With small segments it is often a later one that truncates entries of one before.
+        # With small segments a later one often truncates entries of an earlier one.
         self.sync_mode, self.cache, self.segment = sync, cache, segment
         self.base = 1
         self.full: list[Entry] = [Entry(BASE, 1, 0)]
@@ -93,7 +95,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule(back=st.integers(0, 12), size=st.integers(1, 40), more=st.integers(1, 3))
     def replace(self, back: int, size: int, more: int) -> None:
-        """As a new leader has other entries than the one before."""
+        """A new leader has other entries than the old one."""
         self.truncate(back)
         self.add(size, False, 1, back + more)
 
@@ -118,7 +120,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.did_write()
 
     def did_write(self) -> None:
-        """Everything is written; durable if syncs are on."""
+        """Note that everything is written; durable if syncs are on."""
         self.durable += self.pending
         self.pending.clear()
         if self.sync_mode:
@@ -158,13 +160,13 @@ class JournalMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Without a power failure nothing that was written is lost."""
+        """Without a power failure no written entry is lost."""
         self.disk.process_crash()
         self.reopen(self.durable[-1:])
 
     @rule(part=st.floats(0, 1))
     def drop_in_another_life(self, part: float) -> None:
-        """Which segments may be removed has to be known after a restart too."""
+        """The removable segments must be known after a restart too."""
         self.restart()
         self.drop(part)
         self.sync()
@@ -208,7 +210,7 @@ TestJournalMachine = JournalMachine.TestCase
 
 
 def small_journal(rng: random.Random) -> tuple[SimDisk, list[Entry]]:
-    """Three segments with a truncation among the records, all synced."""
+    """Return three segments with a truncation among the records, all synced."""
     disk = SimDisk(rng)
     journal = open_journal(disk, segment_bytes=900)
     for index in range(2, 16):
@@ -239,7 +241,7 @@ def test_every_flipped_bit_is_noticed() -> None:
                 assert exc.offset <= offset  # noqa: PT017
                 noticed += 1
             else:
-                # Only behind the records.
+                # Only after the records.
                 assert content[offset:].strip(b"\0") == b""
                 assert offset >= 512
                 assert found[:] == log
@@ -248,7 +250,7 @@ def test_every_flipped_bit_is_noticed() -> None:
     assert unnoticed < 900
 
 
-def test_every_cut_is_noticed() -> None:
+def test_every_truncation_is_detected() -> None:
     rng = random.Random(2)
     disk, _ = small_journal(rng)
     for name in disk.names():
@@ -260,7 +262,7 @@ def test_every_cut_is_noticed() -> None:
             assert caught.value.file == twin.path(name)
 
 
-def test_every_missing_file_is_noticed() -> None:
+def test_every_missing_file_is_detected() -> None:
     disk, _ = small_journal(random.Random(3))
     for name in disk.names():
         twin = disk.copy()
@@ -288,7 +290,7 @@ def test_interrupted_creation_opens_as_an_empty_log(seed: int, calls: int, lives
 
 
 def long_life(journal: DiskJournal, states: list[list[Entry]], durable: list[int]) -> None:
-    """Rolls, truncations across segments, drops, resets and spares; notes every state, and which one is durable."""
+    """Roll, truncate across segments, drop, reset and make spares; record every state, and which one is durable."""
     log = list(states[-1])
 
     def sync() -> None:
@@ -340,7 +342,9 @@ def long_life(journal: DiskJournal, states: list[list[Entry]], durable: list[int
 
 @pytest.mark.parametrize("sync", [True, False])
 def test_dying_at_every_single_call(sync: bool) -> None:
-    """In the long life above, before every call that changes the disk, with several outcomes of a power failure."""
+    """It dies in the long life above before every call that changes the disk, with several outcomes of a
+    power failure.
+    """
     calls, finished = 0, False
     while not finished:
         for seed in range(12):
@@ -364,13 +368,13 @@ def test_dying_at_every_single_call(sync: bool) -> None:
             allowed = states[durable[-1] if sync or not power else 0 :]
             assert any(matches(found, log) for log in allowed), (calls, seed)
             disk.power_failure()
-            assert open_journal(disk, sync=sync)[:] == found, "what was read must be durable"
+            assert open_journal(disk, sync=sync)[:] == found, "entries that were read must be durable"
         calls += 1
     assert calls > 100
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_missing_last_segment_is_noticed_after_a_power_failure(seed: int) -> None:
+def test_a_missing_last_segment_is_detected_after_a_power_failure(seed: int) -> None:
     disk = SimDisk(random.Random(seed))
     journal = open_journal(disk)
     for index in range(2, 9):

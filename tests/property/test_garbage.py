@@ -1,4 +1,4 @@
-"""The machine is total: whatever the log holds, it never raises, and replicas stay equal (design laws 1 and 6)."""
+"""The machine is total: no log entry makes it raise, and replicas stay equal (design laws 1 and 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmqcluster.core import Fault, Machine, Op
 
 from .driver import SECOND, Driver, bodies, compile_pattern, copied, over_the_wire, records
 
-# Everything that MessagePack can carry, biased to numbers and strings that mean something to a command.
+# Everything that MessagePack can encode, biased to numbers and strings that mean something to a command.
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),
@@ -67,7 +67,7 @@ SOUND: list[list[Any]] = [
 
 
 def _paths(value: Any, path: tuple[int, ...] = ()) -> list[tuple[int, ...]]:
-    """Where in a command a value may be replaced."""
+    """Yield the positions in a command where a value may be replaced."""
     found = [path] if path else []
     if isinstance(value, list):
         for index, item in enumerate(value):
@@ -83,7 +83,7 @@ def _replaced(value: Any, path: tuple[int, ...], new: Any) -> Any:
 
 @st.composite
 def damaged_commands(draw: st.DrawFn) -> Any:
-    """A sound command with one value replaced by garbage, or cut short, or with something behind it."""
+    """Draw a valid command with one value replaced by garbage, truncated, or with trailing values."""
     command = draw(st.sampled_from(SOUND))
     how = draw(st.integers(0, 9))
     if how == 0:
@@ -94,7 +94,7 @@ def damaged_commands(draw: st.DrawFn) -> Any:
 
 
 def _moves_the_version(command: Any) -> bool:
-    """Such a command may rightly stop a replica that is too old for it."""
+    """Return whether such a command may legitimately stop a replica that is too old for it."""
     return isinstance(command, list) and command[:1] == [Op.UPGRADE]
 
 
@@ -125,7 +125,7 @@ def test_garbage_in_the_log_neither_stops_nor_splits_the_replicas(batches: list[
         if sequence == cut:
             second = copied(second)
     assert records(first) == records(second)
-    # What garbage left behind is of no consequence to sound clients, and both replicas answer them alike.
+    # Leftovers of garbage do not affect valid clients, and both replicas answer them alike.
     answers = [_use(Driver(machine)) for machine in (first, second)]
     assert answers[0] == answers[1]
 
@@ -139,7 +139,7 @@ def _check_books(machine: Machine) -> None:
         ]
         assert queue.body_bytes == sum(len(body) for parts in contents for body in parts)
         stored = sum(len(parts) for parts in contents)
-        # What was moved here is counted by messages, however many parts they have.
+        # Moved messages count by message, whatever number of parts they have.
         assert queue.moved_in_total or stored <= queue.pushed_total
         gone = queue.acked_total + queue.dropped_total + queue.purged_total + queue.moved_out_total
         assert len(messages) + gone <= queue.pushed_total + queue.moved_in_total
@@ -160,6 +160,6 @@ def _use(driver: Driver) -> list[Any]:
 
 @pytest.mark.parametrize("commands", [[command] for command in SOUND], ids=lambda commands: commands[0][0].name)
 def test_sound_commands_are_carried_out(commands: list[Any]) -> None:
-    """What the fuzzing damages is sound to begin with."""
+    """The commands that the fuzzing damages are valid to begin with."""
     results = Machine(compile_pattern).apply(0, b"n", 1, 1, over_the_wire(commands)).results
     assert not isinstance(results[0], Fault)

@@ -21,7 +21,7 @@ from lmqcluster.wire import limits
 from . import model as m
 from .driver import SECOND, compile_pattern, copied, records
 
-# Few names and contents, so that commands meet each other; patterns that match all, some and none of the names.
+# Few names and contents, so that commands affect each other; patterns that match all, some and none of the names.
 QUEUES = st.sampled_from([b"a", b"a", b"ab", b"b"])
 PATTERNS = st.sampled_from([b"", b"", b"a", b"^b$", b"b|c", b"none"])
 CONTENTS = st.binary(max_size=3)
@@ -58,7 +58,7 @@ PROPERTIES = st.lists(
     max_size=3,
 )
 ITEMS = st.tuples(CONTENTS, TYPES, HEADERS, KEYS).map(list)
-# A delivery is named by its age, because its number is known only when the batch is put together.
+# A delivery is named by its age, because its number is known only when the batch is assembled.
 AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
 
 
@@ -125,7 +125,7 @@ ENDINGS_MAX = 6
 STEP_MAX, BLOCK = 3, 2
 """Small enough for these logs to need several steps."""
 
-# Time stands still, moves a little, and jumps to where leases and windows end or keys are forgotten.
+# Time does not pass, passes a little, or jumps to where leases and windows end or keys are forgotten.
 STEPS_US = st.sampled_from(
     [0] * 9 + [1, 500, -SECOND, SECOND // 2, SECOND, 2 * SECOND, 30 * SECOND, REMEMBER_US - 1, REMEMBER_US]
 )
@@ -133,7 +133,7 @@ STEPS_US = st.sampled_from(
 
 @pytest.fixture(autouse=True, scope="module")
 def sweep_often() -> Iterator[None]:
-    """Let internal tables be swept at the sizes that these logs reach."""
+    """Make internal tables be swept at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "_SWEEP_MIN", 0)
         patch.setattr(patterns, "_SWEEP_MIN", 0)
@@ -149,7 +149,9 @@ pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 
 class MachineAgainstModel(RuleBasedStateMachine):
-    """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
+    """Feeds one log to the machine, to a replica that is replaced by its own snapshot from time to time, and
+    to the model.
+    """
 
     version = 3
 
@@ -176,7 +178,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         incarnation, sequence = self.sent[node]
         self._send(node, incarnation, sequence, commands)
 
-    # Each rule is drawn about as often as any other, so the common commands have several.
+    # Each rule is drawn equally often, so the common commands have several.
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_ALL, min_size=1, max_size=3))
     def push(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
@@ -227,7 +229,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     @rule(node=NODES, oddity=st.sampled_from(["twice", "early", "earlier life", "restart"]), by=st.integers(0, 3))
     def something_happens_to_a_node(self, node: bytes, oddity: str, by: int) -> None:
-        """Batches come twice, before their predecessor, or from an earlier life of the node; only once each counts."""
+        """Batches arrive twice, before their predecessor, or from an earlier incarnation of the node; each
+        counts only once.
+        """
         incarnation, last = self.sent[node]
         commands = [[m.PUSH, b"a", None, [b"!"], None, 0]]
         if oddity == "twice":
@@ -244,7 +248,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
         setattr(self, which, copied(getattr(self, which)))
 
     def _resolved(self, command: list[Any]) -> list[Any]:
-        """The command with ages of deliveries replaced by queue and numbers; some are meant for the wrong queue."""
+        """Return the command with ages of deliveries replaced by queue and numbers; some are meant for the
+        wrong queue.
+        """
         op, *arguments = command
         if op not in (m.ACK, m.NACK, m.EXTEND, m.PUT_BACK):
             return command
@@ -264,7 +270,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.replica.apply(self.stamp_us, node, incarnation, sequence, commands)
         assert got.status == status
         if self.machine.version >= 2:
-            # What replicas compare while they run: one that came from a snapshot must not look like the odd one out.
+            # The comparison of running replicas: one restored from a snapshot must not look different.
             assert ClusterCommands(self.machine).digest(b"") == ClusterCommands(self.replica).digest(b"")
         pairs = zip(got.results, expected, strict=True)
         assert [_plain(result) for result in got.results] == [
@@ -285,7 +291,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
                 self.delivered += [(one.queue, one.number) for one in result if isinstance(one, m.Delivery)]
 
     def _count_deleted(self, before: dict[bytes, tuple[m.Queue, bool]]) -> None:
-        # A queue deleted and recreated within one batch loses count of what went through it in that batch alone.
+        # A queue deleted and recreated within one batch loses only the counts of that batch.
         for name, (queue, _) in before.items():
             if self.model.queues.get(name) is not queue:
                 self.deleted["entered"] += queue.entered
@@ -293,11 +299,11 @@ class MachineAgainstModel(RuleBasedStateMachine):
                 self.deleted["left"] += len(queue.entries)
 
     def _check_wakeups(self, before: dict[bytes, tuple[m.Queue, bool]], now_us: int, ready: set[bytes]) -> None:
-        """A queue that the batch made pullable is reported, so that waiting pulls are served."""
+        """Check that a queue that the batch made pullable is reported, so that waiting pulls are served."""
         for name, queue in self.model.queues.items():
             was_pullable = name in before and before[name] == (queue, True)
             if self._pullable(queue, now_us) and not was_pullable:
-                assert name in ready, f"{name!r} can be pulled and nobody was told"
+                assert name in ready, f"{name!r} can be pulled, but was not reported"
 
     @invariant()
     def same_queues(self) -> None:
@@ -370,7 +376,7 @@ def _gone(queue: m.Queue) -> int:
 
 
 def _plain(result: Any) -> Any:
-    """A result of either side in one form."""
+    """Return a result of either side in one form."""
     if isinstance(result, Fault):
         return m.REFUSED
     if not isinstance(result, list):
@@ -398,7 +404,7 @@ def _bytes(content: Any) -> int:
 
 
 def _text(value: Any) -> Any:
-    """Properties with all strings as text and all sequences as lists."""
+    """Return properties with all strings as text and all sequences as lists."""
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, (list, tuple)):

@@ -1,4 +1,4 @@
-"""A machine that has bodies in pages answers as one that has all in memory, and as the model does."""
+"""A machine with bodies in pages answers like one with everything in memory, and like the model."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ URGENT_ROWS = st.tuples(
 
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks() -> Iterator[None]:
-    """Let bodies be gathered, and make chunks, at the sizes that these logs reach."""
+    """Makes bodies be gathered and chunked at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
         shrink(patch)
         yield
 
 
 def shrink(patch: pytest.MonkeyPatch) -> None:
-    """As the fixture."""
+    """Apply the settings of the fixture."""
     sizes = ChunkSizes(
         head_messages=3,
         head_bytes=3,
@@ -68,8 +68,9 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
 class PagedBodiesAgainstModel(RichMachineAgainstModel):
     """Queues with priorities, delays, groups, labels.
 
-    The machine has all it can in pages. The replica has everything in memory, and comes back from snapshots that hold all
-    messages. The twin has everything in memory too, but has the same pages, because it comes back from snapshots that name them.
+    The machine has as much as possible in pages. The replica has everything in memory, and is restored from snapshots
+    that hold all messages. The twin has everything in memory too, but has the same pages, because it is restored from
+    snapshots that name them.
     """
 
     def __init__(self) -> None:
@@ -110,8 +111,8 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
             assert queue.gathered is None or not any(chunk.is_thin() for chunk in queue.gathered.chunks)
 
     @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
-    def go_on_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
-        """What a view gives is the state when it was opened, whatever happens to bodies before they are read."""
+    def continue_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
+        """A view gives the state at its opening, whatever happens to bodies before they are read."""
         before = restored(self.pages, self.machine, pages=False, resident=True)
         with self.machine.freeze_view(pages=pages) as view:
             for command in commands:
@@ -128,11 +129,11 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 
     @rule()
     def restart_from_all_messages(self) -> None:
-        """Only the replica may forget which bodies stand together."""
+        """Only the replica may forget which bodies share a page."""
         self.replica = restored(self.pages, self.replica, pages=False, resident=True)
 
     def restart_from_a_snapshot(self, which: str) -> None:
-        """As `restart_from_pages`, because what is restored from all messages has other pages."""
+        """Use `restart_from_pages` instead, because a replica restored from all messages has other pages."""
 
     @invariant()
     def nodes_have_the_same_pages(self) -> None:
@@ -145,7 +146,7 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 
 
 def empty(store: MemoryPages, *, resident: bool) -> Machine:
-    """A machine with this store, which it uses only if it must, if `resident`."""
+    """Return a machine with this store, which it uses only if necessary with `resident`."""
     machine = Machine(compile_pattern)
     machine.backlogs.store = store
     if not resident:
@@ -154,7 +155,7 @@ def empty(store: MemoryPages, *, resident: bool) -> Machine:
 
 
 def restored(store: MemoryPages, machine: Machine, *, pages: bool, resident: bool) -> Machine:
-    """A machine that comes from a snapshot of this one, which names pages if `pages`."""
+    """Return a machine restored from a snapshot of this one, which names pages if `pages`."""
     restoration = Restoration(empty(store, resident=resident))
     with machine.freeze_view(pages=pages) as view:
         for record in view.records():
@@ -165,13 +166,13 @@ def restored(store: MemoryPages, machine: Machine, *, pages: bool, resident: boo
 
 
 def named(machine: Machine) -> list[Any]:
-    """The records of a snapshot that names pages."""
+    """Return the records of a snapshot that names pages."""
     with machine.freeze_view(pages=True) as view:
         return [over_the_wire(record) for record in view.records()]
 
 
 def check_sums(machine: Machine) -> None:
-    """Compare what a machine counts with what its queues hold."""
+    """Compare the counts of a machine with the contents of its queues."""
     common = machine.backlogs
     gathered = [queue.gathered for queue in machine.queues.values() if queue.gathered is not None]
     chunks = [chunk for bodies in gathered for chunk in bodies.chunks]

@@ -1,4 +1,4 @@
-"""A machine whose long lines stand in pages answers as one that has all in memory, and as the model does."""
+"""A machine with long queues in pages answers like one with everything in memory, and like the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.usefixtures("keep_idle_queues", "sweep_often")
 
 @pytest.fixture(autouse=True, scope="module")
 def small_chunks() -> Iterator[None]:
-    """Let a line have a backlog, and the backlog chunks, at the sizes that these logs reach."""
+    """Makes a queue have a paged tail with chunks at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
         sizes = ChunkSizes(
             head_messages=3,
@@ -45,7 +45,9 @@ def small_chunks() -> Iterator[None]:
 
 
 class PagedMachineAgainstModel(MachineAgainstModel):
-    """One machine has all it can in pages, and comes back from snapshots that name them; the other has none."""
+    """One machine has as much as possible in pages, and is restored from snapshots that name them; the other
+    has none.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,8 +65,8 @@ class PagedMachineAgainstModel(MachineAgainstModel):
         self._batch(node, step_us, commands)
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
-    def go_on_beside_a_view(self, node: bytes, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
-        """What a view gives is the state when it was opened, whatever happens to its chunks before they are read."""
+    def continue_beside_a_view(self, node: bytes, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
+        """A view gives the state at its opening, whatever happens to its chunks before they are read."""
         before = _restored(self.pages, self.machine, pages=False)
         with self.machine.freeze_view(pages=pages) as view:
             self._batch(node, step_us, [self._resolved(command) for command in commands])
@@ -79,7 +81,7 @@ class PagedMachineAgainstModel(MachineAgainstModel):
         self.machine = _restored(self.pages, self.machine, pages=pages)
 
     def restart_from_a_snapshot(self, which: str) -> None:
-        """As `restart_from_pages`, which does it for the machine here."""
+        """Use `restart_from_pages` instead, which restores the machine here."""
         if which == "replica":
             super().restart_from_a_snapshot(which)
 
@@ -115,7 +117,7 @@ TestPagedMachineAgainstModel.settings = settings(stateful_step_count=40)
 
 
 def test_a_lost_page_stops_the_machine() -> None:
-    """A replica that cannot do what the others do must not answer at all."""
+    """A replica that cannot apply what the others apply must not answer at all."""
     pages = MemoryPages()
     machine = _empty(pages)
     push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
@@ -128,7 +130,7 @@ def test_a_lost_page_stops_the_machine() -> None:
 
 
 class BusyPages(MemoryPages):
-    """A store whose disk is behind."""
+    """A store with a lagging disk."""
 
     busy = True
 
@@ -144,7 +146,7 @@ def _long_line(pages: MemoryPages) -> Machine:
     return machine
 
 
-def test_while_the_disk_is_behind_only_chunks_that_have_pages_leave_memory() -> None:
+def test_while_the_disk_lags_only_chunks_that_have_pages_leave_memory() -> None:
     pages = BusyPages()
     machine = _long_line(pages)
     backlogs = machine.backlogs
@@ -162,7 +164,7 @@ def test_while_the_disk_is_behind_only_chunks_that_have_pages_leave_memory() -> 
     assert len(pulled) == 40
 
 
-def test_a_snapshot_lets_go_of_what_it_names_if_far_too_much_is_in_memory() -> None:
+def test_a_snapshot_releases_its_chunks_if_far_too_much_is_in_memory() -> None:
     machine = _long_line(BusyPages())
     backlogs = machine.backlogs
     backlogs.resident_bytes_max = backlogs.resident_bytes // 5

@@ -1,4 +1,4 @@
-"""Bugs that are planted into bodies that leave memory: the comparisons must convict each."""
+"""Planted bugs in paged bodies: the comparisons must find each."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def numbers_that_are_one_too_high(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(LoadedBodies, "body", body)
 
 
-def pages_that_nobody_is_told_of(patch: pytest.MonkeyPatch) -> None:
+def pages_that_are_not_announced(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(machine, "pages_ahead", lambda *_args: [])
 
 
 PLANTS: list[Plant] = [
-    pages_that_nobody_is_told_of,
+    pages_that_are_not_announced,
     bodies_that_never_leave,
     the_wrong_body_of_a_page,
     what_was_read_for_another_chunk,
@@ -118,7 +118,7 @@ def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
     shrink(monkeypatch)
     plant(monkeypatch)
-    # Some of them are found when a snapshot that they have spoilt is refused.
+    # Some of them show when a damaged snapshot is refused.
     with pytest.raises((AssertionError, ValueError)):
         run_state_machine_as_test(
             PagedBodiesAgainstModel,

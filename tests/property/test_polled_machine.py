@@ -1,4 +1,6 @@
-"""Queues whose messages are named by id and tag against the naive model, with a replica that lives from snapshots."""
+"""Queues whose messages are named by id and tag against the naive model, with a replica that is restored from
+snapshots.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from .test_rich_machine import PROPERTIES, PULL, PUSH, QUEUES, ROWS, SETTLE, STE
 pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 HIDE_US = st.sampled_from([0, 0, -SECOND, 1, SECOND, 2 * SECOND, 60 * SECOND])
-# How long ago the message came, and which of its tags is named: the present one, the one before, none, or a wrong one.
+# The age of the message, and which of its tags is named: the current one, the previous one, none, or a wrong one.
 NAMED = st.tuples(st.integers(0, 6), st.sampled_from(["present", "present", "present", "before", "none", "wrong"]))
 SWITCHES = st.lists(st.sampled_from([None, False, False, True]), min_size=4, max_size=4)
 WINDOWS_US = st.sampled_from([1, SECOND, 60 * SECOND])
@@ -61,7 +63,9 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         self._one_by_one(step_us, commands)
 
     def _one_by_one(self, step_us: int, commands: list[list[Any]]) -> None:
-        """What a delivery tells of its message is looked at behind its batch, in which there must be no other of it."""
+        """Check a delivery's information about its message after its batch, in which there must be no other
+        delivery of it.
+        """
         for command in commands:
             self._batch(step_us, [command])
 
@@ -109,7 +113,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         return super()._resolved(command)
 
     def _named(self, age: int, how: str) -> tuple[int, int]:
-        """A message and its tag as they are before the batch."""
+        """Return a message and its tag as they are before the batch."""
         arrival = max(0, self.model.arrivals - age)
         number = self.model.numbers.get(arrival, 0)
         self.before.setdefault(arrival, number)

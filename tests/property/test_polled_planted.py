@@ -1,4 +1,4 @@
-"""Bugs that are planted into queues whose messages are named by id and tag: the comparison with the model must convict each."""
+"""Planted bugs in queues whose messages are named by id and tag: the comparison with the model must find each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random tokens, and what their principals own, against a simple model: who may use what, and what ends."""
+"""Random tokens, and the state of their principals, against a simple model: permissions and ends."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ class Model:
         self.jobs: dict[bytes, tuple[bytes, int]] = {}
 
     def expire(self, now_us: int) -> None:
-        """End what is over."""
+        """End expired rows."""
         self.subscriptions = {name: row for name, row in self.subscriptions.items() if row[1] > now_us}
         self.sessions = {number: row for number, row in self.sessions.items() if row[1] > now_us}
         self.jobs = {name: row for name, row in self.jobs.items() if row[1] > now_us}
 
     def owners(self) -> set[bytes]:
-        """Return everybody who has something."""
+        """Return all owners."""
         rows = [*self.subscriptions.values(), *self.sessions.values(), *self.jobs.values()]
         return {owner for owner, _ in rows}
 
     def set_token(self, name: bytes, principal: bytes) -> TokenResult:
-        """Return what becomes of a new token; its secret is another one each time."""
+        """Return the result for a new token; its secret is different each time."""
         if name in self.tokens:
             return TokenResult.EXISTS
         if not principal and name in {*self.tokens.values(), *self.owners()}:
@@ -66,7 +66,7 @@ class Run:
         self.digests = 0
 
     def step(self) -> None:
-        """Do one thing, and compare."""
+        """Perform one action, and compare."""
         if self.random.random() < 0.1:
             self.driver.wait(self.random.choice((60, 3_599, 3_601, 10 * DAY_S, 31 * DAY_S)))
         # A batch ends a bounded number of sessions.
@@ -142,18 +142,18 @@ class Run:
             assert _code(result) == "forbidden"
         else:
             assert result == 0
-            # A run that has begun begins no more, so that its job is not used either.
+            # A run that has begun begins no more, so its job is not used either.
             self.model.jobs.setdefault(job, (owner, self.driver.now_us + 30 * DAY_S * SECOND))
 
     def restore(self) -> None:
-        """Go on from a snapshot."""
+        """Continue from a snapshot."""
         twin = copied(self.driver.machine)
         assert records(twin) == records(self.driver.machine)
         self.driver.machine = twin
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_principals_keep_what_is_theirs(seed: int) -> None:
+def test_principals_keep_their_state(seed: int) -> None:
     run = Run(seed)
     for number in range(150):
         run.step()

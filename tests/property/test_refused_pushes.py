@@ -15,7 +15,7 @@ STEPS = st.lists(
 
 
 @given(STEPS, st.integers(1, 30), st.integers(0, 30))
-def test_ranges_are_as_good_as_sets(steps: list[tuple[str, bytes, int]], first: int, count: int) -> None:
+def test_ranges_are_equivalent_to_sets(steps: list[tuple[str, bytes, int]], first: int, count: int) -> None:
     table = RefusedPushes()
     model: dict[bytes, set[int]] = {b"": set(), b"o": set()}
     for verb, owner, sequence in steps:
@@ -41,7 +41,7 @@ def test_ranges_are_as_good_as_sets(steps: list[tuple[str, bytes, int]], first: 
     assert list(loaded.rows()) == list(table.rows())
 
 
-def test_what_is_kept_is_bounded() -> None:
+def test_kept_ranges_are_bounded() -> None:
     """An attack: every other push of very many is refused."""
     table = RefusedPushes()
     for producer in range(30):

@@ -1,4 +1,4 @@
-"""Replicas that write snapshots, or are restored from them, answer as one that applies the log alone."""
+"""Replicas that write snapshots, or are restored from them, answer like one that only applies the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine against the naive model of what queues can do beyond LMQ's: the same log must give the same results."""
+"""The machine against the naive model of queue features beyond LMQ's: the same log must give the same results."""
 
 from __future__ import annotations
 
@@ -116,11 +116,13 @@ pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 
 class BrokenCommandError(AssertionError):
-    """A command was not refused, but ended with an error of the program."""
+    """A command was not refused, but ended with a programming error."""
 
 
 class RichMachineAgainstModel(RuleBasedStateMachine):
-    """Feeds one log to the machine, to a replica that is replaced by its own snapshot now and then, and to the model."""
+    """Feeds one log to the machine, to a replica that is replaced by its own snapshot from time to time, and
+    to the model.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -166,10 +168,12 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(step_us, [pull])
         self._batch(0, [command])
 
-    # Chains that chance alone would seldom put together.
+    # Sequences that chance alone would rarely produce.
 
     @rule(properties=PROPERTIES, row=ROWS, to=st.just(b"") | QUEUES, label=LABELS)
-    def a_message_dies_and_is_sent_back(self, properties: list[Any], row: list[Any], to: bytes, label: bytes) -> None:
+    def a_message_is_dead_lettered_and_redriven(
+        self, properties: list[Any], row: list[Any], to: bytes, label: bytes
+    ) -> None:
         dying = [[b"retry", 0], [b"timeout", 30], [b"dead_letter_queue", b"b"], *properties]
         self._batch(0, [[Op.SET_PROPERTIES, b"a", dying], [Op.PUSH_TRAITS, b"a", [row]], [Op.PULL, b"a", 4]])
         self._batch(SECOND, [[Op.NACK, b"a", [0]], [Op.NACK, b"a", [1]]])
@@ -257,7 +261,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         ready = {queue.name for queue in got.ready}
         for name in self.model.queues:
             if name not in pullable and self._pullable(name):
-                assert name in ready, f"{name!r} can be pulled and nobody was told"
+                assert name in ready, f"{name!r} can be pulled, but was not reported"
 
     def _compare(self, got: Applied, expected: list[Any]) -> None:
         assert [plain(result) for result in got.results] == expected
@@ -266,7 +270,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         return not self.model.queues[name].suspended and self.model.next_in_line(name) is not None
 
     def _resolved(self, command: list[Any]) -> list[Any]:
-        """The command with ages of deliveries replaced by queue and numbers."""
+        """Return the command with ages of deliveries replaced by queue and numbers."""
         if command[0] == Op.TRANSACTION:
             return [Op.TRANSACTION, [self._resolved_one(operation) for operation in command[1]]]
         if command[0] not in _SETTLING:

@@ -1,4 +1,4 @@
-"""Bugs that are planted into what queues can do beyond LMQ's: the comparison with the naive model must convict each."""
+"""Planted bugs in queue features beyond LMQ's: the comparison with the naive model must find each."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def newest_first(patch: pytest.MonkeyPatch) -> None:
     _wrapped(patch, Queue, "release", release)
 
 
-def everybody_has_a_turn(patch: pytest.MonkeyPatch) -> None:
+def every_session_has_a_turn(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Queue, "is_exclusive", lambda *_args: False)
 
 
@@ -161,7 +161,7 @@ def pushes_that_overtake(patch: pytest.MonkeyPatch) -> None:
     _wrapped(patch, intake, "_refusal", refusal)
 
 
-def room_that_nobody_notes(patch: pytest.MonkeyPatch) -> None:
+def room_that_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     def rich_due(original: Any, one: Queue, *arguments: Any) -> Any:
         waiting, one.pushes_waiting = one.pushes_waiting, 0
         try:
@@ -184,7 +184,7 @@ def the_last_comes_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(WaitingPushes, "first", first)
 
 
-def numbers_that_nobody_remembers(patch: pytest.MonkeyPatch) -> None:
+def numbers_that_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
     _wrapped(patch, Producers, "admit", lambda original, *arguments: original(*arguments) * 0)
 
 
@@ -196,11 +196,11 @@ def refused_numbers_stored_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RefusedPushes, "stored", lambda *_args: None)
 
 
-def children_of_their_own(patch: pytest.MonkeyPatch) -> None:
+def children_without_their_parents(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queue_state, "inheritable", lambda _own: {})
 
 
-def children_that_are_not_told(patch: pytest.MonkeyPatch) -> None:
+def children_that_are_not_updated(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queue_state.QueueState, "_refresh_children", lambda *_args: None)
 
 
@@ -212,12 +212,12 @@ SESSION_PLANTS: list[Plant] = [
     held_for_ever,
     sessions_that_never_end,
     newest_first,
-    everybody_has_a_turn,
+    every_session_has_a_turn,
     responses_that_stay_lost,
     the_dead_hold_locks,
     a_token_given_twice,
     pushes_that_overtake,
-    room_that_nobody_notes,
+    room_that_is_not_noted,
     waits_without_end,
     the_last_comes_first,
 ]
@@ -239,25 +239,25 @@ PLANTS: list[Plant] = [
     labels_of_leased_messages,
     snapshots_without_what_is_scheduled,
     returned_bytes_still_leased,
-    numbers_that_nobody_remembers,
+    numbers_that_are_not_remembered,
     refused_numbers_taken_for_stored,
     refused_numbers_stored_again,
-    children_of_their_own,
-    children_that_are_not_told,
+    children_without_their_parents,
+    children_that_are_not_updated,
 ]
 
 
 @pytest.mark.parametrize("plant", PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    _convict(RichMachineAgainstModel, plant, monkeypatch)
+    _check_found(RichMachineAgainstModel, plant, monkeypatch)
 
 
 @pytest.mark.parametrize("plant", SESSION_PLANTS, ids=lambda plant: plant.__name__)
 def test_a_planted_bug_in_sessions_is_found(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    _convict(SessionMachineAgainstModel, plant, monkeypatch)
+    _check_found(SessionMachineAgainstModel, plant, monkeypatch)
 
 
-def _convict(machine: type[RichMachineAgainstModel], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def _check_found(machine: type[RichMachineAgainstModel], plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(idle_queues, "KEEP_US", 1 << 60)
     plant(monkeypatch)
     # A plant that is itself broken shows as an error of another kind.

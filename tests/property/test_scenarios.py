@@ -1,4 +1,4 @@
-"""Failures that random testing found, each kept as a scenario that must never come back."""
+"""Failures that random testing found, each kept as a regression test."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def test_properties_of_an_empty_queue_show_its_own_values() -> None:
     assert driver.machine.properties(b"q")["retry"] == 7
 
 
-def test_a_producer_is_forgotten_at_the_end_of_the_window_whatever_others_do() -> None:
-    """A producer idle for the whole window is forgotten, also if nobody else produced meanwhile."""
+def test_a_producer_is_forgotten_at_the_end_of_the_window_without_other_producers() -> None:
+    """A producer idle for the whole window is forgotten, also if no other producer pushed in that time."""
     driver = Driver()
     driver.produce(b"q", b"p", 5, b"first")
     driver.wait(REMEMBER_US / SECOND)
@@ -38,7 +38,7 @@ def test_a_producer_is_remembered_until_just_before_the_end_of_the_window() -> N
 
 
 def test_snapshot_keeps_the_sessions_of_very_many_nodes() -> None:
-    """Sessions fill more than one record of a snapshot; each of them has to come back."""
+    """Sessions fill more than one record of a snapshot; each of them must be restored."""
     machine = Machine(compile_pattern)
     for node in range(1200):
         machine.apply(0, b"node-%d" % node, 1, 1, [])
@@ -48,7 +48,7 @@ def test_snapshot_keeps_the_sessions_of_very_many_nodes() -> None:
 
 
 @pytest.mark.parametrize("name", [10**10, 3, None, [b"x"]])
-def test_header_names_that_are_no_strings_are_refused(name: Any) -> None:
+def test_header_names_other_than_strings_are_refused(name: Any) -> None:
     """`bytes(10**10)` is ten gigabytes of zeros: on some replicas a MemoryError, on others not."""
     driver = Driver()
     assert isinstance(driver.batch([Op.PUSH_ITEMS, b"q", [[b"x", None, [[name, b"v"]], None]]])[0], Fault)
@@ -57,7 +57,7 @@ def test_header_names_that_are_no_strings_are_refused(name: Any) -> None:
 
 @pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK])
 def test_a_list_of_receipts_with_garbage_in_it_settles_nothing(op: Op) -> None:
-    """A command fails as a whole: half of it done would leave counters, sizes and wake-ups wrong."""
+    """A command fails as a whole: a half-applied one would leave counters, sizes and wake-ups wrong."""
     driver = Driver()
     driver.push(b"q", b"one", b"two")
     first, second = numbers(driver.pull(b"q", 2))
@@ -70,7 +70,7 @@ def test_a_list_of_receipts_with_garbage_in_it_settles_nothing(op: Op) -> None:
 
 
 def test_a_pull_of_a_huge_count_from_a_queue_without_timeout_ends() -> None:
-    """Spec 2.5 lets one message be pulled `retry` + 1 times in a row; one command must not do so for ever."""
+    """Spec 2.5 lets one message be pulled `retry` + 1 times in a row; one command must not do so forever."""
     driver = Driver()
     driver.set(b"q", timeout=0, retry=1 << 61)
     driver.push(b"q", b"x")
@@ -79,7 +79,7 @@ def test_a_pull_of_a_huge_count_from_a_queue_without_timeout_ends() -> None:
 
 
 @pytest.mark.parametrize("count", [b"many", None, [], 1.5, -1])
-def test_a_pull_of_no_number_takes_nothing(count: Any) -> None:
+def test_a_pull_with_an_invalid_count_takes_nothing(count: Any) -> None:
     driver = Driver()
     driver.push(b"q", b"x")
     for op in (Op.PULL, Op.PULL_ANY):
@@ -113,8 +113,10 @@ def test_values_of_the_wrong_kind_are_refused(command: list[Any]) -> None:
     assert msgpack.packb(list(driver.machine.snapshot()))
 
 
-def test_pull_any_finds_messages_that_a_damaged_nack_gave_back() -> None:
-    """A nack that fails half-way must not hide messages from pull_any on one replica and show them on a restored one."""
+def test_pull_any_finds_messages_after_a_damaged_nack() -> None:
+    """A nack that fails half-way must not hide messages from pull_any on one replica and show them on a
+    restored one.
+    """
     driver = Driver()
     driver.push(b"q", b"x")
     assert driver.pull_any(b"none") == []

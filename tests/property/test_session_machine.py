@@ -1,4 +1,4 @@
-"""Sessions, exclusive queues, locks and pushes that wait, against the naive model, in the midst of all other commands."""
+"""Sessions, exclusive queues, locks and waiting pushes against the naive model, among all other commands."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .test_rich_machine import (
 
 TTLS_US = st.sampled_from([SECOND, 2 * SECOND, 60 * SECOND, 600 * SECOND])
 WHICH = st.sampled_from([0, 0, 0, 1, 2, 3])
-# How many deliveries the client has missed at the end; None if it says nothing of it.
+# How many deliveries the client has missed at the end; None if it does not report that.
 KNOWN = st.sampled_from([None, None, None, 0, 1, 2, 5])
 LOCKS = st.sampled_from([b"l", b"l", b"m"])
 
@@ -77,7 +77,7 @@ pytestmark = pytest.mark.usefixtures("keep_idle_queues")
 
 
 class SessionMachineAgainstModel(RichMachineAgainstModel):
-    """As its base, with the commands of sessions and of pushes that wait."""
+    """Adds the commands of sessions and waiting pushes to its base."""
 
     model: m.SessionModel
 
@@ -100,7 +100,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
     def everything(self, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(step_us, commands)
 
-    # Chains that chance alone would seldom put together.
+    # Sequences that chance alone would rarely produce.
 
     @rule(
         pushes=st.lists(ROWS, min_size=2, max_size=4), others=st.lists(IN_SESSION | SETTLE, max_size=4), wait=STEPS_US
@@ -140,13 +140,13 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.PULL, b"a", 1]])
 
     @rule(body=st.binary(max_size=2))
-    def somebody_comes_later(self, body: bytes) -> None:
+    def another_session_comes_later(self, body: bytes) -> None:
         self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"max_items", 1]]]])
         self._batch(0, [[Op.PUSH_OR_WAIT, b"d", [[one, None, [], None, []]], 60 * SECOND] for one in (b"x", b"y")])
         self._batch(0, [[Op.PULL, b"d", 1], [Op.PUSH, b"d", None, [body], None, 0]])
 
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
-        # A result refers to its message. If the lease ends with the same batch, the message shows what it is by then.
+        # A result refers to its message. If the lease ends with the same batch, the message shows its final state.
         if {command[0] for command in commands} & {Op.END_SESSION, Op.LEAVE_QUEUE, Op.PULL_IN_SESSION}:
             for place, command in enumerate(commands):
                 super()._batch(0 if place else step_us, [command])

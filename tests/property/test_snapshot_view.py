@@ -1,4 +1,4 @@
-"""A snapshot view, read while the machine goes on, gives the state of the moment when it was opened."""
+"""A snapshot view, read while the machine works on, gives the state at its opening."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ READS = st.lists(st.integers(0, 3), min_size=12, max_size=12)
 
 @pytest.fixture(autouse=True, scope="module")
 def small_slices() -> Iterator[None]:
-    """Let a record end after two rows or a few bytes, so that many reads fall between two commands."""
+    """Makes a record end after two rows or a few bytes, so that many reads fall between two commands."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(snapshot_view, "_ROWS_MAX", 2)
         patch.setattr(snapshot_view, "_BODY_BYTES_MAX", 4)
@@ -91,7 +91,7 @@ def _packed(found: Iterable[Any]) -> list[bytes]:
 
 @settings(max_examples=250)
 @given(before=BATCHES, during=BATCHES, reads=READS, after=BATCHES)
-def test_a_view_does_not_see_what_comes_later(
+def test_a_view_does_not_see_later_changes(
     before: list[Any], during: list[Any], reads: list[int], after: list[Any]
 ) -> None:
     log, twin = Log(), Log()
@@ -137,7 +137,7 @@ def test_a_machine_restored_from_a_view_is_the_machine_of_that_moment(before: li
 
 
 @given(before=BATCHES, during=BATCHES, count=st.integers(0, 10))
-def test_a_view_can_be_given_up_at_any_time(before: list[Any], during: list[Any], count: int) -> None:
+def test_a_view_can_be_abandoned_at_any_time(before: list[Any], during: list[Any], count: int) -> None:
     log = Log()
     for batch in before:
         log.apply(*batch)
@@ -154,7 +154,7 @@ def test_a_view_can_be_given_up_at_any_time(before: list[Any], during: list[Any]
 
 
 def _view_over_batch_commands() -> bool:
-    """Whether a view that is read behind changes of a batch lease shows what was before."""
+    """Return whether a view that is read after changes of a batch lease shows the earlier state."""
     log = Log()
     log.apply(0, [[Op.PUSH, b"a", None, [b"1", b"2", b"3", b"4"], None, 0]])
     log.apply(0, [[Op.RESERVE, b"s", 1, b"a", False, 2, 60 * SECOND]])
@@ -178,7 +178,7 @@ def _rows_as_they_are_read(self: BatchLeases) -> Iterator[list[object]]:
 
 
 def test_a_view_shows_batch_leases_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a renewal that keeps no pre-image, or rows that the view shares with the table, are noticed."""
+    """The test detects a renewal that keeps no pre-image, and rows that the view shares with the table."""
     assert _view_over_batch_commands()
     for owner, name, planted in (
         (Queue, "renew", _renew_without_pre_image),

@@ -1,4 +1,4 @@
-"""A store that knows which pages were told of before a batch was applied: no batch may load others."""
+"""A store that knows which pages were announced before a batch was applied: no batch may load others."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.unit.core.page_store import MemoryPages
 __all__ = ["ToldPages", "watch"]
 
 _UNTOLD = frozenset((Op.PULL_ANY, Op.RESERVE))
-"""What finds queues by a pattern."""
+"""Commands that find queues by a pattern."""
 
 _apply = Machine.apply
 
@@ -21,8 +21,8 @@ class ToldPages(MemoryPages):
     """Pages in memory.
 
     Attributes:
-        told: the pages that the batch which is applied now was said to need; None between batches.
-        untold: others that it has loaded.
+        told: the announced pages of the batch that is being applied; None between batches.
+        untold: other pages that it has loaded.
     """
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ def _watched(self: Machine, now_us: int, origin: bytes, incarnation: int, sequen
     store = self.backlogs.store
     if not isinstance(store, ToldPages):
         return _apply(self, now_us, origin, incarnation, sequence, commands)
-    # What was read lately may have to make room for what is read first.
+    # Pages read lately may be evicted for those read first.
     store.told = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.backlogs._read_back)}
     try:
         return _apply(self, now_us, origin, incarnation, sequence, commands)
@@ -53,4 +53,4 @@ def _watched(self: Machine, now_us: int, origin: bytes, incarnation: int, sequen
         store.told = None
         untold, store.untold = store.untold, []
         finds_by_pattern = any(command[0] in _UNTOLD for command in commands)
-        assert not untold or finds_by_pattern, f"{commands} loaded pages that were not told of"
+        assert not untold or finds_by_pattern, f"{commands} loaded pages that were not announced"

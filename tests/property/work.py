@@ -1,4 +1,4 @@
-"""Counts what the core does instead of timing it: lines executed, and calls of built-ins that look at everything."""
+"""Counts the work of the core instead of timing it: executed lines, and calls of built-ins that visit everything."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LINEAR = frozenset(
 
 
 class Work:
-    """Lines of the core executed, and calls of built-ins whose cost grows with the size of what they are given."""
+    """Executed lines of the core, and calls of built-ins whose cost grows with the size of their argument."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -30,7 +30,7 @@ class Work:
 
 @contextmanager
 def counted() -> Iterator[Work]:
-    """Count the work of the core done inside the block."""
+    """Count the work of the core inside the block."""
     work = Work()
 
     def trace(frame: FrameType, event: str, _argument: Any) -> Any:

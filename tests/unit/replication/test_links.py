@@ -27,7 +27,7 @@ from lmqcluster.wire.limits import FRAME_BYTES_MAX
 SECRET = b"the cluster's secret"
 LISTENER, DIALER = Identity("n2", 1, "127.0.0.1:1"), Identity("n1", 1, "127.0.0.1:2")
 DEADLINE_S = 120.0
-MARKER = b"a body that no peer else may read"
+MARKER = b"a body that no other peer may read"
 
 runners = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
 
