@@ -10,7 +10,7 @@ import pytest
 from lmqcluster.node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
 from lmqcluster.node.queues.listing import SORT_KEYS, STATES
 from lmqcluster.protocols.http.openapi.document import build
-from lmqcluster.protocols.http.server import connection, framing, reply, values
+from lmqcluster.protocols.http.server import connection, error_reply, framing, reply, values
 from lmqcluster.protocols.http.server.permissions import permissions_of
 from lmqcluster.protocols.http.v1 import queue_views, queues
 from lmqcluster.protocols.http.v1.rendering import QUEUE_FIELDS
@@ -85,7 +85,7 @@ def test_the_section_of_the_list_has_all_sort_keys() -> None:
 @pytest.mark.parametrize(
     ("said", "value", "wanted"),
     [
-        ("| Request line | 4,096 bytes |", connection.REQUEST_LINE_BYTES_MAX, 4_096),
+        ("| Request line | 4,096 bytes |", error_reply.REQUEST_LINE_BYTES_MAX, 4_096),
         ("| Value of a header | 4,096 bytes |", connection.HEADER_VALUE_BYTES_MAX, 4_096),
         ("32 KiB, 128 headers", (framing.HEAD_BYTES_MAX, connection.HEADERS_MAX), (32 * KiB, 128)),
         ("| Body of one message | 64 MiB", limits.MESSAGE_BYTES_MAX, 64 * MiB),

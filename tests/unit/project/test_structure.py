@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
 }
 CIRCLES_LEFT = {
     "lmqcluster.client",
-    "lmqcluster.protocols.http.server",
     "lmqcluster.protocols.kestrel",
     "lmqcluster.protocols.memcache",
     "lmqcluster.protocols.msgpack_rpc",

@@ -11,7 +11,7 @@ import pytest
 from lmqcluster.ports import Bounds, ConnectionLimiter, Listener, Memory
 from lmqcluster.protocols.http.lmq.errors import on_error
 from lmqcluster.protocols.http.server import body, reply
-from lmqcluster.protocols.http.server.connection import HttpServer
+from lmqcluster.protocols.http.server.http_server import HttpServer
 from lmqcluster.protocols.http.server.reply import Reply
 from lmqcluster.protocols.http.server.request import Request
 from lmqcluster.wire.errors import LmqError

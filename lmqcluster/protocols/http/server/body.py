@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable
+from typing import Final
 
-from aiohttp import EMPTY_PAYLOAD, hdrs
+from aiohttp import EMPTY_PAYLOAD, hdrs, web
 from aiohttp.web_protocol import RequestPayloadError
 
 from ....node.gates import ARRIVAL_BYTES_PER_S
 from ....wire.errors import LmqError
 from .reply import CONTINUE
-
-if TYPE_CHECKING:
-    from .request import Request
 
 __all__ = ["REQUEST_S", "BodyReader"]
 
@@ -26,10 +24,12 @@ REQUEST_S: Final = 30.0
 class BodyReader:
     """Reads the body of one request."""
 
-    __slots__ = ("_request", "_request_s")
+    __slots__ = ("_hold", "_request", "_request_s")
 
-    def __init__(self, request: Request, request_s: float) -> None:
+    def __init__(self, request: web.BaseRequest, hold: Callable[[int], None], request_s: float) -> None:
+        """Read the body of `request`; `hold` counts its bytes and raises ``overloaded`` if there is no room."""
         self._request = request
+        self._hold = hold
         self._request_s = request_s
 
     async def read(self, bytes_max: int) -> bytes:
@@ -48,7 +48,7 @@ class BodyReader:
             length = int(headers.get(hdrs.CONTENT_LENGTH, "0"))
             self._check(length, bytes_max)
             # The pieces and the body that is made of them.
-            self._request.hold(2 * length)
+            self._hold(2 * length)
             self._expect(headers.get(hdrs.EXPECT))
             return await self._collect(bytes_max, length)
         except RequestPayloadError as exc:
@@ -85,6 +85,6 @@ class BodyReader:
             self._check(size, bytes_max)
             # A chunked body announces nothing: it is counted as it comes.
             if not announced:
-                self._request.hold(2 * size)
+                self._hold(2 * size)
             pieces.append(piece)
         return b"".join(pieces)

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Final, cast
 
-import structlog
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
-from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooLong
 from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
@@ -18,14 +15,13 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 from ....ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import forget_frames
-from .body import REQUEST_S
+from .error_reply import REQUEST_LINE_BYTES_MAX, HeadTooLargeError
 from .framing import HEAD_BYTES_MAX, Framing
-from .reply import BEGINNING, Reply
-from .request import Request
 
-__all__ = ["HEADER_VALUE_BYTES_MAX", "REQUEST_LINE_BYTES_MAX", "Connection", "HttpServer"]
+__all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "Connection", "ErrorReply"]
 
-REQUEST_LINE_BYTES_MAX: Final = 4096
+BEGINNING: Final = b"HTTP/1.1 "
+"""The first bytes of every answer."""
 HEADER_VALUE_BYTES_MAX: Final = 4096
 HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
 """The parser's limit counts a header's name too; the front end checks the values exactly."""
@@ -44,16 +40,11 @@ _SMALL_HEAD_BYTES: Final = 4096
 _PARSED_FACTOR: Final = 4
 """What the parser makes of a head takes so many times its bytes."""
 
-_log = structlog.get_logger(__name__)
-# llhttp refuses a method it does not know; the line it complains of is only in the text of the error.
-_MADE_UP_METHOD = re.compile(r"b['\"][!#$%&'*+.^_`|~0-9A-Za-z-]+ (?P<path>/\S*) HTTP/1\.[01]['\"]")
 _KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
-class HeadTooLargeError(HttpProcessingError):
-    """A request line with headers that takes too much memory."""
-
-    code = 431
+ErrorReply = Callable[[web.BaseRequest, int, BaseException | None, str | None], web.StreamResponse]
+"""Makes the answer to a request that the parser refused or that failed: request, status, error, message."""
 
 
 class Connection(RequestHandler):
@@ -68,11 +59,13 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body", "_framing", "_head_bytes", "_is_over", "_rest", "_watch", "_work_bytes", "answered", "has_begun_answer",
-        "is_local", "place", "served",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_is_over", "_rest", "_watch", "_work_bytes", "answered",
+        "has_begun_answer", "is_local", "place", "served",
     )  # fmt: skip
 
-    def __init__(self, manager: HttpServer, place: ConnectionSlot, *, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, manager: web.Server, place: ConnectionSlot, error_reply: ErrorReply, *, loop: asyncio.AbstractEventLoop
+    ) -> None:
         super().__init__(
             manager,
             loop=loop,
@@ -89,6 +82,7 @@ class Connection(RequestHandler):
         self.served = 0
         self.place = place
         self.is_local = is_loopback(place.address)
+        self._error_reply = error_reply
         self._framing = Framing()
         self._body: StreamReader = EMPTY_PAYLOAD
         self._rest = b""
@@ -262,53 +256,5 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """Answer what the parser refused, or a failure of ours, with an empty body, and end the connection."""
-        head = b""
-        if isinstance(exc, HttpProcessingError):
-            status, head = _refusal_of(exc)
-            _log.debug("request refused", status=status, reason=message)
-        else:
-            # The path may hold a secret; the request log shows it where that is not so.
-            route = request.route if isinstance(request, Request) else ""
-            _log.error("request failed", method=request.method, route=route, exc_info=exc)
-        if exc is not None:
-            forget_frames(exc)
-        return Reply(status, head, close=True)
-
-
-def _refusal_of(exc: HttpProcessingError) -> tuple[int, bytes]:
-    """The status and header lines for a request that could not be parsed."""
-    if isinstance(exc, HeadTooLargeError):
-        return 431, b""
-    if isinstance(exc, LineTooLong) and exc.args[1] == REQUEST_LINE_BYTES_MAX:
-        return 414, b""
-    if isinstance(exc, BadHttpMethod):
-        made_up = _MADE_UP_METHOD.search(str(exc))
-        if made_up is not None:
-            segments = made_up["path"].partition("?")[0].rstrip("/").split("/")[1:]
-            if segments[:1] != ["messages"]:
-                return 501, b""
-            return 405, b"allow: POST\r\n" if len(segments) > 2 else b"allow: GET, POST\r\n"
-    return 400, b""
-
-
-class HttpServer(web.Server):
-    """One port: makes a `Connection` for each client, and a `Request` for each request."""
-
-    def __init__(
-        self, handler: Callable[[Request], Awaitable[web.StreamResponse]], request_s: float = REQUEST_S
-    ) -> None:
-        """Serve with this handler; a small request may take `request_s` to arrive."""
-        super().__init__(
-            cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
-            request_factory=self._new_request,
-            handler_cancellation=True,
-        )
-        self._request_s = request_s
-
-    def connect(self, place: ConnectionSlot) -> Connection:
-        """The protocol of a new connection."""
-        return Connection(self, place, loop=self._loop)
-
-    def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
-        return Request(message, payload, protocol, writer, task, self._loop, request_s=self._request_s)
+        """Answer a request that the parser refused or that failed, and end the connection."""
+        return self._error_reply(request, status, exc, message)

@@ -16,7 +16,9 @@ from ....node.access.tls import handshake
 from ....ports import Listener
 from ....wire.errors import LmqError, forget_frames
 from .anonymous import AnonymousRequests
-from .connection import HEADER_VALUE_BYTES_MAX, REQUEST_LINE_BYTES_MAX, Connection, HttpServer
+from .connection import HEADER_VALUE_BYTES_MAX, Connection
+from .error_reply import REQUEST_LINE_BYTES_MAX
+from .http_server import HttpServer
 from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
 from .routing import KNOWN_METHODS, Router
 from .target import split_target

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
+from .connection import Connection
+
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
-    from .connection import Connection
-
 __all__ = [
-    "BEGINNING",
     "CONTINUE",
     "JSON",
     "REQUESTS_PER_CONNECTION_MAX",
@@ -32,8 +31,6 @@ __all__ = [
     "open_transport",
 ]
 
-BEGINNING = b"HTTP/1.1 "
-"""With these bytes every answer begins."""
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JSON = b"content-type: application/json\r\n"
 REQUESTS_PER_CONNECTION_MAX = 10_000

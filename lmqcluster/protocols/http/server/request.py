@@ -74,7 +74,7 @@ class Request(web.BaseRequest):
 
     async def read_body(self, bytes_max: int) -> bytes:
         """The whole body; see `BodyReader.read`."""
-        return await BodyReader(self, self._request_s).read(bytes_max)
+        return await BodyReader(self, self.hold, self._request_s).read(bytes_max)
 
     def client(self, access: Access) -> bytes:
         """Whose share of the node the request uses."""
