@@ -92,10 +92,6 @@ class NodeSession:
         """Whether this is the session still, and was renewed so lately that the cluster cannot have ended it."""
         return self._id == session and monotonic() < self._sure_until_s
 
-    def sure_number(self) -> int | None:
-        """The number of the session; None if there is none, or one that the cluster may have ended."""
-        return self._number if self._id is not None and monotonic() < self._sure_until_s else None
-
     async def is_alive(self, session: bytes) -> bool:
         """As `is_surely_alive`; a node that was frozen or cut off asks the cluster first.
 

@@ -13,16 +13,16 @@ from ...core.sessions import LEASES_MAX
 from ...wire.errors import LmqError, Outcome
 from ..proposer import Group
 from .deliveries import Delivery, rendered
-from .direct_reads import DirectRead, HasRoom, Taker
 from .node_session import OWNER, NodeSession
 from .proposals import unheard
 from .read_turns import ReadTurns
 from .service import QueueService
-from .shares import Asker
 from .times import lease_us
 from .unsent import Unsent, unsent_in_session
 
-__all__ = ["OpenReads"]
+__all__ = ["HasRoom", "OpenReads"]
+
+HasRoom = Callable[[int], bool]
 
 _NUMBERS_MAX = 1_000
 
@@ -161,34 +161,6 @@ class OpenReads:
                 self.abort_numbers_soon({queue: numbers})
             raise
         return [one for one, was_open in zip(delivered, were_open or [False], strict=True) if was_open]
-
-    def take_directly(self, queue: bytes, taker: Taker, has_room: HasRoom, *, settles: bool = False) -> bool:
-        """As `take` of one message, or with `settles` as `take_settled`, without a task; the outcome comes to `taker`.
-
-        Returns:
-            False if more is needed for that than one command; then nothing was sent.
-        """
-        service, session = self._service, self._session
-        found = service.machine().queues.get(queue)
-        if found is None or found.is_exclusive() or service.machine().version < 3:
-            return False
-        if settles:
-            if _may_page(found):
-                return False
-            asked, unsent, number = layout.asks_with_lease(0, settles=True), Unsent.PUT_BACK, None
-        else:
-            number, charge = session.sure_number(), int(_has_dead_letters(found))
-            if number is None:
-                return False
-            unsent = unsent_in_session(charge, -1)
-            asked = layout.asks_in_session(0, number, charge, -1, *service.owned(OWNER))
-        puller = DirectRead(service, session, number, taker, has_room, unsent=unsent)
-        self._turns.open(asked, queue, (puller, None, 1, 0.0))
-        return True
-
-    def confirm_to(self, outcome: Asker, queue: bytes, numbers: Sequence[int]) -> None:
-        """As `confirm_soon`; which of them were open comes to `outcome`."""
-        self._turns.confirm_to(outcome, queue, numbers)
 
     def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
         """Send the end of these deliveries with this turn, before what is opened in it.

@@ -18,7 +18,7 @@ from ...wire.errors import LmqError
 from ..proposer import Group, Proposer
 from .lines import Ticket
 from .pulls import Pulls
-from .shares import Asker, Share, shares
+from .shares import Share, shares
 
 __all__ = ["ReadTurns"]
 
@@ -53,12 +53,8 @@ class ReadTurns:
     def confirm(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
         """End these deliveries; what is returned tells which of them there were, None if there is no such queue."""
         outcome: asyncio.Future[list[bool] | None] = self._loop.create_future()
-        self.confirm_to(outcome, queue, numbers)
-        return outcome
-
-    def confirm_to(self, outcome: Asker, queue: bytes, numbers: Sequence[int]) -> None:
-        """As `confirm`; which there were comes to `outcome`."""
         self._turn(queue).ends.append((numbers, Share(outcome, len(numbers))))
+        return outcome
 
     def open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
         """Pull; an error that the command cannot be sent comes to the ticket."""

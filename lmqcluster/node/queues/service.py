@@ -43,7 +43,7 @@ from .queue_events import QueueEvents
 from .rules import check_rules
 from .session_list import SessionList
 from .sessions import Sessions
-from .shares import Asker, Share, shares
+from .shares import Share, shares
 from .subscriptions import Subscriptions
 from .times import lease_us, retry_delay_us
 from .transactions import Step, run_transaction
@@ -211,14 +211,9 @@ class QueueService(Proposals):
 
         Raises: as `push`, if they cannot be sent.
         """
-        outcome: asyncio.Future[list[int]] = self._loop.create_future()
-        self.push_run_to(outcome, queue, contents, owner)
-        return outcome
-
-    def push_run_to(self, outcome: Asker, queue: bytes, contents: list[bytes], owner: bytes = b"") -> None:
-        """As `push_run`; the flags come to `outcome`."""
         self.check_name(queue, owner)
         self.check_push(max(map(len, contents)))
+        outcome: asyncio.Future[list[int]] = self._loop.create_future()
         share = Share(outcome, len(contents))
         size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
         if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
@@ -228,6 +223,7 @@ class QueueService(Proposals):
         else:
             command = layout.push(queue, None, contents, None, 0)
             self.proposer.add(Group(command, [share] * len(contents), shares), size + 64)
+        return outcome
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()

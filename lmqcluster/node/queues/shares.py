@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+import asyncio
+from typing import Any
 
 from ...wire.errors import LmqError
 from ..proposer import Group
 
-__all__ = ["Asker", "Share", "shares"]
-
-
-class Asker(Protocol):
-    """Who waits for the results of some items: a future, or what does without one."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-
-    def set_result(self, result: Any, /) -> None:
-        """The results; None if there was nothing to carry the command out on."""
-
-    def set_exception(self, exception: LmqError, /) -> None:
-        """It was refused, or its outcome is unknown."""
+__all__ = ["Share", "shares"]
 
 
 class Share:
@@ -33,7 +21,7 @@ class Share:
 
     __slots__ = ("count", "outcome")
 
-    def __init__(self, outcome: Asker, count: int) -> None:
+    def __init__(self, outcome: asyncio.Future[Any], count: int) -> None:
         self.outcome = outcome
         self.count = count
 

@@ -73,9 +73,6 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._writable: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        # Whether a request is under way without the worker, and what the worker has to do before the next one.
-        self._is_direct = False
-        self._rest: Callable[[], Awaitable[None]] | None = None
         # When a client that sends no more has waited long enough for its answers; None as long as it sends.
         self._end: asyncio.TimerHandle | None = None
         # What becomes of items that such a client was sent, when they have arrived and when they have not.
@@ -89,16 +86,6 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._unread_s = 0.0
         self._answer_bytes = 0
 
-    @property
-    def is_over(self) -> bool:
-        """Whether the client is gone."""
-        return self._closed
-
-    @property
-    def is_closing(self) -> bool:
-        """Whether the client gets no more answers."""
-        return self._closing
-
     @abstractmethod
     async def serve(self) -> None:
         """Carry out what is complete in `buffer`, and set `wanted` to more than what is left there.
@@ -110,14 +97,6 @@ class KestrelConnection(asyncio.Protocol, ABC):
     @abstractmethod
     def refuse(self, error: LmqError) -> None:
         """Tell the client why it cannot be served; the connection ends."""
-
-    def begin_directly(self) -> bool:
-        """Begin the request that is all of `buffer` without the worker, if that can be done; it ends with `end_directly`.
-
-        Most requests come alone and need one command. A task that wakes up for each of them, and again for its outcome, costs
-        as much as all the rest that a node has to do for it.
-        """
-        return False
 
     # --- asyncio --------------------------------------------------------------------------------------------------
 
@@ -156,7 +135,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
     @property
     def is_waiting(self) -> bool:
         """Whether nothing is under way, because no request is complete."""
-        return self._more is not None and not self._is_direct
+        return self._more is not None
 
     @property
     def arrived_bytes(self) -> int:
@@ -178,13 +157,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
     def _look(self) -> None:
         """Begin what has come, unless something is under way."""
         more = self._more
-        if more is None or self._is_direct or self.arrived_bytes < self.wanted or more.done():
-            return
-        self._join()
-        if self._writable is None and self.begin_directly():
-            self._is_direct = True
-            self._idle.clear()
-        else:
+        if more is not None and not more.done() and self.arrived_bytes >= self.wanted:
             more.set_result(None)
 
     def eof_received(self) -> bool:
@@ -193,7 +166,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         What it has sent before is answered, as a script expects that closes its side. The result says whether the connection
         stays open until then.
         """
-        is_busy = self._is_direct or self._more is None or self._more.done()
+        is_busy = self._more is None or self._more.done()
         is_busy = is_busy and not self.gathers
         if self._end is None and is_busy and not self._closing and may_be_half_closed(self._transport):
             self._end = self.loop.call_later(HALF_CLOSED_S, self._transport.abort)
@@ -228,7 +201,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         if self._end is not None:
             self._end.cancel()
         # What has come is carried out no more. Without the task, which knows the connection, nothing refers to itself.
-        self.buffer, self.pieces, self._rest, self._sent = bytearray(), Pieces(), None, []
+        self.buffer, self.pieces, self._sent = bytearray(), Pieces(), []
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
@@ -259,9 +232,6 @@ class KestrelConnection(asyncio.Protocol, ABC):
                 self._join()
                 self._idle.clear()
                 self._check()
-                if self._rest is not None:
-                    rest, self._rest = self._rest, None
-                    await rest()
                 await self.serve()
                 await self.flushed()
                 self._idle.set()
@@ -282,22 +252,6 @@ class KestrelConnection(asyncio.Protocol, ABC):
         """Tell the client why it cannot be served, and end the connection."""
         self.refuse(error)
         self.close()
-
-    def end_directly(self, rest: Callable[[], Awaitable[None]] | None = None) -> None:
-        """The request that `begin_directly` has begun is answered; or the worker has to do the `rest`."""
-        self._is_direct = False
-        self._begun_s = self.loop.time()
-        if rest is not None:
-            self._rest = rest
-            if self._more is not None and not self._more.done():
-                self._more.set_result(None)
-            return
-        self._idle.set()
-        self._account()
-        self._resume()
-        self._look()
-        if self.has_stopped and not self._is_direct and self._more is not None and not self._more.done():
-            self.close()
 
     async def _wait_for_more(self) -> None:
         if self.has_stopped:

@@ -9,7 +9,6 @@ from itertools import islice
 
 from ...core.commands import Delivered
 from ...node.queues.open_reads import OpenReads
-from ...node.queues.shares import Asker
 
 __all__ = ["HeldReads"]
 
@@ -63,10 +62,6 @@ class HeldReads:
         closing = self._reads.confirm_soon(queue, numbers)
         closing.add_done_callback(_note)
         return closing, len(numbers)
-
-    def confirm_to(self, outcome: Asker, queue: bytes) -> None:
-        """Send the end of the oldest, as `confirm_soon`; its result comes to `outcome`, which calls `forget` then."""
-        self._reads.confirm_to(outcome, queue, self._oldest(queue, 1))
 
     async def confirmed(self, queue: bytes, closing: asyncio.Future[list[bool] | None], count: int) -> None:
         """Wait until the cluster has confirmed what `confirm_soon` has sent. Raises as `confirm`."""

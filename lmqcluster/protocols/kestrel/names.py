@@ -7,10 +7,9 @@ import re
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 
-__all__ = ["check_name", "is_allowed", "parent_of"]
+__all__ = ["check_name", "parent_of"]
 
 _FORBIDDEN = re.compile(rb"[./~\x00-\x20\x7f]")
-_PLUS = 0x2B
 
 
 def check_name(name: bytes) -> None:
@@ -25,11 +24,6 @@ def check_name(name: bytes) -> None:
         raise LmqError("bad_name", "a queue name has no dot, slash, tilde, space or control character")
     if name.startswith(b"+") or name.endswith(b"+"):
         raise LmqError("bad_name", "a queue name neither begins nor ends with a plus sign")
-
-
-def is_allowed(name: bytes) -> bool:
-    """Whether a name that some queue has is one for Kestrel's clients, too."""
-    return _FORBIDDEN.search(name) is None and name[0] != _PLUS and name[-1] != _PLUS
 
 
 def parent_of(name: bytes) -> bytes | None:

@@ -56,7 +56,6 @@ class KestrelPort:
         self.is_rated = self._gate.bounds.requests_per_s > 0
         self._connections: set[KestrelConnection] = set()
         self._listener: Listener | None = None
-        self._answers: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None
         node.membership.on_leave.append(self._end_connections)
         node.access.on_change.append(self._review)
@@ -116,17 +115,6 @@ class KestrelPort:
         if access.anonymous is None or not (self._serves_all or is_loopback(address)):
             raise access.refusal()
         return access.anonymous
-
-    def answer_soon(self, answer: Callable[[], None]) -> None:
-        """Call `answer` when all that is being applied now has its effect, the end of sessions included."""
-        if not self._answers:
-            asyncio.get_running_loop().call_soon(self._answer)
-        self._answers.append(answer)
-
-    def _answer(self) -> None:
-        answers, self._answers = self._answers, []
-        for answer in answers:
-            answer()
 
     def connected(self, connection: KestrelConnection) -> None:
         """A client connected."""

@@ -11,12 +11,11 @@ from ...core.commands import Delivered
 from ...core.message import Message, loaded
 from ...node.access.access import Principal
 from ...node.node import Node
-from ...node.queues.direct_reads import HasRoom, Taker
+from ...node.queues.open_reads import HasRoom
 from ...node.queues.push_items import PushItem, PushOptions
-from ...node.queues.shares import Asker
 from ...wire.errors import LmqError, forget_frames
 from ...wire.legacy_msgpack import plain_body
-from .names import check_name, is_allowed, parent_of
+from .names import check_name, parent_of
 from .status import ServerStatus
 
 __all__ = ["FOREVER_MS", "KestrelQueues", "body_of"]
@@ -74,10 +73,6 @@ class KestrelQueues:
     def put_soon(self, queue: bytes, contents: list[bytes]) -> asyncio.Future[list[int]]:
         """Send puts of items that do not expire; see `QueueService.push_run`."""
         return self._service.push_run(queue, contents, self.principal.owner)
-
-    def put_directly(self, outcome: Asker, queue: bytes, content: bytes) -> None:
-        """As `put_soon`; the flag comes to `outcome`."""
-        self._service.push_run_to(outcome, queue, [content], self.principal.owner)
 
     async def put(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> list[bool]:
         """Store items; tells of each whether it is stored. With a `ttl_s` of 0 they expire at once.
@@ -179,24 +174,6 @@ class KestrelQueues:
         await self._bind(queue)
         self._service.check_name(queue, self.principal.owner)
         return await self._node.open_reads.take_settled(queue)
-
-    def has_next(self, queue: bytes) -> bool:
-        """Whether an item waits, as far as this node sees, and the client may take it without more ado."""
-        machine = self._service.machine()
-        found = machine.queues.get(queue)
-        if found is None or not found.waiting() or found.suspended or not is_allowed(queue):
-            return False
-        options = found.settings.options
-        return (
-            (options is None or not options.destinations)
-            and (b"+" not in queue or machine.bindings.parent(queue) is not None)
-            and self._status.takes_reads
-            and self.principal.allows(Role.WRITE, queue)
-        )
-
-    def take_directly(self, taker: Taker, queue: bytes, has_room: HasRoom, *, settles: bool) -> bool:
-        """Take an item of a queue that `has_next`; see `OpenReads.take_directly`."""
-        return self._node.open_reads.take_directly(queue, taker, has_room, settles=settles)
 
     def shown(self, queue: bytes) -> tuple[int, int]:
         """How many items this node sees waiting in a queue, and about how many bytes each of them has.

@@ -14,9 +14,8 @@ from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.numbers import int32
 from ..kestrel.port import KestrelPort
-from . import direct
+from ..kestrel.queues import KestrelQueues
 from .commands import COMMANDS
-from .direct import GETS, NOT_STORED, STORED
 from .get import serve_get
 from .parser import Parser, Request
 from .requests import ttl_of
@@ -30,6 +29,8 @@ RUN_BYTES = 128 * 1024
 GETS_MAX = 512
 """Equal gets that are carried out together."""
 _TEXT_MAX = 400
+_GETS = frozenset((b"get", b"gets"))
+_STORED, _NOT_STORED = b"STORED\r\n", b"NOT_STORED\r\n"
 
 
 class _Puts(NamedTuple):
@@ -78,7 +79,7 @@ class MemcacheConnection(KestrelConnection):
                         await self._finish_puts()
                     continue
                 await self._finish_puts()
-                is_get = request.command in GETS and not self.port.is_rated
+                is_get = request.command in _GETS and not self.port.is_rated
                 count = 1 + (parser.repeated(self.buffer, GETS_MAX) if is_get else 0)
                 parser.drop(self.buffer)
                 await self._carry_out(request, count)
@@ -90,40 +91,12 @@ class MemcacheConnection(KestrelConnection):
         parser.drop(self.buffer)
         self.wanted = parser.wanted
 
-    # --- one request alone ---------------------------------------------------------------------------------------
-
-    def begin_directly(self) -> bool:
-        """See the base class."""
-        parser = self._parser
-        request = parser.alone(self.buffer)
-        if request is None:
-            return False
-        if not direct.begin(self, request):
-            parser.leave()
-            return False
-        parser.drop(self.buffer)
-        # Nothing is left of which a part has come.
-        self.wanted = 1
-        return True
-
-    def answer_directly(self, answer: bytes) -> None:
-        """The request that `direct` has begun is carried out."""
-        if not self.is_closing:
-            self.write(answer)
-            self.end_directly()
-
-    def failed_directly(self, operation: str, queue: bytes, error: LmqError, since_s: float) -> None:
-        """The request that `direct` has begun is refused, or its outcome is unknown."""
-        self.note(operation, queue, error.code, since_s)
-        if not self.is_closing:
-            self.fail(error)
-
     # --- set ------------------------------------------------------------------------------------------------------
 
     def _put_soon(self, request: Request) -> bool:
         """Send a put of which nothing is special, with those like it that follow; False for another one."""
         tokens, queues = request.tokens, self.queues
-        if queues is None or not direct.is_plain_put(queues, request):
+        if queues is None or not _is_plain_put(queues, request):
             return False
         if not self._puts:
             self._puts_since_s = self.loop.time()
@@ -147,7 +120,7 @@ class MemcacheConnection(KestrelConnection):
                 flags = await one.outcome
                 self._note_puts(one, flags)
                 if not one.is_quiet:
-                    answers += [STORED if flag < PushFlag.FULL else NOT_STORED for flag in flags]
+                    answers += [_STORED if flag < PushFlag.FULL else _NOT_STORED for flag in flags]
         finally:
             for one in puts:
                 if not one.outcome.done():
@@ -178,7 +151,7 @@ class MemcacheConnection(KestrelConnection):
         self.port.counts.cmd_set += 1
         (is_stored,) = await self.queues.put(tokens[1], [request.body], ttl_of(expiry))
         if tokens[5:6] != [b"noreply"]:
-            self.write(STORED if is_stored else NOT_STORED)
+            self.write(_STORED if is_stored else _NOT_STORED)
 
     # --- all others -----------------------------------------------------------------------------------------------
 
@@ -186,7 +159,7 @@ class MemcacheConnection(KestrelConnection):
         command = request.command
         if command == b"set":
             await self._noted(request, self._set(request))
-        elif command in GETS:
+        elif command in _GETS:
             await self._noted(request, serve_get(self, request.tokens, count), count)
         elif (found := COMMANDS.get(command)) is not None:
             await self._noted(request, found(self, request.tokens))
@@ -205,3 +178,9 @@ class MemcacheConnection(KestrelConnection):
             self.place.note(Ending.BAD_REQUEST, error.message)
         text = f"{error.code}: {error.message}".encode("ascii", "backslashreplace")[:_TEXT_MAX]
         self.write(word + b" " + text + b"\r\n")
+
+
+def _is_plain_put(queues: KestrelQueues, request: Request) -> bool:
+    """Return whether a put has no expiry and valid flags, and its queue needs no preparation."""
+    tokens = request.tokens
+    return tokens[3] == b"0" and int32(tokens[2]) is not None and queues.is_prepared(tokens[1])

@@ -8,7 +8,7 @@ from ..kestrel.fetch import open_next, take_next
 from ..kestrel.queues import KestrelQueues, body_of
 from .requests import Get, parse_get
 
-__all__ = ["END", "answer_get", "serve_get", "value_of"]
+__all__ = ["END", "serve_get", "value_of"]
 
 END = b"END\r\n"
 ERROR = b"ERROR\r\n"
@@ -28,10 +28,10 @@ async def serve_get(connection: KestrelConnection, tokens: list[bytes], count: i
     if len(tokens) < 2:
         connection.write(b"CLIENT_ERROR the key is missing\r\n" * count)
         return
-    await answer_get(connection, parse_get(tokens[1]), count)
+    await _answer_get(connection, parse_get(tokens[1]), count)
 
 
-async def answer_get(connection: KestrelConnection, asked: Get, count: int = 1) -> None:
+async def _answer_get(connection: KestrelConnection, asked: Get, count: int = 1) -> None:
     """Answer what was asked for `count` times. Raises as `serve_get`."""
     queues = connection.queues
     if queues is None:

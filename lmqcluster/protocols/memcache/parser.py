@@ -85,24 +85,6 @@ class Parser:
         self._head, self.taken = None, stop + _END_BYTES
         return request
 
-    def alone(self, buffer: bytearray) -> Request | None:
-        """The request that the buffer consists of; None if it holds less or more, or what is no request. See `leave`."""
-        if self.taken:
-            return None
-        try:
-            request = self.next(buffer)
-        except LmqError:
-            return None
-        if request is not None and self.taken == len(buffer):
-            return request
-        if request is not None:
-            self.leave()
-        return None
-
-    def leave(self) -> None:
-        """What was taken is to be taken again."""
-        self.taken = self._looked = 0
-
     def repeated(self, buffer: bytearray, most: int) -> int:
         """How many requests follow that have the same line as the one before, and no body; up to `most` of them are taken."""
         line, size, count = self._line, len(self._line), 0

@@ -158,25 +158,9 @@ def test_a_page_that_no_member_has_is_an_error_and_the_message_stays(monkeypatch
     run(scenario)
 
 
-class NoTaker:
-    """A `Taker` that ignores everything."""
-
-    closed = False
-
-    def taken(self, delivered: list[Any]) -> None:
-        pytest.fail(f"{delivered} were taken")
-
-    def failed(self, error: LmqError) -> None:
-        pytest.fail(f"{error}")
-
-    def not_taken(self) -> None:
-        pytest.fail("it was sent")
-
-
-@pytest.mark.parametrize("directly", [False, True])
 @pytest.mark.parametrize("are_here", [True, False])
 def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
-    monkeypatch: pytest.MonkeyPatch, directly: bool, are_here: bool
+    monkeypatch: pytest.MonkeyPatch, are_here: bool
 ) -> None:
     """Kestrel's get without open uses this."""
     monkeypatch.setattr(absent_bodies, "PATIENCE_S", 0.0)
@@ -189,8 +173,6 @@ def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
             await node.service.push(queue, [PushItem(b"%d" % number, options=PushOptions(priority=-number))])
         node.service.machine().backlogs.page_out(100)
         assert node.service.machine().backlogs.paged_body_bytes
-        if directly:
-            assert not reads.take_directly(queue, NoTaker(), lambda _size: True, settles=True), "it takes two commands"
         taking = asyncio.ensure_future(reads.take_settled(queue))
         await turns()
         assert pages.asked

@@ -159,28 +159,3 @@ def test_equal_requests_are_taken_together_as_one_by_one(pieces: list[bytes], cu
     assert found == wanted
     assert len(wanted) == len(pieces)
     assert not buffer
-
-
-@given(st.lists(st.integers(1, len(STREAM) - 1), max_size=20))
-def test_a_request_that_arrives_alone_is_handled_alone(cuts: list[int]) -> None:
-    parser, buffer, found = Parser(100), bytearray(), []
-    for start, end in pairwise([0, *sorted(set(cuts)), len(STREAM)]):
-        buffer += STREAM[start:end]
-        alone = parser.alone(buffer)
-        if alone is not None:
-            assert parser.taken == len(buffer)
-            found.append(alone)
-            parser.drop(buffer)
-            assert not buffer
-        # Other requests are parsed as if the check had not been made.
-        while (request := parser.next(buffer)) is not None:
-            found.append(request)
-        parser.drop(buffer)
-    assert found == REQUESTS
-
-
-@pytest.mark.parametrize("text", [b"", b"get q", b"set q 0 0 5\r\nabc", b"set q 0 0 x\n", b"get q\nget q\n"])
-def test_anything_but_one_request_is_left(text: bytes) -> None:
-    parser, buffer = Parser(100), bytearray(text)
-    assert parser.alone(buffer) is None
-    assert (parser.taken, bytes(buffer)) == (0, text)
