@@ -24,7 +24,7 @@ OPEN_METHODS = {b"auth"}
 READ_ROUTES = {
     ("GET", path)
     for path in (
-        "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json", "/v1/openapi.json",
+        "/properties", "/properties/{name}", "/stats", "/metrics", "/metrics/queues", "/openapi.json",
         "/v1/queues", "/v1/queues/{name}", "/v1/queues/{name}/properties", "/v1/queues/{name}/messages",
         "/v1/queues/{name}/stats", "/v1/queues/{name}/history", "/v1/queues/{name}/bindings", "/v1/queues/{name}/labels",
         "/v1/locks/{name}",
@@ -35,7 +35,7 @@ READ_ROUTES = {
 OTHER_ROUTES = {
     ("GET", path)
     for path in (
-        "/properties", "/stats", "/metrics", "/openapi.json", "/v1/openapi.json", "/v1/queues", "/v1/subscriptions",
+        "/properties", "/stats", "/metrics", "/openapi.json", "/v1/queues", "/v1/subscriptions",
         "/v1/jobs", "/v1/cluster", "/v1/cluster/check", "/v1/access",
         "/v1/overview", "/v1/log-level", "/stats.json", "/stats.txt",
     )

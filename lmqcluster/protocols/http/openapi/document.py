@@ -215,7 +215,6 @@ def _health_paths() -> Json:
             },
         }
     }
-    alias = {"get": {**described["get"], "operationId": "openapiV1"}}
     return {
         "/livez": _text_route("livez", "Whether the process works; never depends on a quorum", {"200": "It does"}),
         "/readyz": _text_route(
@@ -233,5 +232,4 @@ def _health_paths() -> Json:
             "kestrelStatsText", "Kestrel's statistics, as text", "text/plain", {"type": "string"}
         ),
         "/openapi.json": described,
-        "/v1/openapi.json": alias,
     }

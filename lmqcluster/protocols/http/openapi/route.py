@@ -22,9 +22,8 @@ class OpenapiRoute:
         self._document: bytes | None = None
 
     def add_to(self, router: Router) -> None:
-        """Register the routes."""
-        for path in ("/openapi.json", "/v1/openapi.json"):
-            router.add(path, Resource({"GET": self.show}, problem.on_error, problem.refuse("GET")))
+        """Register the route."""
+        router.add("/openapi.json", Resource({"GET": self.show}, problem.on_error, problem.refuse("GET")))
 
     async def show(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
         """The document."""

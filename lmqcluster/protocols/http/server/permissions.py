@@ -97,7 +97,6 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/stats.txt": {"GET": LOOK},
     "/v1/log-level": {"GET": LOOK, "PUT": MANAGE},
     "/openapi.json": {"GET": LOOK},
-    "/v1/openapi.json": {"GET": LOOK},
 }
 """By path and method."""
 
