@@ -18,7 +18,7 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import make_unpacker
 
 from .addresses import NodeAddress
-from .calls import Call, Control, Moved, Pull, Push
+from .calls import Call, Control, Moved, Pull
 from .requests import request_body
 from .shared_requests import CALLS_MAX, SHARED, SharedPull, SharedRequest
 from .tls import explain
@@ -34,7 +34,6 @@ _MSGID_MASK = 0xFFFF_FFFF
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
 """What decoding an answer raises that makes no sense."""
 
-_WITHOUT_FEATURES = frozenset({"unknown_method", "internal"})
 """What a node answers that does not know the method."""
 
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
@@ -42,10 +41,6 @@ _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
 
 def _rpc_addresses(result: Any) -> Any:
     return result[b"rpc"]
-
-
-def _names(result: Any) -> frozenset[bytes]:
-    return frozenset(result)
 
 
 class Owner(Protocol):
@@ -99,8 +94,7 @@ class Connection(asyncio.Protocol):
         self._out: list[bytes | SharedRequest] = []
         # What was added to it last, if another call may join it.
         self._last: Call | SharedRequest | None = None
-        # What the node takes together, and what of that it has not answered yet, by msgid.
-        self._shares = {kind: shared for kind, shared in SHARED.items() if kind is not Push}
+        # Shared requests without an answer yet, by msgid.
         self._shared: dict[int, SharedRequest] = {}
         self._reason = ""
         self._transport: asyncio.Transport | None = None
@@ -127,12 +121,12 @@ class Connection(asyncio.Protocol):
             self._loop.call_soon(self._flush)
         out.append(_head(0x94, 0, 0xCE, msgid))
         out.append(call.body)
-        self._last = call if share is not None and type(call) in self._shares else None
+        self._last = call if share is not None and type(call) in SHARED else None
 
     def _join(self, call: Call, last: Call | SharedRequest) -> None:
         """Let the call share the request of what was sent last in this turn."""
         if isinstance(last, Call):
-            shared = self._shares[type(last)](last)
+            shared = SHARED[type(last)](last)
             self._out[-2:] = [shared]
             self._last = shared
         else:
@@ -153,19 +147,6 @@ class Connection(asyncio.Protocol):
         """
         self.next_sequence = first_sequence
         return self._control(b"producer", [producer, first_sequence])
-
-    async def learn_features(self) -> None:
-        """Ask the node for methods that its release may not have."""
-        call = Control(self._loop.create_future(), request_body(b"features", []), _names, math.inf)
-        self.send(call)
-        try:
-            features = await call.future
-        except LmqError as exc:
-            if exc.code not in _WITHOUT_FEATURES:
-                raise
-            return
-        if b"push_each" in features:
-            self._shares = dict(SHARED)
 
     def ask_for_nodes(self, learn: Callable[[Any, NodeAddress], None]) -> None:
         """Ask the node for the addresses of all members, which `learn` gets with that of the node, if it names them."""

@@ -370,7 +370,7 @@ class Session:
                 if token is not None:
                     await connection.authenticate(token)
                 # A paused process still accepts connections: only an answer shows that it lives.
-                await asyncio.gather(connection.bind(self._producer, self._sequence), connection.learn_features())
+                await connection.bind(self._producer, self._sequence)
         except (LmqError, OSError) as exc:
             if isinstance(exc, TimeoutError):
                 reason = str(exc) or f"no answer within {self._connect_timeout_s:g} s"

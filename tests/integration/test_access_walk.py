@@ -47,13 +47,13 @@ OTHER_ROUTES = {
     ("DELETE", "/v1/jobs/{name}"),
 }  # fmt: skip
 READ_METHODS = {
-    *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props"),
+    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props"),
     *(b"subscription", b"subscriptions", b"backlog", b"peek", b"peek_ranges", b"jobs"),
     *(b"incarnation", b"cut_batch"),
     *(b"bindings", b"count_labelled"),
 }
 OTHER_METHODS = {
-    *(b"ping", b"features", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
+    *(b"ping", b"cluster", b"producer", b"cancel", b"get_default_props", b"subscriptions"),
     b"incarnation",
     # Jobs belong to their owner: other clients find none.
     *(b"mark", b"end_jobs", b"jobs", b"begin_epoch", b"finish_epoch"),
@@ -80,7 +80,7 @@ ARGUMENTS: dict[bytes, list[Any]] = {
     b"renew_session": ["no such session"],
     b"end_session": ["no such session"],
     b"auth": ["a wrong secret"],
-    **{name: [] for name in (b"ping", b"features", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
+    **{name: [] for name in (b"ping", b"cluster", b"get_default_props", b"subscriptions", b"jobs")},
 }
 """Arguments of methods that do not begin with a queue or a subscription."""
 

@@ -78,10 +78,6 @@ def test_an_invalid_or_too_long_list_is_refused_as_a_whole(rpc: Rpc, queue_name:
     assert contents(rpc, queue_name) == []
 
 
-def test_features_name_it(rpc: Rpc) -> None:
-    assert rpc.call("features") == [b"push_each"]
-
-
 def run(use: Callable[[], Coroutine[Any, Any, None]]) -> None:
     asyncio.run(use())
 

@@ -28,7 +28,6 @@ __all__ = ["METHODS"]
 
 Arguments = list[Any]
 _SEQUENCE_MAX = 1 << 62
-_FEATURES = pack([b"push_each"])
 _UPDATE_OPTIONS = frozenset((b"only_unset",))
 
 
@@ -121,12 +120,6 @@ def _ping(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     connection.succeed(msgid, b"\xa4pong")
 
 
-def _features(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``features() -> [name]``: methods that former releases do not have."""
-    arity(arguments, 0, 0)
-    connection.succeed(msgid, _FEATURES)
-
-
 def _cluster(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     arity(arguments, 0, 0)
     status = connection.node.cluster_status()
@@ -151,7 +144,6 @@ METHODS: dict[bytes, Handler] = {
     b"producer": _producer,
     b"auth": _auth,
     b"ping": _ping,
-    b"features": _features,
     b"cluster": _cluster,
     **BATCH_METHODS,
     **QUEUE_METHODS,

@@ -32,7 +32,6 @@ __all__ = ["PERMISSIONS", "guarded"]
 PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"auth": OPEN,
     b"ping": LOOK,
-    b"features": LOOK,
     b"cluster": LOOK,
     # A number for the pushes of a connection; says nothing of what may be pushed.
     b"producer": LOOK,

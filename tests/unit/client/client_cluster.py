@@ -132,17 +132,10 @@ class ModelCluster:
 
 
 class ScriptedNode:
-    """One node, listening on 127.0.0.1.
+    """One node, listening on 127.0.0.1."""
 
-    Args:
-        is_old: of a release without ``push_each``, so that every push is a separate request.
-    """
-
-    def __init__(
-        self, cluster: ModelCluster, script: Script = lambda _request: Fate.ANSWER, *, is_old: bool = True
-    ) -> None:
+    def __init__(self, cluster: ModelCluster, script: Script = lambda _request: Fate.ANSWER) -> None:
         self.cluster = cluster
-        self.is_old = is_old
         self.script = script
         self.requests: list[Request] = []
         self.notifications: list[tuple[str, list[Any]]] = []
@@ -200,11 +193,7 @@ class ScriptedNode:
 
     def methods(self) -> list[str]:
         """Return the names of the methods called so far, without the connection's own."""
-        return [
-            request.method
-            for request in self.requests
-            if request.method not in ("producer", "features", "ping", "cluster")
-        ]
+        return [request.method for request in self.requests if request.method not in ("producer", "ping", "cluster")]
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Wait until the condition is true; it is checked after every request and lost connection."""
@@ -318,8 +307,6 @@ class _Connection(asyncio.Protocol):
                 return None, b"ok"
             case "ping":
                 return None, b"pong"
-            case "features":
-                return (b"undef", None) if self._node.is_old else (None, [b"push_each"])
             case "push_each":
                 return None, cluster.push(arguments[0], arguments[1], self._producer, request.first_sequence)
             case "push" if _has_keys(arguments[2:]):

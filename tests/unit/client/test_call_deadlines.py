@@ -12,6 +12,8 @@ from lmqcluster.client import Backoff
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test
 from .scripts import QUICK, client_of, fates, once
 
+pytestmark = pytest.mark.usefixtures("single_pushes")
+
 
 @async_test
 async def test_the_deadline_of_a_call_that_was_never_sent() -> None:
@@ -70,7 +72,7 @@ async def test_a_silent_node_is_left_for_the_next() -> None:
     cluster = ModelCluster()
 
     def silent(request: Request) -> Fate:
-        return Fate.ANSWER if request.method in ("producer", "features") else Fate.HOLD
+        return Fate.ANSWER if request.method == "producer" else Fate.HOLD
 
     async with ScriptedNode(cluster, silent) as first, ScriptedNode(cluster) as second:
         client = client_of(first, second, heartbeat_s=0.05)

@@ -11,6 +11,8 @@ from lmqcluster import LmqError, Outcome
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test
 from .scripts import client_of, fates, once
 
+pytestmark = pytest.mark.usefixtures("single_pushes")
+
 
 @pytest.mark.parametrize(
     "fate", [Fate.DROP_BEFORE, Fate.DROP_AFTER, Fate.DOUBT, Fate.REFUSE, "overloaded: x", "shutting_down: x"]

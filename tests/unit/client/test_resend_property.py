@@ -48,14 +48,12 @@ def plan_script(plan: list[int | Fate | str], cluster: ModelCluster) -> Script:
     return script
 
 
-async def _run(
-    plan: list[int | Fate | str], calls: list[int], pause_every: int, in_flight_max: int, old: tuple[bool, bool]
-) -> None:
+async def _run(plan: list[int | Fate | str], calls: list[int], pause_every: int, in_flight_max: int) -> None:
     cluster = ModelCluster()
     script = plan_script(plan, cluster)
     contents: list[int] = []
     futures: list[asyncio.Future[str] | asyncio.Future[list[str]]] = []
-    nodes = [ScriptedNode(cluster, script, is_old=is_old) for is_old in old]
+    nodes = [ScriptedNode(cluster, script) for _ in range(2)]
     async with nodes[0] as first, nodes[1] as second:
         client = AsyncClient(
             [first.address, second.address],
@@ -84,18 +82,17 @@ async def _run(
     calls=CALLS,
     pause_every=st.integers(1, 40),
     in_flight_max=st.sampled_from([1, 3, 8192]),
-    old=st.tuples(st.booleans(), st.booleans()),
 )
 def test_every_push_is_stored_exactly_once_and_in_order(
-    plan: list[int | Fate | str], calls: list[int], pause_every: int, in_flight_max: int, old: tuple[bool, bool]
+    plan: list[int | Fate | str], calls: list[int], pause_every: int, in_flight_max: int
 ) -> None:
-    asyncio.run(_run(plan, calls, pause_every, in_flight_max, old))
+    asyncio.run(_run(plan, calls, pause_every, in_flight_max))
 
 
-async def _run_with_cancellations(plan: list[int | Fate | str], cancelled: set[int], *, is_old: bool) -> None:
+async def _run_with_cancellations(plan: list[int | Fate | str], cancelled: set[int]) -> None:
     cluster = ModelCluster()
     script = plan_script(plan, cluster)
-    nodes = [ScriptedNode(cluster, script, is_old=is_old) for _ in range(2)]
+    nodes = [ScriptedNode(cluster, script) for _ in range(2)]
     async with nodes[0] as first, nodes[1] as second:
         client = AsyncClient([first.address, second.address], backoff=Backoff(first_s=0.0005, max_s=0.002))
         await client.ping()
@@ -113,8 +110,6 @@ async def _run_with_cancellations(plan: list[int | Fate | str], cancelled: set[i
 
 
 @settings(deadline=None, max_examples=60)
-@given(plan=PLAN, cancelled=st.sets(st.integers(0, 39), max_size=15), is_old=st.booleans())
-def test_cancelled_pushes_leave_the_others_alone(
-    plan: list[int | Fate | str], cancelled: set[int], is_old: bool
-) -> None:
-    asyncio.run(_run_with_cancellations(plan, cancelled, is_old=is_old))
+@given(plan=PLAN, cancelled=st.sets(st.integers(0, 39), max_size=15))
+def test_cancelled_pushes_leave_the_others_alone(plan: list[int | Fate | str], cancelled: set[int]) -> None:
+    asyncio.run(_run_with_cancellations(plan, cancelled))

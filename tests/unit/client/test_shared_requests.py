@@ -19,10 +19,10 @@ from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_tes
 Use = Callable[[AsyncClient, ScriptedNode, ModelCluster], Awaitable[None]]
 
 
-async def with_node(use: Use, *, is_old: bool = False) -> None:
+async def with_node(use: Use) -> None:
     """Run against one node of this release, with a connected client."""
     cluster = ModelCluster()
-    async with ScriptedNode(cluster, is_old=is_old) as node, AsyncClient(node.address, timeout_s=20) as client:
+    async with ScriptedNode(cluster) as node, AsyncClient(node.address, timeout_s=20) as client:
         await use(client, node, cluster)
 
 
@@ -77,16 +77,6 @@ async def test_a_request_is_shared_by_a_bounded_number_of_calls() -> None:
 
 
 @async_test
-async def test_a_node_of_a_former_release_gets_single_pushes() -> None:
-    async def use(client: AsyncClient, node: ScriptedNode, cluster: ModelCluster) -> None:
-        await asyncio.gather(*(client.push("q", number) for number in range(3)))
-        assert node.methods() == ["push"] * 3
-        assert cluster.stored == [0, 1, 2]
-
-    await with_node(use, is_old=True)
-
-
-@async_test
 async def test_each_push_has_its_outcome() -> None:
     cluster = ModelCluster()
     answers = [b"ok", [b"full: no room"], b"packed", [b"too_large: too much"], "nonsense", [None]]
@@ -98,7 +88,7 @@ async def test_each_push_has_its_outcome() -> None:
         return await asyncio.gather(*pushes, return_exceptions=True)
 
     script = lambda request: Fate.HOLD if request.method == "push_each" else Fate.ANSWER  # noqa: E731
-    async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster, script) as node, AsyncClient(node.address) as client:
         results = await answered(node, client)
         assert (results[0], results[2]) == ("ok", "packed")
         codes = [error.code for error in results if isinstance(error, LmqError)]
@@ -111,7 +101,7 @@ async def test_an_answer_for_another_number_of_pushes_ends_the_connection(result
     cluster = ModelCluster()
     left = [Fate.HOLD]
     script = lambda request: left.pop() if left and request.method == "push_each" else Fate.ANSWER  # noqa: E731
-    async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster, script) as node, AsyncClient(node.address) as client:
         pushes = [client.push("q", number) for number in range(3)]
         await node.until(lambda: bool(requests(node, "push_each")))
         node.answer(requests(node, "push_each")[0], result)
@@ -143,7 +133,7 @@ async def test_settlements_in_doubt_are_repeated_one_by_one() -> None:
     cluster = ModelCluster()
     fates = [Fate.DROP_AFTER]
     script = lambda request: fates.pop() if fates and request.method == "done_many" else Fate.ANSWER  # noqa: E731
-    async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster, script) as node, AsyncClient(node.address) as client:
         await client.push_many("q", [1, 2, 3])
         messages = await client.pull_many("q", 3, 1)
         assert await asyncio.gather(*(message.ack() for message in messages)) == [True] * 3
@@ -229,7 +219,7 @@ async def test_pulls_cancelled_before_they_are_sent_are_not_sent() -> None:
 async def test_messages_for_cancelled_callers_are_returned() -> None:
     cluster = ModelCluster()
     script = lambda request: Fate.HOLD if request.method == "pull_many" else Fate.ANSWER  # noqa: E731
-    async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster, script) as node, AsyncClient(node.address) as client:
         await client.push_many("q", [1, 2])
         pulls = [asyncio.ensure_future(client.pull("q", 60)) for _ in range(2)]
         await node.until(lambda: bool(requests(node, "pull_many")))
@@ -246,8 +236,8 @@ async def test_messages_for_cancelled_callers_are_returned() -> None:
 async def test_pulls_go_to_the_next_node_together_with_their_session() -> None:
     cluster = ModelCluster()
     async with (
-        ScriptedNode(cluster, is_old=False) as first,
-        ScriptedNode(cluster, is_old=False) as second,
+        ScriptedNode(cluster) as first,
+        ScriptedNode(cluster) as second,
         AsyncClient([first.address, second.address], backoff=Backoff(first_s=0.002, max_s=0.01)) as client,
     ):
         pulls = [asyncio.ensure_future(client.pull("q", 60)) for _ in range(3)]
@@ -263,7 +253,7 @@ async def test_more_messages_than_requested_end_the_connection() -> None:
     cluster = ModelCluster()
     fates = [Fate.HOLD]
     script = lambda request: fates.pop() if fates and request.method == "pull_many" else Fate.ANSWER  # noqa: E731
-    async with ScriptedNode(cluster, script, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster, script) as node, AsyncClient(node.address) as client:
         pulls = [asyncio.ensure_future(client.pull("q", 60)) for _ in range(2)]
         await node.until(lambda: bool(requests(node, "pull_many")))
         node.answer(requests(node, "pull_many")[0], [{}, {}, {}])
@@ -292,7 +282,7 @@ async def _run(steps: list[tuple[str, int]]) -> None:
     cluster = ModelCluster()
     pulls: list[asyncio.Task[Message | None]] = []
     pushes: list[asyncio.Future[str]] = []
-    async with ScriptedNode(cluster, is_old=False) as node, AsyncClient(node.address) as client:
+    async with ScriptedNode(cluster) as node, AsyncClient(node.address) as client:
         for what, number in steps:
             if what == "push":
                 pushes += [client.push("q", len(pushes) + place) for place in range(number)]

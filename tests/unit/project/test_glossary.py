@@ -37,7 +37,7 @@ ORDINARY = {
 GENERAL = {
     "arguments", "bad", "cluster", "conflict", "down", "exceeded", "host", "internal", "large", "left", "lost", "method",
     "name", "no", "not", "of", "overloaded", "part", "request", "reused", "shutting", "stored", "too", "unauthorized",
-    "unknown", "unreachable", "bytes", "s", "auth", "count", "each", "features", "get", "ping", "resume",
+    "unknown", "unreachable", "bytes", "s", "auth", "count", "each", "get", "ping", "resume",
 }  # fmt: skip
 """Words of error codes, fields and methods for general things that the project does not define."""
 STEM_CHARS = 4

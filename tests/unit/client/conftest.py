@@ -1,0 +1,14 @@
+"""Fixtures of the client's tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from lmqcluster.client.calls import Push
+from lmqcluster.client.shared_requests import SHARED
+
+
+@pytest.fixture
+def single_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Send each push as a request of its own, so that a script decides about each."""
+    monkeypatch.delitem(SHARED, Push)
