@@ -1,6 +1,7 @@
-"""promtool, Prometheus' own checker of metrics and rules: from PATH, else unpacked from Debian's package ``prometheus``.
+"""promtool, Prometheus' own checker of metrics and rules: from PATH, else unpacked from Debian's package
+``prometheus``.
 
-The package is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so only a fresh machine pays.
+The package is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so it is fetched only once.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ _TIMEOUT_S = 600.0
 
 @cache
 def promtool() -> str:
-    """The program.
+    """Return the program.
 
     Raises:
-        RuntimeError: it cannot be had; the text says what to install.
+        RuntimeError: it is not available; the text says what to install.
     """
     found = shutil.which("promtool")
     if found is not None:
@@ -45,7 +46,7 @@ def _unpack(target: Path) -> None:
         folder = Path(name)
         download = ["apt-get", "download", "prometheus"]
         if _call(download, folder).returncode != 0:
-            # A fresh image has no lists of packages.
+            # A fresh image has no package lists.
             _call(["apt-get", "update"], folder)
             done = _call(download, folder)
             if done.returncode != 0:
@@ -63,10 +64,10 @@ def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def run(*arguments: str | Path, text: str | None = None) -> str:
-    """What promtool says to these arguments.
+    """Return promtool's output for these arguments.
 
     Raises:
-        AssertionError: it found fault.
+        AssertionError: it found an error.
     """
     done = subprocess.run(
         [promtool(), *map(str, arguments)], input=text, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False
@@ -76,5 +77,5 @@ def run(*arguments: str | Path, text: str | None = None) -> str:
 
 
 def check_metrics(page: str) -> None:
-    """Have a page of metrics checked: its form, and its names as far as conventions go."""
+    """Check a page of metrics: its form, and its names by the conventions."""
     run("check", "metrics", text=page)

@@ -38,7 +38,7 @@ def client(cluster: Cluster) -> Iterator[Client]:
 
 @pytest.fixture
 def queue_name(request: pytest.FixtureRequest) -> str:
-    """A queue name nobody else in the session uses."""
+    """A unique queue name."""
     return f"{re.sub('[^a-z0-9]+', '-', request.node.name.lower())}-{next(_numbers)}"
 
 
@@ -46,7 +46,7 @@ def queue_name(request: pytest.FixtureRequest) -> str:
 def browser() -> Iterator[Browser]:
     """A headless Chromium. Playwright keeps an event loop running in this thread, so it must not outlive the module."""
     with sync_playwright() as playwright:
-        # As root, as in containers, Chromium starts without its sandbox only; it loads nothing but our pages.
+        # Run as root, as in containers, Chromium starts only without its sandbox; it loads only our pages.
         browser = playwright.chromium.launch(executable_path=chromium(), args=["--no-sandbox"])
         yield browser
         browser.close()
@@ -60,7 +60,7 @@ def axe() -> str:
 
 @pytest.fixture
 def open_console(browser: Browser, cluster: Cluster, tmp_path: Path) -> Iterator[OpenConsole]:
-    """Opens consoles of the first node, or of the node given, each in a browser profile of its own."""
+    """Opens consoles of the first node, or of the given node, each in a new browser profile."""
     contexts = []
 
     def open_console(route: str = "overview", *, node: int = 0, **options: Any) -> Console:

@@ -1,4 +1,4 @@
-"""The console as a person uses it: pages, buttons and dialogs by what is written on them."""
+"""The console as a person uses it: pages, buttons and dialogs by their labels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGES = {
     "cluster": "Cluster",
 }
 MENU = [*(PAGES | {"defaults": "Defaults"}).values()]
-"""What the pages are called in the menu, which has less room than their headings."""
+"""Names of the pages in the menu, which has less room than their headings."""
 SERIOUS = {"serious", "critical"}
 
 expect.set_options(timeout=DEADLINE_MS)
@@ -35,7 +35,7 @@ class Console:
 
     Attributes:
         page: the tab.
-        errors: what the browser complained of, and requests to anywhere but the node.
+        errors: errors of the browser, and requests to addresses other than the node.
     """
 
     def __init__(self, context: BrowserContext, address: str) -> None:
@@ -66,12 +66,12 @@ class Console:
 
     @property
     def main(self) -> Locator:
-        """The page's content."""
+        """Return the page's content."""
         return self.page.locator("main")
 
     @property
     def dialog(self) -> Locator:
-        """The dialog that is open."""
+        """Return the open dialog."""
         return self.page.get_by_role("dialog")
 
     def press(self, button: str) -> None:
@@ -83,7 +83,7 @@ class Console:
         self.dialog.get_by_label(label, exact=True).fill(text)
 
     def confirm(self, button: str) -> str:
-        """Press a button of the open dialog and wait until it has done its work; returns the command that was shown."""
+        """Press a button of the open dialog and wait until it has finished; return the command that was shown."""
         command = self.dialog.locator(".command code")
         line = command.inner_text() if command.count() else ""
         self.dialog.get_by_role("button", name=button, exact=True).click()
@@ -91,22 +91,22 @@ class Console:
         return line
 
     def tile(self, name: str) -> Locator:
-        """The value of a tile."""
+        """Return the value of a tile."""
         return self.main.locator(f"[data-tile={name}] dd").first
 
     def row(self, table: str, name: str) -> Locator:
-        """A row of a table by what stands in its first cell."""
+        """Return a row of a table by its first cell."""
         rows = self.main.get_by_role("region", name=table, exact=True).locator("tbody tr")
         return rows.filter(has=self.page.locator("th").filter(has_text=re.compile(rf"^{re.escape(name)}\b")))
 
     def column(self, table: str, place: int) -> list[str]:
-        """The texts of a column of a table, counted from 0."""
+        """Return the texts of a column of a table, counted from 0."""
         rows = self.main.get_by_role("region", name=table, exact=True).locator("tbody tr")
         cells = rows.locator(f"th:nth-child({place + 1}), td:nth-child({place + 1})")
         return [text.strip() for text in cells.all_inner_texts()]
 
     def violations(self, axe: str) -> list[str]:
-        """What axe-core finds seriously wrong with the page as it is now."""
+        """Return the serious problems that axe-core finds on the current page."""
         if not self.page.evaluate("typeof window.axe === 'object'"):
             self.page.evaluate(axe)
         found: Any = self.page.evaluate("axe.run(document, {resultTypes: ['violations']})")
@@ -118,19 +118,19 @@ class Console:
 
 
 def understood(line: str) -> list[str]:
-    """Have lmq-admin parse a command line of the console; returns the names of the commands it stands for.
+    """Parse a command line of the console with lmq-admin; return the names of the commands.
 
     Raises:
         click.UsageError: lmq-admin does not know it.
     """
-    # What follows <<< is for a shell, which gives it to the program as its input.
+    # A shell gives the text after <<< to the program as its input.
     program, *arguments = shlex.split(line.partition(" <<< ")[0])
     assert program == "lmq-admin"
     names: list[str] = []
     command: click.Command = cli
     context = cli.make_context("lmq-admin", arguments, resilient_parsing=False)
     while isinstance(command, click.Group):
-        # What a group leaves is its subcommand with its arguments.
+        # The rest of a group is its subcommand with its arguments.
         rest = [*context._protected_args, *context.args]
         name, found, rest = command.resolve_command(context, rest)
         assert found is not None

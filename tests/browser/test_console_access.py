@@ -1,4 +1,4 @@
-"""The console where the cluster asks for tokens."""
+"""The console of a cluster that requires tokens."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WRONG = "lmq_wrong"
 
 
 def make_token(node: NodeProcess, name: str, role: str, token: str | None = None) -> str:
-    """Make a token; `token` is an administrator's, which is needed once there is one."""
+    """Create a token; `token` is an administrator's, which is needed once there is one."""
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
     answer = call(node.http, "POST", "/v1/tokens", json.dumps({"name": name, "role": role}).encode(), headers)
     assert answer.status == 200, answer
@@ -30,7 +30,7 @@ def enter(console: Console, token: str) -> None:
     console.dialog.get_by_role("button", name="Use").click()
 
 
-def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: Cluster, axe: str) -> None:
+def test_tokens_and_the_permissions_of_their_roles(open_console: OpenConsole, cluster: Cluster, axe: str) -> None:
     node = cluster[0]
     console = open_console("overview")
     token_button = console.page.locator("#token")
@@ -38,7 +38,7 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     expect(token_button).to_be_hidden()
     assert console.errors == []
 
-    # As soon as there is a token the open page asks for one.
+    # Once there is a token the open page asks for one.
     admin = make_token(node, "ops", "admin")
     read = make_token(node, "wallboard", "read", admin)
     call(node.http, "POST", "/messages/jobs", b"x", {"Authorization": f"Bearer {admin}"})
@@ -75,7 +75,7 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     assert read in console.page.evaluate(stored)
     assert WRONG not in console.page.evaluate(stored)
 
-    # An administrator's token makes the page one to work with.
+    # With an administrator's token the page can make changes.
     token_button.click()
     enter(console, admin)
     expect(token_button).to_have_text("Token: admin")
@@ -84,7 +84,7 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     console.confirm("Push")
     expect(console.tile("ready")).to_have_text("2")
 
-    # Tokens are made and deleted in the console; a secret is shown once.
+    # Tokens are created and deleted in the console; a secret is shown once.
     console.open("tokens")
     console.press("New token")
     console.fill("Name", "shop")
@@ -111,7 +111,7 @@ def test_tokens_and_what_their_roles_may_do(open_console: OpenConsole, cluster: 
     assert call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).status == 401
     assert all("401" in error for error in console.errors), console.errors
 
-    # Another tab knows nothing of it.
+    # Another tab does not have the token.
     other = open_console("overview", node=1)
     expect(other.dialog).to_contain_text("Access token")
     enter(other, admin)

@@ -1,4 +1,4 @@
-"""What can be changed through the console; every change is looked for with a client of another protocol."""
+"""Changes through the console; each is checked with a client of another protocol."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .console import understood
 
 
 def properties(cluster: Cluster, queue: str) -> Any:
-    """The effective properties of a queue, as another node tells them."""
+    """Return the effective properties of a queue from another node."""
     return cluster[1].get_json(f"/v1/queues/{queue}/properties")
 
 
@@ -127,7 +127,7 @@ def test_new_queue(open_console: OpenConsole, client: Client, queue_name: str) -
     assert console.errors == []
 
 
-def test_subscriptions_are_given_back_and_deleted(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+def test_subscriptions_are_abandoned_and_deleted(open_console: OpenConsole, client: Client, queue_name: str) -> None:
     client.push_many(queue_name, [b"x"] * 3)
     client.reserve_batch(f"{queue_name} nightly", 1, queue=queue_name, count=3)
     console = open_console("subscriptions")
@@ -205,7 +205,7 @@ def test_cluster(open_console: OpenConsole, cluster: Cluster) -> None:
     console.dialog.get_by_role("button", name="Remove", exact=True).click()
     expect(console.dialog.get_by_role("alert")).to_contain_text("is alive")
     console.page.keyboard.press("Escape")
-    # The node refused that with 409, which a browser notes; it is what was asked for.
+    # The node refused that with 409, which the browser logs; this is intended.
     assert [error for error in console.errors if "409" not in error] == []
     expect(console.row("Checks", "members")).to_contain_text("ok")
 

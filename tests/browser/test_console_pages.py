@@ -21,7 +21,7 @@ from .console import DEADLINE_MS, MENU, PAGES, Console, understood
 QUEUES = 10_000
 BUSY = "jobs"
 SAMPLES = 359
-"""Of an hour, ten seconds apart, beside the last one."""
+"""One hour at ten-second intervals, without the last sample."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -48,7 +48,7 @@ def queues(cluster: Cluster, client: Client) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_works_and_can_be_read(open_console: OpenConsole, axe: str, scheme: str) -> None:
+def test_every_page_works_and_is_readable(open_console: OpenConsole, axe: str, scheme: str) -> None:
     console = open_console(color_scheme=scheme)
     for route, heading in {**PAGES, f"queue/{BUSY}": BUSY}.items():
         console.open(route)
@@ -59,7 +59,7 @@ def test_every_page_works_and_can_be_read(open_console: OpenConsole, axe: str, s
 
 
 def _wait_for_figures(console: Console, route: str) -> None:
-    """Until the page shows what only the node can have told."""
+    """Wait until the page shows figures of the node."""
     if route == "overview":
         expect(console.tile("queues")).to_have_text("10,000")
         expect(console.row("Queues with the most messages", "queue-00007")).to_contain_text("71")
@@ -111,7 +111,7 @@ def test_plots_are_full_when_they_are_opened(open_console: OpenConsole, cluster:
     console = open_console(route)
     _wait_for_figures(console, route)
     line = console.main.get_by_role("img", name="Messages waiting").locator("path").first
-    # What the page has seen itself would be one or two points.
+    # The page itself has seen only one or two points.
     expect(line).to_have_attribute("d", re.compile("M[^L]*L[^L]*L[^L]*L"), timeout=5_000)
     console.main.get_by_label("Plots show at most").select_option("10 minutes")
     console.page.reload()
@@ -132,7 +132,7 @@ def test_no_plot_is_empty_on_opening_after_an_hour_of_load(
         request.fulfill(response=answer, json=found)
 
     console = open_console("tokens")
-    # What a node of an hour ago would tell; everything else is the node's own.
+    # The history of a node with an hour of uptime; everything else is the node's own.
     console.page.route(re.compile(r"/v1/overview\?history$|/v1/queues/[^/]+/history$"), with_an_hour)
     console.page.goto(f"{console.page.url.partition('#')[0]}#/{route}")
     console.page.reload()
@@ -174,7 +174,7 @@ def test_no_plot_is_shown_before_there_is_something_to_plot(open_console: OpenCo
 
 
 def _wait_for_history(node: NodeProcess, least: int) -> None:
-    """Until the node remembers so many samples of the busiest queue; it takes one every ten seconds."""
+    """Wait until the node has `least` samples of the busiest queue; it takes one every ten seconds."""
 
     def remembered() -> bool:
         return len(json.loads(call(node.http, "GET", f"/v1/queues/{BUSY}/history").body)["history"]) >= least
@@ -183,7 +183,7 @@ def _wait_for_history(node: NodeProcess, least: int) -> None:
 
 
 def _hour(last: dict[str, float]) -> list[dict[str, float]]:
-    """Samples of the hour before the last one, with counters that have grown all the time."""
+    """Return samples of the hour before the last one, with steadily growing counters."""
     rows = []
     for ago in range(SAMPLES, 0, -1):
         grown = {key: last[key] - 70 * ago if key.endswith("_total") else last[key] for key in last}
@@ -191,10 +191,10 @@ def _hour(last: dict[str, float]) -> list[dict[str, float]]:
     return [*rows, last]
 
 
-def test_a_queue_that_is_not_there_offers_a_push_alone(open_console: OpenConsole) -> None:
+def test_a_missing_queue_offers_only_a_push(open_console: OpenConsole) -> None:
     console = open_console("queue/nowhere")
     expect(console.main).to_contain_text("There is no queue nowhere now.")
-    # It is asked for every ten seconds, not every second.
+    # It is requested every ten seconds, not every second.
     asked: list[str] = []
     console.page.on("request", lambda request: asked.append(request.url))
     for _ in range(3):
@@ -216,7 +216,7 @@ def test_list_is_searched_sorted_and_paged_by_the_node(open_console: OpenConsole
     sorted_by = console.main.locator("th[aria-sort]")
     expect(sorted_by).to_have_text(re.compile("Pushed/s"))
     assert "--sort=-push_rate" in console.main.locator(".command code").inner_text()
-    assert "\N{EN DASH}" not in console.column("Queues", 8), "the node tells the rates, so they are there at once"
+    assert "\N{EN DASH}" not in console.column("Queues", 8), "the node provides the rates, so they are shown at once"
     console.press("Ready")
     expect(sorted_by).to_have_text(re.compile("Ready"))
     expect(summary).to_have_text("1 to 50 of 10,000 queues.")
@@ -261,7 +261,7 @@ def test_columns_are_chosen_and_remembered(open_console: OpenConsole) -> None:
     assert console.errors == []
 
 
-def test_all_that_match_is_exported(open_console: OpenConsole) -> None:
+def test_all_matching_queues_are_exported(open_console: OpenConsole) -> None:
     console = open_console("queues?name=queue-0")
     expect(console.main).to_contain_text("of 9,995 queues")
     with console.page.expect_download() as told:
@@ -330,7 +330,7 @@ def test_theme_is_remembered(open_console: OpenConsole) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_page_fits_on_a_phone_and_can_be_read(open_console: OpenConsole, axe: str, scheme: str) -> None:
+def test_every_page_fits_on_a_phone_and_is_readable(open_console: OpenConsole, axe: str, scheme: str) -> None:
     console = open_console(viewport={"width": 390, "height": 800}, has_touch=True, color_scheme=scheme)
     for route in [*PAGES, f"queue/{BUSY}"]:
         console.open(route)
@@ -340,7 +340,7 @@ def test_every_page_fits_on_a_phone_and_can_be_read(open_console: OpenConsole, a
     assert console.errors == []
 
 
-def test_figures_and_names_can_be_read_on_a_phone(open_console: OpenConsole, client: Client) -> None:
+def test_figures_and_names_are_readable_on_a_phone(open_console: OpenConsole, client: Client) -> None:
     name = "orders/of-a-customer-whose-name-is-long"
     client.push(name, b"x")
     client.push(name, b"later", delay=600)
@@ -358,7 +358,7 @@ def test_figures_and_names_can_be_read_on_a_phone(open_console: OpenConsole, cli
     console.open("queues?name=whose-name")
     link = console.main.get_by_role("link", name=name, exact=True)
     assert _lines(link) > 1, "the name is to be wrapped"
-    # Each line begins behind a separator.
+    # Each line begins after a separator.
     starts = link.evaluate(LINE_STARTS)
     assert all(name[start - 1] in "/-" for start in starts[1:]), starts
     # The other tests count queues.
@@ -383,16 +383,16 @@ LINE_STARTS = """link => {
     }
     return starts;
 }"""
-"""At which characters of a text its lines begin."""
+"""The positions in a text at which its lines begin."""
 
 
 def _lines(text: Locator) -> int:
-    """In how many lines a text stands."""
+    """Return the number of lines of a text."""
     expect(text).to_be_visible()
     return len(text.evaluate(LINE_STARTS))
 
 
-def test_nodes_stand_side_by_side(open_console: OpenConsole, cluster: Cluster) -> None:
+def test_nodes_are_side_by_side(open_console: OpenConsole, cluster: Cluster) -> None:
     console = open_console("nodes")
     _wait_for_figures(console, "nodes")
     table = console.main.get_by_role("region", name="Nodes")
@@ -406,7 +406,7 @@ def test_nodes_stand_side_by_side(open_console: OpenConsole, cluster: Cluster) -
     assert console.errors == []
 
 
-def test_who_holds_messages_is_shown(open_console: OpenConsole, cluster: Cluster) -> None:
+def test_holders_of_messages_are_shown(open_console: OpenConsole, cluster: Cluster) -> None:
     with Client(cluster[0].rpc) as consumer:
         consumer.push_many("held", [b"x"] * 3)
         held = consumer.pull_many("held", 2)

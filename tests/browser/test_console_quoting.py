@@ -1,4 +1,4 @@
-"""The command lines that the console offers to copy, run by a shell: whatever a name holds, it stays one word."""
+"""Command lines that the console offers to copy, executed by a shell: any name stays one word."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def names(browser: Browser) -> Iterator[Module]:
 
 
 def words_of(line: str) -> list[bytes]:
-    """What a program is given by bash. Nothing else is run: the folder has to be empty afterwards."""
+    """Return the arguments that bash passes to a program. Nothing else is executed: the folder must stay empty."""
     done = subprocess.run(
         ["bash", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True, timeout=60, env={"LC_ALL": "C.UTF-8"}
     )

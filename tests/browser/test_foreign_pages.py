@@ -1,7 +1,7 @@
-"""Pages from elsewhere, in a real browser on the node's machine: they store nothing and read nothing.
+"""Foreign pages, in a real browser on the node's machine: they store nothing and read nothing.
 
-Each page is served under another origin: another port of this machine, another name, or, as after DNS rebinding, a name of its
-owner's that resolves to the node's own address and port.
+Each page is served under another origin: another port of this machine, another name, or, as after DNS rebinding, a
+foreign name that resolves to the node's own address and port.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .tools import chromium
 
 FOREIGN_NAME = "evil.example"
 SECRET = "the secret of the node"
-BLANK = "<!doctype html><title>A page from elsewhere</title><body></body>"
+BLANK = "<!doctype html><title>A foreign page</title><body></body>"
 
 ATTACK = """
 async ({target, queue}) => {
@@ -67,7 +67,7 @@ SUBMIT = """
 """
 
 
-class _Elsewhere(http.server.BaseHTTPRequestHandler):
+class _ForeignPages(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
@@ -75,13 +75,13 @@ class _Elsewhere(http.server.BaseHTTPRequestHandler):
         self.wfile.write(BLANK.encode())
 
     def log_message(self, *_: object) -> None:
-        """Say nothing."""
+        """Discard the log message."""
 
 
 @pytest.fixture(scope="module")
-def elsewhere() -> Iterator[int]:
-    """The port of a web server that is none of the node's."""
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Elsewhere) as server:
+def foreign_server() -> Iterator[int]:
+    """The port of a web server that is not the node's."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), _ForeignPages) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield server.server_port
@@ -91,7 +91,7 @@ def elsewhere() -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node that asks for no token."""
+    """A node without tokens."""
     arguments = [word for name in PROTOCOLS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path_factory.mktemp("node"), arguments=arguments) as process:
         yield process
@@ -109,25 +109,25 @@ def misled_browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(misled_browser: Browser) -> Iterator[Page]:
-    """A tab in a browser profile of its own."""
+    """A tab in a new browser profile."""
     with misled_browser.new_context() as context:
         yield context.new_page()
 
 
-def other_port(page: Page, node: NodeProcess, elsewhere: int) -> str:
-    """A page on another port of this machine; returns the address at which it attacks the node."""
-    page.goto(f"http://127.0.0.1:{elsewhere}/")
+def other_port(page: Page, node: NodeProcess, foreign_server: int) -> str:
+    """Open a page on another port of this machine; return the address at which it attacks the node."""
+    page.goto(f"http://127.0.0.1:{foreign_server}/")
     return f"http://{node.http}"
 
 
-def other_name(page: Page, node: NodeProcess, elsewhere: int) -> str:
-    """A page under another name."""
-    page.goto(f"http://{FOREIGN_NAME}:{elsewhere}/")
+def other_name(page: Page, node: NodeProcess, foreign_server: int) -> str:
+    """Open a page under another name."""
+    page.goto(f"http://{FOREIGN_NAME}:{foreign_server}/")
     return f"http://{node.http}"
 
 
-def rebound(page: Page, node: NodeProcess, elsewhere: int) -> str:
-    """A page whose name and port are, by now, the node's: the browser takes the node for its own server."""
+def rebound(page: Page, node: NodeProcess, foreign_server: int) -> str:
+    """Open a page whose name and port now lead to the node: the browser takes the node for its own server."""
     origin = f"http://{FOREIGN_NAME}:{node.http.rpartition(':')[2]}"
 
     def serve(route: Route) -> None:
@@ -139,18 +139,18 @@ def rebound(page: Page, node: NodeProcess, elsewhere: int) -> str:
 
 
 def contents(node: NodeProcess, queue: str) -> list[str]:
-    """What stands in a queue."""
+    """Return the contents of a queue."""
     answer = call(node.http, "GET", f"/v1/queues/{queue}/messages?max=100")
     return [str(message["content"]) for message in answer.json["messages"]]
 
 
 @pytest.mark.parametrize("visit", [other_port, other_name, rebound])
-def test_a_page_from_elsewhere_stores_and_reads_nothing(
-    page: Page, node: NodeProcess, elsewhere: int, visit: Callable[[Page, NodeProcess, int], str]
+def test_a_foreign_page_stores_and_reads_nothing(
+    page: Page, node: NodeProcess, foreign_server: int, visit: Callable[[Page, NodeProcess, int], str]
 ) -> None:
     queue = f"guarded-{visit.__name__}"
     call(node.http, "POST", f"/messages/{queue}", SECRET.encode(), {"Content-Type": "text/plain"})
-    target = visit(page, node, elsewhere)
+    target = visit(page, node, foreign_server)
 
     read = page.evaluate(ATTACK, {"target": target, "queue": queue})
 
@@ -161,12 +161,12 @@ def test_a_page_from_elsewhere_stores_and_reads_nothing(
 
 @pytest.mark.parametrize("type_", ["application/x-www-form-urlencoded", "multipart/form-data", "text/plain"])
 @pytest.mark.parametrize("visit", [other_port, other_name, rebound])
-def test_a_form_from_elsewhere_stores_nothing(
-    page: Page, node: NodeProcess, elsewhere: int, visit: Callable[[Page, NodeProcess, int], str], type_: str
+def test_a_foreign_form_stores_nothing(
+    page: Page, node: NodeProcess, foreign_server: int, visit: Callable[[Page, NodeProcess, int], str], type_: str
 ) -> None:
     queue = f"forms-{visit.__name__}"
     call(node.http, "POST", f"/messages/{queue}", SECRET.encode(), {"Content-Type": "text/plain"})
-    target = visit(page, node, elsewhere)
+    target = visit(page, node, foreign_server)
 
     with page.expect_response(lambda answer: answer.url == f"{target}/messages/{queue}") as answered:
         page.evaluate(SUBMIT, {"target": target, "queue": queue, "type": type_})
@@ -197,7 +197,7 @@ STOLEN = (
 @pytest.mark.parametrize("is_rebound", [False, True])
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_page_uses_no_port_of_kestrel(
-    page: Page, node: NodeProcess, elsewhere: int, protocol: str, is_rebound: bool
+    page: Page, node: NodeProcess, foreign_server: int, protocol: str, is_rebound: bool
 ) -> None:
     call(node.http, "POST", "/messages/kept", SECRET.encode(), {"Content-Type": "text/plain"})
     host, port = address_of(node, protocol)
@@ -206,7 +206,7 @@ def test_a_page_uses_no_port_of_kestrel(
         page.route(target, lambda route: route.fulfill(content_type="text/html", body=BLANK), times=1)
         page.goto(target)
     else:
-        other_name(page, node, elsewhere)
+        other_name(page, node, foreign_server)
 
     page.evaluate(SEND, {"target": target, "body": STOLEN})
 
@@ -215,8 +215,8 @@ def test_a_page_uses_no_port_of_kestrel(
     assert call(node.http, "POST", "/messages/kept", SECRET.encode(), {"Content-Type": "text/plain"}).status == 200
 
 
-def test_the_node_s_own_page_may(page: Page, node: NodeProcess) -> None:
-    """The same requests from a page of the node's are served, so the tests above can fail."""
+def test_the_page_of_the_node_is_served(page: Page, node: NodeProcess) -> None:
+    """The same requests from a page of the node are served, so the tests above can fail."""
     page.goto(f"http://{node.http}/console/")
     stored = page.evaluate(
         "async (body) => (await fetch('/messages/own', {method: 'POST', body})).status", json.dumps("own")

@@ -1,6 +1,6 @@
-"""What these tests need beyond Python: Chromium, and axe-core, which judges how accessible a page is.
+"""Tools of these tests beyond Python: Chromium, and axe-core, which checks the accessibility of a page.
 
-A machine that lacks them gets them: Chromium from Debian if the tests run as root, axe-core by npm.
+If they are missing, they are installed: Chromium from Debian if the tests run as root, axe-core by npm.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ INSTALL_TIMEOUT_S = 600
 
 
 def chromium() -> str:
-    """The path of a Chromium.
+    """Return the path of a Chromium.
 
     Raises:
-        RuntimeError: there is none, and it cannot be installed from here.
+        RuntimeError: there is none, and it cannot be installed.
     """
     with one_at_a_time():
         return _browser() or _install("chromium", _browser)
 
 
 def axe_source() -> str:
-    """The JavaScript of axe-core.
+    """Return the JavaScript of axe-core.
 
     Raises:
         RuntimeError: it cannot be fetched.

@@ -1,4 +1,4 @@
-"""A systemd of the test's own, in namespaces of its own: the nearest thing to a machine with the unit installed."""
+"""A separate systemd in separate namespaces: the closest approximation of a machine with the unit installed."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def _control_groups() -> Path | None:
 
 
 def why_not() -> str | None:
-    """Why there can be no such machine here; None if there can."""
+    """Return why there can be no such machine here; None if there can."""
     if os.geteuid() != 0:
-        return "only root may boot a systemd of its own"
+        return "only root may boot a separate systemd"
     missing = [name for name in ("unshare", "nsenter", "systemctl", "systemd-sysusers") if shutil.which(name) is None]
     if missing or not SYSTEMD.exists():
         return f"there is no {missing[0] if missing else SYSTEMD}: install the Debian packages systemd and util-linux"
     if _control_groups() is None:
         return "control groups cannot be written here"
     tried = run("unshare", "--mount", "--pid", "--fork", "--cgroup", "mount", "-t", "tmpfs", "tmpfs", "/run")
-    return None if tried.returncode == 0 else f"namespaces cannot be made here: {tried.stderr.strip()}"
+    return None if tried.returncode == 0 else f"namespaces cannot be created here: {tried.stderr.strip()}"
 
 
 class Machine:
@@ -88,7 +88,7 @@ class Machine:
         self._end()
 
     def _end(self) -> None:
-        # The outer process takes the namespace's first one with it, and that one everything in the namespace.
+        # The outer process ends the namespace's first one, which ends everything in the namespace.
         self._process.kill()
         self._process.wait()
         reaper.tell("-", self._process.pid)
@@ -109,12 +109,14 @@ class Machine:
         return int(children) if children.strip() else None
 
     def inside(self, *command: str, of: int | None = None) -> subprocess.CompletedProcess[str]:
-        """Run a command among the machine's files, or among those that the process `of` (number of the host) sees, as root."""
+        """Run a command among the machine's files, or among those that the process `of` (number of the host)
+        sees, as root.
+        """
         target = of or self._first()
         return run("nsenter", f"--target={target}", "--mount", "--pid", *command)
 
     def systemctl(self, *words: str) -> subprocess.CompletedProcess[str]:
-        """Ask or tell the machine's systemd something."""
+        """Run systemctl on the machine."""
         return self.inside("systemctl", *words)
 
     def write(self, path: str, text: str, *, owner: str = "root:lmq", mode: str = "0640") -> None:
@@ -124,12 +126,12 @@ class Machine:
         assert done.returncode == 0, done.stderr
 
     def property(self, name: str) -> str:
-        """A property of the unit, as systemctl shows it."""
+        """Return a property of the unit, as systemctl shows it."""
         return self.systemctl("show", "--property", name, "--value", "lmqcluster.service").stdout.strip()
 
     def main_process(self) -> int:
-        """The number by which the host knows the unit's main process."""
-        # Numbers of a process from the outermost namespace to its own.
+        """Return the host's process id of the unit's main process."""
+        # Ids of a process from the outermost namespace to its own.
         wanted = self.property("MainPID")
         for status in Path("/proc").glob("[0-9]*/status"):
             with contextlib.suppress(OSError):
@@ -140,9 +142,9 @@ class Machine:
         raise AssertionError(f"the unit has no main process: {self.log()}")
 
     def kill(self) -> None:
-        """End the unit's main process the hard way."""
+        """Kill the unit's main process."""
         os.kill(self.main_process(), signal.SIGKILL)
 
     def log(self) -> str:
-        """What the unit wrote."""
+        """Return the output of the unit."""
         return self.inside("cat", "/var/log/lmqcluster.log").stdout

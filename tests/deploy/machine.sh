@@ -1,4 +1,4 @@
-# Boots a systemd of its own in namespaces of its own, with nothing but the unit under test: sourced by nobody, run by machine.py.
+# Boots a separate systemd in separate namespaces, with only the unit under test. Run by machine.py.
 #
 #   unshare --mount bash machine.sh CHECKOUT PYTHON PACKAGES CGROUP
 #
@@ -46,7 +46,7 @@ systemd-sysusers "$checkout/deploy/systemd/lmqcluster.sysusers"
 mount -t tmpfs -o mode=1777 tmpfs /tmp
 echo $$ > "$cgroup/cgroup.procs"
 export SYSTEMD_UNIT_PATH=$units SYSTEMD_GENERATOR_PATH=/nowhere SYSTEMD_ENVIRONMENT_GENERATOR_PATH=/nowhere container=test
-# A namespace of its own for control groups begins where this shell is now.
+# A new namespace for control groups begins at the current group of this shell.
 exec unshare --pid --fork --kill-child --cgroup --uts --ipc --mount sh -c '
     mount -t proc proc /proc
     umount -R /sys/fs/cgroup

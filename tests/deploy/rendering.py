@@ -1,4 +1,4 @@
-"""The Helm chart as Helm renders it, kept beside the tests, so that it can be checked where there is no Helm.
+"""The Helm chart as Helm renders it, kept beside the tests, so that it can be checked without Helm.
 
 ``python -m tests.deploy.rendering`` renders it again; it needs Helm, or Go, which builds it.
 """
@@ -17,7 +17,7 @@ __all__ = ["CHART", "VARIANTS", "kept", "rendered", "stamp"]
 
 CHART = DEPLOY / "helm" / "lmqcluster"
 KUBERNETES = "1.31.0"
-"""The version that templates are told; what they make is checked against several."""
+"""The version that templates get; the result is checked against several."""
 VARIANTS: dict[str, tuple[str, ...]] = {
     "default": (),
     "everything": (
@@ -34,7 +34,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 
 
 def stamp() -> str:
-    """A checksum of the chart's files."""
+    """Return a checksum of the chart's files."""
     digest = hashlib.sha256()
     for path in sorted(path for path in CHART.rglob("*") if path.is_file()):
         digest.update(f"{path.relative_to(CHART)}\0".encode())
@@ -43,12 +43,12 @@ def stamp() -> str:
 
 
 def kept(variant: str) -> Path:
-    """The file of a variant as it was rendered last."""
+    """Return the file of a variant with its last rendering."""
     return Path(__file__).parent / "rendered" / f"{variant}.yaml"
 
 
 def rendered(program: Path, variant: str) -> str:
-    """What Helm makes of the chart; what it draws at random is replaced."""
+    """Return the output of Helm for the chart, with random values replaced."""
     words = [
         program,
         "template",

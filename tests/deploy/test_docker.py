@@ -1,4 +1,4 @@
-"""The image and the Compose file, as far as they can be checked without a Docker daemon."""
+"""The image and the Compose file, checked as far as possible without a Docker daemon."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_what_the_image_copies_is_sent_to_the_daemon() -> None:
+def test_files_that_the_image_copies_are_sent_to_the_daemon() -> None:
     sent = set(re.findall(r"^!(.+)$", (ROOT / ".dockerignore").read_text(encoding="utf-8"), re.MULTILINE))
     copied: set[str] = set()
     for sources in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE):
@@ -53,9 +53,9 @@ def test_what_the_image_copies_is_sent_to_the_daemon() -> None:
     assert all((ROOT / name).exists() for name in sent)
 
 
-def test_the_image_installs_what_the_project_needs(tmp_path: Path) -> None:
+def test_the_image_installs_the_dependencies_of_the_project(tmp_path: Path) -> None:
     (program,) = re.findall(r'^RUN python -c "(.+)" > requirements.txt', DOCKERFILE.read_text(), re.MULTILINE)
-    # What a shell leaves of it between double quotes.
+    # The text that a shell leaves between double quotes.
     program = program.replace("pyproject.toml", str(ROOT / "pyproject.toml"))
     done = run("/bin/sh", "-ec", f'{sys.executable} -c "{program}"')
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -89,9 +89,9 @@ def test_without_a_profile_there_are_three_nodes_and_their_secrets(project: dict
         assert needed["condition"] == "service_completed_successfully"
 
 
-def test_the_secrets_are_drawn_once(project: dict[str, Any], tmp_path: Path) -> None:
+def test_the_secrets_are_generated_once(project: dict[str, Any], tmp_path: Path) -> None:
     (script,) = project["services"]["secrets"]["command"]
-    # Compose shows a dollar sign as it would have to be written.
+    # Compose shows a dollar sign in its escaped form.
     script = script.replace("$$", "$").replace("/etc/lmq/", f"{tmp_path}/").replace("python ", f"{sys.executable} ")
     assert run("/bin/sh", "-ec", script).returncode == 0
     drawn = {path.name: path.read_text() for path in tmp_path.iterdir()}
@@ -103,14 +103,14 @@ def test_the_secrets_are_drawn_once(project: dict[str, Any], tmp_path: Path) -> 
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == drawn
 
 
-def test_files_that_services_mount_are_there(project: dict[str, Any]) -> None:
+def test_files_that_services_mount_exist(project: dict[str, Any]) -> None:
     for name, service in project["services"].items():
         for volume in service.get("volumes", []):
             if volume["type"] == "bind":
                 assert Path(volume["source"]).exists(), f"{name}: {volume['source']}"
 
 
-def test_prometheus_takes_its_configuration(project: dict[str, Any], tmp_path: Path) -> None:
+def test_prometheus_accepts_its_configuration(project: dict[str, Any], tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("lmq_of-no-value")
     text = (DEPLOY / "docker" / "prometheus.yml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The Helm chart: Kubernetes takes what it renders, and what it renders is what a cluster of nodes needs."""
+"""The Helm chart: Kubernetes accepts its output, which has everything that a cluster of nodes needs."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ NOT_IN_KUBERNETES = {"ServiceMonitor", "PrometheusRule"}
 
 
 def documents(variant: str) -> dict[tuple[str, str], Any]:
-    """The objects of a variant by kind and name."""
+    """Return the objects of a variant by kind and name."""
     loaded = [one for one in yaml.safe_load_all(kept(variant).read_text(encoding="utf-8")) if one]
     return {(one["kind"], one["metadata"]["name"]): one for one in loaded}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_what_is_kept_was_rendered_from_this_chart(variant: str) -> None:
+def test_the_kept_files_were_rendered_from_this_chart(variant: str) -> None:
     assert stamp() in kept(variant).read_text(encoding="utf-8"), (
         "the chart has changed: run .venv/bin/python -m tests.deploy.rendering"
     )
@@ -44,7 +44,7 @@ def test_kubernetes_knows_every_field(variant: str, version: str) -> None:
         assert len(name) <= 63
 
 
-def test_a_field_that_kubernetes_does_not_know_is_noticed() -> None:
+def test_an_unknown_field_is_detected() -> None:
     one = documents("default")["StatefulSet", "lmq-lmqcluster"]
     one["spec"]["template"]["spec"]["containers"][0]["readinesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError, match="readinesProbe"):
@@ -73,7 +73,7 @@ def test_a_pod_has_no_rights_and_one_disk(variant: str) -> None:
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    # SIGTERM comes after preStop, and a node takes up to 10 s from then on.
+    # SIGTERM follows preStop, and a node takes up to 10 s from then on.
     assert pod["terminationGracePeriodSeconds"] >= int(container["lifecycle"]["preStop"]["exec"]["command"][1]) + 20
     assert container["livenessProbe"]["httpGet"]["path"] == "/livez"
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
@@ -91,7 +91,7 @@ def test_the_port_of_the_peers_is_for_peers() -> None:
 
 
 def test_prometheus_reads_every_page_that_alerts_and_dashboard_need() -> None:
-    """The nodes under the job that the rules count, single queues under another."""
+    """The nodes are under the job that the rules count, single queues under another."""
     monitor = documents("everything")["ServiceMonitor", "lmq-lmqcluster"]
     service = documents("everything")["Service", "lmq-lmqcluster"]["metadata"]["labels"]
     assert monitor["spec"]["selector"]["matchLabels"].items() <= service.items()
@@ -137,7 +137,7 @@ def test_founding_members_get_the_same_peers_and_later_ones_wait_for_their_join(
     assert said == [f"peers {peers}, await_join \n"] * 3 + ["peers , await_join on\n"] * 2
 
 
-def test_helm_finds_nothing_wrong_and_renders_what_is_kept() -> None:
+def test_helm_finds_no_error_and_renders_the_kept_files() -> None:
     program = helm()
     if program is None:
         pytest.skip("Helm is not installed; make deploy-check builds it")

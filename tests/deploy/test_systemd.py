@@ -1,4 +1,4 @@
-"""The systemd unit: what systemd's own tools say of it, and a node that runs under it, sandbox and all."""
+"""The systemd unit: the checks of systemd's own tools, and a node that runs under it in its sandbox."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .tools import DEPLOY, builds_everything, run
 SYSTEMD = DEPLOY / "systemd"
 UNIT = SYSTEMD / "lmqcluster.service"
 EXPOSURE_MAX = 1.5
-"""Of systemd-analyze's 10; a service that talks to the network cannot come below about 1."""
+"""On the scale of systemd-analyze up to 10; a service with network access cannot be below about 1."""
 SECRET = "a secret for tests only, of no value"
 TOKEN = "lmq_a-token-for-tests-only-of-no-value"
 CONFIGURATION = "/etc/lmqcluster/lmqcluster.toml"
@@ -42,9 +42,9 @@ def checked(tmp_path: Path) -> Path:
     return path
 
 
-def test_systemd_finds_nothing_wrong(checked: Path) -> None:
+def test_systemd_finds_no_error(checked: Path) -> None:
     done = run("systemd-analyze", "verify", "--man=no", checked)
-    # It reads the units of this machine too, and may complain about those.
+    # It also reads the units of this machine, and may report errors in those.
     assert [line for line in (done.stdout + done.stderr).splitlines() if "lmqcluster" in line] == []
 
 
@@ -56,7 +56,7 @@ def test_systemd_finds_the_unit_little_exposed(checked: Path) -> None:
 
 
 def installed(folder: Path) -> dict[str, Path]:
-    """The files that the example configuration names, by name, made in a folder."""
+    """Create the files that the example configuration names in a folder, and return them by name."""
     secret, token = folder / "cluster-secret", folder / "admin-token"
     secret.write_text(SECRET)
     token.write_text(TOKEN)
@@ -71,8 +71,8 @@ def installed(folder: Path) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("certificates", [False, True], ids=["secret", "certificates"])
-def test_the_example_configuration_is_one(tmp_path: Path, certificates: bool) -> None:
-    """As it stands, and with the line for certificates between the nodes."""
+def test_the_example_configuration_is_valid(tmp_path: Path, certificates: bool) -> None:
+    """It is valid unchanged, and with the line for certificates between the nodes."""
     text = (SYSTEMD / "lmqcluster.toml").read_text(encoding="utf-8")
     assert "\n# raft_tls_ca = " in text
     if certificates:
@@ -97,7 +97,7 @@ class Service:
         self._tls = ssl.create_default_context(cafile=files[AUTHORITY])
         for name, path in files.items():
             machine.write(name, path.read_text())
-        # All of the example but the other members.
+        # Everything in the example except the other members.
         settings = tomllib.loads((SYSTEMD / "lmqcluster.toml").read_text(encoding="utf-8"))
         del settings["peers"]
         for listener in ("http", "rpc", "raft"):
@@ -107,7 +107,7 @@ class Service:
         machine.write(CONFIGURATION, self.configuration)
 
     def fetch(self, path: str, body: bytes | None = None) -> tuple[int, bytes]:
-        """Status and body of a request with the administrator's token; status 0 if nobody answers."""
+        """Return status and body of a request with the administrator's token; status 0 without an answer."""
         request = urllib.request.Request(f"https://{self.http}{path}", body, {"Authorization": f"Bearer {TOKEN}"})
         try:
             with urllib.request.urlopen(request, timeout=60, context=self._tls) as answer:
@@ -150,14 +150,14 @@ def test_a_node_runs_in_the_sandbox(service: Service) -> None:
     assert "node.json" in machine.inside("ls", "/var/lib/lmqcluster").stdout
 
 
-def test_certificates_and_the_token_are_read_again(service: Service) -> None:
+def test_certificates_and_the_token_are_reloaded(service: Service) -> None:
     assert service.machine.systemctl("reload", "lmqcluster").returncode == 0
     wait_for(lambda: "admin token reloaded" in service.machine.log(), "the reload")
     wait_for(lambda: service.machine.property("ActiveState") == "active", "the end of the reload")
     assert service.fetch("/readyz")[0] == 200
 
 
-def test_what_it_acknowledged_outlives_a_kill(service: Service) -> None:
+def test_acknowledged_messages_survive_a_kill(service: Service) -> None:
     machine = service.machine
     assert service.fetch("/messages/sandbox", b"kept")[0] == 200, machine.log()
     machine.kill()

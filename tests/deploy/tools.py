@@ -1,7 +1,7 @@
 """Programs that check files below ``deploy/`` and are not Python packages: Docker Compose and Helm.
 
-Both are Go programs. Compose's loader is small and built where it is needed; Helm takes minutes, so it is built only when
-``LMQ_DEPLOY_TOOLS=build`` asks for it (``make deploy-check``). What was built is kept below ``$XDG_CACHE_HOME/lmqcluster``.
+Both are Go programs. Compose's loader is small and built on demand; Helm takes minutes, so it is built only with
+``LMQ_DEPLOY_TOOLS=build`` (``make deploy-check``). Built programs are kept below ``$XDG_CACHE_HOME/lmqcluster``.
 """
 
 from __future__ import annotations
@@ -29,21 +29,23 @@ HELM = "helm.sh/helm/v3/cmd/helm@v3.16.4"
 def run(
     *command: str | Path, environment: dict[str, str] | None = None, timeout_s: float = RUN_S
 ) -> subprocess.CompletedProcess[str]:
-    """Run a program to its end and hand back what it said."""
+    """Run a program to its end and return its output."""
     return subprocess.run(
         [str(word) for word in command],
         capture_output=True,
         text=True,
         timeout=timeout_s,
         env={**os.environ, **(environment or {})},
-        # Compose's loader takes relative paths from where it runs.
+        # Compose's loader resolves relative paths from its working directory.
         cwd=DEPLOY,
         check=False,
     )
 
 
 def compose_config() -> list[str]:
-    """The command that prints a Compose file in full, as JSON, or says what is wrong with it; the file's path follows."""
+    """Return the command that prints a Compose file in full, as JSON, or reports errors in it; the file's
+    path follows.
+    """
     if builds_everything():
         return [str(_built(COMPOSE)), "--all-resources", "--profile", "*", "config", "--format", "json", "--file"]
     if shutil.which("go"):
@@ -52,7 +54,7 @@ def compose_config() -> list[str]:
 
 
 def helm() -> Path | None:
-    """Helm: from PATH, else as built before, else built now if that was asked for."""
+    """Return Helm: from PATH, else as built before, else built now if requested."""
     found = shutil.which("helm")
     if found is not None:
         return Path(found)
@@ -62,7 +64,7 @@ def helm() -> Path | None:
 
 
 def builds_everything() -> bool:
-    """Whether this is ``make deploy-check``, which may take its time."""
+    """Return whether this is ``make deploy-check``, which may take its time."""
     return os.environ.get("LMQ_DEPLOY_TOOLS") == "build"
 
 

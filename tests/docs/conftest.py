@@ -1,4 +1,4 @@
-"""A cluster for the examples of the pages, and what stands in for the addresses that pages show."""
+"""A cluster for the examples of the pages, and substitutes for the addresses that pages show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SHOWN = (
 
 
 def addresses_of(cluster: Cluster) -> Mapping[str, str]:
-    """The addresses of a cluster by those of the pages."""
+    """Return the addresses of a cluster by those of the pages."""
     return {
         shown: real
         for addresses, node in zip(SHOWN, cluster.nodes, strict=True)
@@ -30,7 +30,7 @@ def addresses_of(cluster: Cluster) -> Mapping[str, str]:
 
 @pytest.fixture
 def new_cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Three nodes of the test's own, with a secret, as ``lmq dev`` has it."""
+    """Three nodes for one test, with a secret, as ``lmq dev`` has it."""
     directory = tmp_path / "nodes"
     directory.mkdir()
     with Cluster(3, directory=directory, environment={"LMQ_CLUSTER_SECRET": "the secret of three nodes"}) as nodes:

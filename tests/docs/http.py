@@ -18,8 +18,8 @@ class Route:
     """One section.
 
     Attributes:
-        text: all of it.
-        needs: what a token must allow, the first part of it.
+        text: its whole text.
+        needs: the permission that a token needs, the first part of it.
         names: parameters and members in the tables of the section.
     """
 
@@ -34,10 +34,10 @@ class Route:
 
 
 def routes(text: str) -> list[Route]:
-    """All sections of routes.
+    """Return all sections of routes.
 
     Raises:
-        ValueError: one does not say what the route needs.
+        ValueError: a section does not state what the route needs.
     """
     return [_route(*found) for found in _SECTION.findall(text)]
 
@@ -45,7 +45,7 @@ def routes(text: str) -> list[Route]:
 def _route(method: str, path: str, section: str) -> Route:
     needs = re.search(r"Needs: ([^.,]+)[.,]", " ".join(section.split()))
     if needs is None:
-        raise ValueError(f"the section of {method} {path} does not say what it needs")
+        raise ValueError(f"the section of {method} {path} does not state what it needs")
     table = re.search(
         r"^\| (?:Parameter|Member|`reply`) \| Meaning \|\n(.*?)(?:\n\n|\Z)", section, re.DOTALL | re.MULTILINE
     )

@@ -19,11 +19,11 @@ class Method:
     """One section.
 
     Attributes:
-        text: all of it, white space folded.
+        text: its whole text, white space folded.
         required, optional: names of the arguments in the call.
         described: names in the table of arguments, empty without one.
-        needs: what a token must allow, the first part of it.
-        errors: codes beside those of every method.
+        needs: the permission that a token needs, the first part of it.
+        errors: codes besides those of every method.
     """
 
     name: str
@@ -36,15 +36,15 @@ class Method:
 
     @property
     def arguments(self) -> set[str]:
-        """Names of all arguments."""
+        """Return the names of all arguments."""
         return {*self.required, *self.optional}
 
 
 def methods(text: str) -> list[Method]:
-    """All sections of methods.
+    """Return all sections of methods.
 
     Raises:
-        ValueError: one lacks its call or what it needs.
+        ValueError: a section lacks its call or what it needs.
     """
     return [_method(name, section) for name, section in _SECTION.findall(text)]
 

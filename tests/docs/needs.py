@@ -1,4 +1,4 @@
-"""How the reference pages say what a method or a route needs."""
+"""The wording in which the reference pages state what a method or a route needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SUBJECTS: Final = {
 
 
 def phrase(need: Permission) -> str:
-    """What stands behind "Needs:"."""
+    """Return the text after "Needs:"."""
     if need.scope is Scope.NOTHING:
         return "nothing"
     return f"`{Role(need.role).name.lower()}`{_SUBJECTS[need.scope]}"

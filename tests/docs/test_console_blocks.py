@@ -1,4 +1,4 @@
-"""The command lines of the pages do what the pages show, on a real cluster."""
+"""The command lines of the pages print what the pages show, on a real cluster."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ RUN = {
     "docs/configuration.md": (),
     "docs/delivery.md": (),
     "docs/getting-started.md": (
-        # These two have tests of their own: test_secure_cluster and tests/integration/test_worked_example.py.
+        # These two have separate tests: test_secure_cluster and tests/integration/test_worked_example.py.
         "Three nodes with TLS and tokens",
         "A worked example: 336,776 flights and a dead node",
     ),
     "docs/properties.md": (),
 }
-"""The pages whose commands run, with the sections that do not."""
+"""The pages whose commands are executed, with the sections that are not."""
 MAKES_TOKENS = ("docs/access.md",)
 NOT_RUN = {
-    "CONTRIBUTING.md": "targets of make that run for minutes",
+    "CONTRIBUTING.md": "make targets that run for minutes",
     "docs/http.md": "tests/integration/test_docs_http.py runs them",
     "docs/containers.md": "needs Docker and Kubernetes",
-    "docs/operations.md": "needs machines of its own and systemd",
-    "docs/production.md": "needs machines of its own and systemd",
+    "docs/operations.md": "needs separate machines and systemd",
+    "docs/production.md": "needs separate machines and systemd",
     "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines",
 }
-"""Of these pages programs, commands and options are checked, by tests/unit/project/test_documentation.py."""
+"""Pages of which only programs, commands and options are checked, by tests/unit/project/test_documentation.py."""
 ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^make |\.venv/bin/activate| \.\.\.( |$)")
-"""Lines that are for other machines, or that stand for what the test has done already."""
+"""Lines for other machines, or for steps that the test has done already."""
 
 
 def section_steps(page: str, left_out: tuple[str, ...]) -> list[Step]:
-    """The commands of a page that run here."""
+    """Return the commands of a page that are executed here."""
     sections = re.split(r"^## ", (ROOT / page).read_text(encoding="utf-8"), flags=re.MULTILINE)
     unknown = set(left_out) - {section.partition("\n")[0] for section in sections}
     assert not unknown, f"{page} has no section {unknown}"
@@ -55,7 +55,7 @@ def section_steps(page: str, left_out: tuple[str, ...]) -> list[Step]:
 @pytest.mark.parametrize("page", RUN)
 def test_the_commands_of_a_page_print_what_it_shows(page: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     cluster: Cluster = request.getfixturevalue("new_cluster" if page in MAKES_TOKENS else "cluster")
-    # The pages show what a follower says of the cluster: only a leader knows how far the others' logs are.
+    # The pages show a follower's view of the cluster: only a leader knows how far the others' logs are.
     leader = cluster.leader()
     follower = next(node for node in cluster if node is not leader)
     environment = {

@@ -1,4 +1,4 @@
-"""The JavaScript examples of the pages run, and print what their comments say."""
+"""The JavaScript examples of the pages run, and print what their comments show."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ BLOCKS = [
 
 
 @pytest.mark.parametrize(("page", "block"), BLOCKS, ids=[page for page, _ in BLOCKS])
-def test_the_examples_of_a_page_print_what_their_comments_say(
+def test_the_examples_of_a_page_print_the_output_in_their_comments(
     page: str, block: str, addresses: Mapping[str, str], tmp_path: Path
 ) -> None:
     for shown, real in addresses.items():
         block = block.replace(shown, real)
-    # Where `npm install` has put the client.
+    # The folder in which `npm install` has put the client.
     (tmp_path / "node_modules").symlink_to(installed_client() / "node_modules")
     program = tmp_path / "example.mjs"
     program.write_text(block, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The Python examples of the pages run, and print what their comments say."""
+"""The Python examples of the pages run, and print what their comments show."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from .conftest import ROOT
 
 PAGES = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
 PROGRAM = re.compile(r"# (\w+\.py)\n")
-"""How the block of a whole program begins."""
+"""The first line of the block of a whole program."""
 NEEDS_SPARK = ("docs/spark.md",)
 APPLICATIONS = ("docs/celery.md", "docs/dramatiq.md")
-"""Their programs are run by workers, see `test_task_libraries`."""
+"""Pages whose programs are run by workers, see `test_task_libraries`."""
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 
 def blocks(page: Path) -> list[str]:
-    """The blocks of the language python."""
+    """Return the blocks of the language python."""
     return re.findall(r"^```python\n(.*?)^```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE)
 
 
@@ -42,14 +42,14 @@ TESTS = {name: block for name, block in FILES.items() if name not in PROGRAMS}
 
 
 def replaced(code: str, addresses: Mapping[str, str]) -> str:
-    """The code with the addresses of a real cluster."""
+    """Return the code with the addresses of a real cluster."""
     for shown, real in addresses.items():
         code = code.replace(shown, real)
     return code
 
 
 @pytest.mark.parametrize("page", [page for page in WITH_BLOCKS if page not in NEEDS_SPARK])
-def test_the_examples_of_a_page_print_what_their_comments_say(page: str, addresses: Mapping[str, str]) -> None:
+def test_the_examples_of_a_page_print_the_output_in_their_comments(page: str, addresses: Mapping[str, str]) -> None:
     names: dict[str, Any] = {"__name__": "example"}
     for block in blocks(ROOT / page):
         if PROGRAM.match(block):
@@ -61,13 +61,13 @@ def test_the_examples_of_a_page_print_what_their_comments_say(page: str, address
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_a_consumer_works_goes_on_after_an_error_and_stops(
+def test_a_consumer_works_continues_after_an_error_and_stops(
     name: str, cluster: Cluster, addresses: Mapping[str, str], tmp_path: Path
 ) -> None:
     program = tmp_path / name
     program.write_text(replaced(PROGRAMS[name], addresses), encoding="utf-8")
     with Client(cluster.rpc_addresses) as client:
-        # Its text cannot be read, so it is given back and delivered again until no deliveries are left.
+        # Its text cannot be read, so it is nacked and redelivered until no deliveries are left.
         client.push("invoices", 7)
         client.push_many("invoices", ["a", "b", "c"])
         process = subprocess.Popen(
@@ -82,7 +82,7 @@ def test_a_consumer_works_goes_on_after_an_error_and_stops(
         assert process.stdout is not None
         paid = {process.stdout.readline() for _ in range(3)}
         assert paid == {"paying a\n", "paying b\n", "paying c\n"}
-        # A message is given back before the line is written that says so.
+        # A message is nacked before the line that reports it is written.
         assert process.stderr is not None
         failures = (line for line in process.stderr if "failed and was given back" in line)
         assert [next(failures, "") for _ in range(3)].count("") == 0
@@ -118,7 +118,7 @@ OF_OTHERS = {"path", "checkpointLocation", "txnAppId", "txnVersion"}
 
 
 @pytest.mark.parametrize("page", NEEDS_SPARK)
-def test_examples_with_spark_name_options_that_there_are(page: str) -> None:
+def test_examples_with_spark_name_existing_options(page: str) -> None:
     code = "\n".join(blocks(ROOT / page))
     ast.parse(code)
     named = set(re.findall(r'\.option\("([^"]+)"', code)) - OF_OTHERS

@@ -1,4 +1,6 @@
-"""Getting started's cluster with TLS and tokens: its command lines run as they stand, but for ports and `make install`."""
+"""Getting started's cluster with TLS and tokens: its command lines run unchanged, except for ports and `make
+install`.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ def command_lines() -> list[str]:
     return [step.command for step in steps(section[0]) if step.command not in LEFT_OUT]
 
 
-def test_the_commands_of_the_page_make_a_cluster_with_tls_and_tokens(tmp_path: Path) -> None:
-    # The answers are compared, so the shell may go on after a refusal, which is one of them.
+def test_the_commands_of_the_page_create_a_cluster_with_tls_and_tokens(tmp_path: Path) -> None:
+    # The answers are compared, so the shell may continue after a refusal, which is one of them.
     script = "\n".join(command_lines())
     for port in (":9980", ":18800", ":19980"):
         script = script.replace(port, f":{ports.take()}")
@@ -46,7 +48,7 @@ def test_the_commands_of_the_page_make_a_cluster_with_tls_and_tokens(tmp_path: P
     try:
         out, err = process.communicate(f"{script}\nwait\n", timeout=DEADLINE_S)
     finally:
-        # It is well if there is nothing left to kill.
+        # All nodes may have ended already.
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         reaper.tell("-", process.pid)

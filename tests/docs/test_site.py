@@ -1,4 +1,4 @@
-"""The site of the documentation is built without a warning, holds every page, and loads nothing from elsewhere."""
+"""The site of the documentation builds without a warning, has every page, and loads nothing external."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .conftest import ROOT
 BUILD_S = 300.0
 
 
-def test_the_site_is_built_and_whole(tmp_path: Path) -> None:
+def test_the_site_builds_and_is_complete(tmp_path: Path) -> None:
     site = tmp_path / "site"
     built = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--config-file", ".mkdocs.yml", "--site-dir", site],

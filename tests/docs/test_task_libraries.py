@@ -1,4 +1,4 @@
-"""The applications of the pages on Celery and dramatiq, where nothing is installed but lmqcluster with the extra of that name."""
+"""The applications of the pages on Celery and dramatiq, with only lmqcluster and the extra of that name installed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _pip(*arguments: str) -> None:
 
 
 @pytest.mark.parametrize("library", WORKERS)
-def test_an_application_runs_with_nothing_but_its_extra(
+def test_an_application_runs_with_only_its_extra(
     library: str, wheel: Path, addresses: Mapping[str, str], tmp_path: Path
 ) -> None:
     installed = tmp_path / "installed"
@@ -63,7 +63,7 @@ def test_an_application_runs_with_nothing_but_its_extra(
     (tmp_path / "application.py").write_text(replaced(program, addresses), encoding="utf-8")
     assert SENDS[library] in page.read_text(encoding="utf-8")
     environment = clean_environment({"PYTHONPATH": os.pathsep.join([str(installed), str(tmp_path)])})
-    # Without `site` there are no packages but those that were just installed.
+    # Without `site` only the packages that were just installed are visible.
     python = [sys.executable, "-S"]
     send = f"import application, lmqcluster; print(lmqcluster.__file__); application.{SENDS[library]}"
     sent = subprocess.run(

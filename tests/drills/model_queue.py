@@ -1,6 +1,7 @@
-"""Histories of a made-up queue under random clients: of one that keeps its promises, and of ones with a bug each.
+"""Histories of a model queue under random clients: of a correct one, and of ones with a bug each.
 
-Clients overlap, answers get lost, pushes are refused, leases end, messages are returned, the queue is deleted now and then.
+Clients overlap, answers get lost, pushes are refused, leases expire, messages are nacked, the queue is deleted from
+time to time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from lmqcluster_chaos.load.history import Event, Op, Outcome
 SECOND: Final = 1_000_000
 LEASE_S: Final = 4.0
 GRACE_S: Final = LEASE_S + 2.0
-"""For how long after its client gave up a pull of the model can hold a message, at most."""
+"""Maximum time after its client's timeout during which a pull of the model can hold a message."""
 RETRIES: Final = 1_000
 BUGS: Final = {
     "acknowledged messages vanish": ("lost",),
@@ -31,7 +32,7 @@ BUGS: Final = {
     "leases end with the next pull": ("doubled_leases",),
     "the last comes first": ("reordered",),
 }
-"""What is wrong, and what it is found guilty of: the first finding names it, the others may come with it."""
+"""The bugs, and their findings: the first one names the bug, the others may occur with it."""
 
 
 @dataclass(order=True)
@@ -47,7 +48,7 @@ class _Lease:
 
 
 class ModelQueue:
-    """One queue, one thing at a time, with at most one bug."""
+    """A sequential queue, with at most one bug."""
 
     def __init__(self, rng: random.Random, bug: str | None = None) -> None:
         self._rng = rng
@@ -74,7 +75,7 @@ class ModelQueue:
             self._waiting.append(_Message(self._count, value))
 
     def pull(self, now_us: int, *, seen: bool) -> tuple[str, str] | None:
-        """The value and receipt of what comes next; `seen` is whether the client gets to know."""
+        """Return value and receipt of the next message; `seen` says whether the client learns of it."""
         self._end_leases(now_us)
         if seen and self._leases and self._strikes("leases end with the next pull"):
             self._return(self._rng.choice(list(self._leases)))
@@ -154,14 +155,14 @@ class _Clients:
                 self._at(self._moment(0, 20), lambda begin_us, process=process: self._pull(process, begin_us))  # type: ignore[misc]
         if self._rng.random() < 0.25:
             self._at(self._moment(4, 16), self._delete)
-        now_us = self._carry_on()
+        now_us = self._continue_work()
         while not self.queue.empty:
             self._pull("c1", now_us + SECOND, calm=True)
-            now_us = self._carry_on()
+            now_us = self._continue_work()
         self._note("drained", "ok", now_us + SECOND, now_us + SECOND, "drill")
 
-    def _carry_on(self) -> int:
-        """Let everything happen; returns when all is over."""
+    def _continue_work(self) -> int:
+        """Run all events; return when all have ended."""
         while self._todo:
             moment, _count, act = heapq.heappop(self._todo)
             act(moment)
@@ -183,7 +184,7 @@ class _Clients:
         )
 
     def _produce(self, process: str) -> None:
-        """Pushes of one process take effect in their order, though they overlap."""
+        """Schedule pushes; those of one process take effect in order, although they overlap."""
         effects = sorted(self._moment(0.2, 15) for _ in range(10))
         for number, effect_us in enumerate(effects):
             begin_us, end_us = effect_us - self._moment(0, 0.2), effect_us + self._moment(0, 0.2)
@@ -207,7 +208,7 @@ class _Clients:
             self._note("pull", "ok", begin_us, end_us, process, **fields)
             self._settle(process, receipt, end_us, calm=calm)
 
-        # Of one whose answer is lost, the node may still take something afterwards.
+        # If the answer of a pull is lost, the node may still take a message afterwards.
         late_us = self._moment(0, 1) if outcome == "unknown" else 0
         self._at(self._rng.randint(begin_us, end_us) + late_us, take)
 
@@ -244,21 +245,23 @@ class _Clients:
 
 
 def model_history(queue: str, seed: int, bug: str | None = None) -> tuple[list[Event], bool]:
-    """A history that ends drained, and whether the bug struck."""
+    """Return a history that ends drained, and whether the bug struck."""
     clients = _Clients(queue, random.Random(f"{bug} {seed}"), bug)
     clients.run()
     return clients.events, clients.queue.struck
 
 
 def any_history(queue: str, seed: int) -> list[Event]:
-    """Lines at random, of few values and few moments, as no queue would write them; all judges must read them alike."""
+    """Return random lines, of few values and few moments, as no queue would write them; all judges must
+    interpret them alike.
+    """
     rng = random.Random(f"any {seed}")
     events = []
     for number in range(rng.randint(4, 16)):
         op: Op = rng.choices(("push", "pull", "ack", "nack", "delete", "drained"), (5, 6, 3, 1, 0.3, 0.5))[0]
         outcome: Outcome = rng.choices(("ok", "failed", "unknown"), (7, 1, 2))[0]
         begin_us = rng.randrange(40) * SECOND // 2
-        # Deliveries of one message never end at the very same moment, so there is one order of them.
+        # Deliveries of one message never end at the same moment, so they have one order.
         end_us = begin_us + rng.randrange(8) * SECOND // 2 + (number if op == "pull" else 0)
         fields: dict[str, Any] = {"process": rng.choice(("p1", "p2"))}
         if op == "push":

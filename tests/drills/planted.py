@@ -1,4 +1,4 @@
-"""Histories in which exactly one thing is wrong, and ones in which nothing is though it looks like it."""
+"""Histories in which exactly one thing is wrong, and ones that are correct although they look suspicious."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Writer:
         self.add("drained", at_s)
 
     def lives(self, count: int = 5) -> None:
-        """Messages of which nothing bad can be said."""
+        """Add regular messages."""
         for number in range(count):
             self.push(f"p1-{number}", number, sequence=number)
             self.pull(f"p1-{number}", f"r{number}", number + 0.1)
@@ -51,7 +51,7 @@ def lost_suffix(w: Writer) -> None:
     w.push("p1-6", 7)
 
 
-def lost_after_a_delivery_nobody_acked(w: Writer) -> None:
+def lost_after_a_delivery_without_an_ack(w: Writer) -> None:
     w.push("p1-5", 6)
     w.pull("p1-5", "r5", 7)
 
@@ -129,7 +129,7 @@ def out_of_order(w: Writer) -> None:
 
 GUILTY: dict[str, tuple[Case, str, int]] = {
     "lost suffix": (lost_suffix, "lost", 2),
-    "lost after a delivery": (lost_after_a_delivery_nobody_acked, "lost", 1),
+    "lost after a delivery": (lost_after_a_delivery_without_an_ack, "lost", 1),
     "phantom": (phantom, "phantom", 1),
     "phantom of a refused push": (phantom_of_a_refused_push, "phantom", 1),
     "acked twice": (acked_twice, "doubled_acks", 1),
@@ -141,7 +141,7 @@ GUILTY: dict[str, tuple[Case, str, int]] = {
     "delivered within its lease": (delivered_within_its_lease, "doubled_leases", 1),
     "out of order": (out_of_order, "reordered", 1),
 }
-"""What is planted, how the judge calls it, and how many cases it is."""
+"""The planted faults, with their findings and the number of cases."""
 
 
 def unknown_push_that_came(w: Writer) -> None:
@@ -251,7 +251,7 @@ INNOCENT: dict[str, Case] = {
 
 
 def history(queue: str, case: Case | None = None) -> list[Event]:
-    """A drained history with some good lives and one case."""
+    """Return a drained history with some regular messages and one case."""
     writer = Writer(queue)
     writer.lives()
     if case is not None:

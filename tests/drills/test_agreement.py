@@ -1,4 +1,4 @@
-"""The Spark pipeline that judges large histories and the judge in the drills find the same, case by case."""
+"""The Spark pipeline that judges large histories and the judge of the drills agree, case by case."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ANY_HISTORIES = 400
 MODEL_HISTORIES = 10
 
 Histories = Mapping[str, Sequence[Event]]
-"""By queue."""
+"""Histories by queue."""
 
 
 def planted() -> Histories:
@@ -47,7 +47,7 @@ def planted() -> Histories:
 
 
 def generated() -> Histories:
-    """Of queues with and without bugs, and lines that make no sense at all."""
+    """Return histories of queues with and without bugs, and meaningless lines."""
     made: dict[str, list[Event]] = {}
     for bug in [None, *BUGS]:
         for seed in range(MODEL_HISTORIES):
@@ -59,7 +59,7 @@ def generated() -> Histories:
 
 
 def drilled(folder: Path) -> Histories:
-    """Of the queues of a real drill."""
+    """Return histories of the queues of a real drill."""
     path = folder / "scenario.toml"
     path.write_text(SCENARIO)
     events = run_drill(read(path), seed=1, folder=folder / "drill", time_factor=10).events
@@ -67,7 +67,7 @@ def drilled(folder: Path) -> Histories:
     marks = [event for event in events if event.queue is None]
     assert queues
     assert {mark.op for mark in marks} == {"drained"}
-    # The mark that all queues were drained would speak for those that were made up as well.
+    # The mark that all queues were drained would apply to the made-up queues too.
     return {
         queue: [event for event in events if event.queue == queue] + [replace(mark, queue=queue) for mark in marks]
         for queue in queues

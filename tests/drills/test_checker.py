@@ -1,4 +1,4 @@
-"""The judge of histories finds what was planted, that only, and nothing where nothing is."""
+"""The judge of histories finds exactly the planted faults."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def test_a_planted_fault_is_found_and_only_that(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", INNOCENT)
-def test_doubt_speaks_for_the_cluster(name: str) -> None:
+def test_doubtful_cases_are_accepted(name: str) -> None:
     judgement = judge(history("q", INNOCENT[name]))
     assert judgement.faults == dict.fromkeys(FAULTS, 0)
     assert not judgement.undecided
 
 
-def test_all_kinds_at_once_are_told_apart() -> None:
+def test_all_kinds_at_once_are_distinguished() -> None:
     events = [event for name, (case, _fault, _count) in GUILTY.items() for event in history(name, case)]
     expected = dict.fromkeys(FAULTS, 0)
     for _case, fault, count in GUILTY.values():
@@ -47,13 +47,13 @@ def found_in(seed: int, bug: str | None = None) -> tuple[set[str], bool]:
     return {fault for fault, count in judgement.faults.items() if count}, struck
 
 
-def test_a_queue_that_keeps_its_promises_is_not_convicted_whatever_its_clients_do() -> None:
+def test_a_correct_queue_passes_with_any_clients() -> None:
     for seed in range(100):
         assert found_in(seed) == (set(), False), seed
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_queue_with_a_bug_is_convicted_of_that(bug: str) -> None:
+def test_a_queue_with_a_bug_is_found(bug: str) -> None:
     main, *others = BUGS[bug]
     convicted = 0
     for seed in range(100):
@@ -64,7 +64,7 @@ def test_a_queue_with_a_bug_is_convicted_of_that(bug: str) -> None:
     assert convicted >= 5
 
 
-def test_a_push_that_is_on_its_way_while_the_queue_is_searched_is_not_lost() -> None:
+def test_a_push_in_flight_during_the_search_is_not_lost() -> None:
     writer = Writer("q")
     writer.lives()
     writer.push("p1-5", 29, takes_s=2)
@@ -73,7 +73,7 @@ def test_a_push_that_is_on_its_way_while_the_queue_is_searched_is_not_lost() -> 
     assert (judgement.convicted, judgement.undecided) == (False, 1)
 
 
-def test_the_books_say_where_a_process_lost_what() -> None:
+def test_the_record_shows_where_a_process_lost_a_message() -> None:
     def where(gone: set[int]) -> tuple[str | None, int | None, int | None]:
         writer = Writer("q")
         for number in range(10):
@@ -93,7 +93,7 @@ def test_the_books_say_where_a_process_lost_what() -> None:
     assert where(set(range(10))) == ("everything", 0, 9)
 
 
-def test_what_was_not_drained_is_undecided_and_not_lost() -> None:
+def test_messages_of_an_undrained_queue_are_undecided_and_not_lost() -> None:
     writer = Writer("q")
     writer.lives()
     writer.push("p1-5", 6)
@@ -111,7 +111,7 @@ def test_a_history_survives_its_file(tmp_path: Path) -> None:
     assert list(read_history([written.path])) == events
 
 
-def test_a_line_that_is_no_event_is_named(tmp_path: Path) -> None:
+def test_an_invalid_line_is_named(tmp_path: Path) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text('{"op": "push", "outcome": "ok", "time_us": 1}\n{"op": "steal", "outcome": "ok", "time_us": 1}\n')
     with pytest.raises(DrillError, match="line 2"):

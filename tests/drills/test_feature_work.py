@@ -1,4 +1,4 @@
-"""The judges of work that has to come out even, and of reads that a node had open, against results that are wrong."""
+"""The judges of work with known sums, and of a node's open reads, against wrong results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lmqcluster_chaos.load.open_reads import misplaced
 WANTED = [b"a", b"b", b"c"]
 
 
-def test_what_is_there_once_is_right() -> None:
+def test_messages_present_once_are_accepted() -> None:
     assert miscounted(set(WANTED), Counter(WANTED)) is None
     assert misplaced(WANTED, WANTED) is None
 
@@ -25,7 +25,7 @@ def test_what_is_there_once_is_right() -> None:
         (Counter([b"a", b"a", b"b"]), "1 lost, such as [b'c']; 1 doubled, such as [b'a']"),
     ],
 )
-def test_what_is_not_there_once_is_named(found: Counter[bytes], problem: str) -> None:
+def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str) -> None:
     assert miscounted(set(WANTED), found) == problem
 
 

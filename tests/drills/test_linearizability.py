@@ -27,7 +27,7 @@ def test_overlapping_operations_may_take_effect_in_any_order() -> None:
     assert verdict(w) is True
 
 
-def test_order_that_time_settles_must_be_kept() -> None:
+def test_the_order_of_sequential_operations_must_be_kept() -> None:
     w = Writer("q")
     w.push("a", 1)
     w.push("b", 2)
@@ -91,7 +91,7 @@ def test_an_unknown_pull_may_have_held_a_message_for_a_while() -> None:
     assert verdict(w) is False
 
 
-def test_a_search_that_is_too_long_says_so() -> None:
+def test_a_search_that_is_too_long_is_reported() -> None:
     w = Writer("q")
     for number in range(12):
         w.push(f"v{number}", 1, takes_s=60)
@@ -100,7 +100,7 @@ def test_a_search_that_is_too_long_says_so() -> None:
 
 
 def sequential_history(seed: int) -> list[Event]:
-    """What a real queue does, one thing at a time, told as if operations had overlapped."""
+    """Return the operations of a real sequential queue, recorded as if they had overlapped."""
     rng = random.Random(seed)
     w = Writer("q")
     waiting: list[str] = []
@@ -127,7 +127,7 @@ def test_every_history_of_a_real_queue_is_explained(seed: int) -> None:
 
 
 def any_history(seed: int) -> list[Event]:
-    """Half a dozen operations that a queue may have done, or not; no pull ends unknown."""
+    """Return half a dozen operations that a queue may or may not have done; no pull ends unknown."""
     rng = random.Random(seed)
     w = Writer("q")
     receipts: list[str] = []
@@ -151,7 +151,7 @@ def any_history(seed: int) -> list[Event]:
 
 
 def fits(order: Sequence[Event], values: dict[str, str]) -> bool:
-    """Whether a queue that does one thing at a time does this."""
+    """Return whether a sequential queue can do this."""
     waiting: list[str] = []
     leased: set[str] = set()
     for event in order:
@@ -170,7 +170,7 @@ def fits(order: Sequence[Event], values: dict[str, str]) -> bool:
 
 
 def tried_in_every_order(events: Sequence[Event]) -> bool:
-    """The question, answered without any wit."""
+    """Return the verdict by exhaustive search."""
     values = {event.receipt: event.value or "" for event in events if event.op == "pull" and event.receipt}
     unknown = [event for event in events if event.outcome == "unknown"]
     for took_effect in product((True, False), repeat=len(unknown)):
@@ -186,7 +186,7 @@ def tried_in_every_order(events: Sequence[Event]) -> bool:
     return False
 
 
-def test_the_search_finds_what_trying_every_order_finds() -> None:
+def test_the_search_equals_an_exhaustive_search() -> None:
     answers = []
     for seed in range(150):
         events = any_history(seed)

@@ -1,4 +1,4 @@
-"""Real clusters with a planted bug are found guilty, each of what it did: the drills can fail."""
+"""Real clusters with a planted bug fail their drills, each with its finding: the drills can fail."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lmqcluster_chaos.scenario import read
 from lmqcluster import AsyncClient
 
 TIME_FACTOR = 5.0
-"""Others use the machine too. Nothing here is about time."""
+"""Others use the machine too. Nothing here depends on time."""
 
 
 def drill(folder: Path, text: str, factory: ClientFactory = plain_client) -> Result:
@@ -30,12 +30,12 @@ def found(result: Result) -> set[str]:
 
 
 def test_an_ack_before_the_sync_does_not_survive_a_power_failure(tmp_path: Path) -> None:
-    """In durability ``process`` nodes acknowledge what they have written and not synced; here disks keep half of that."""
+    """In durability ``process`` nodes acknowledge data that is written and not synced; here disks keep half of that."""
     power = "[[fault]]\nkind = 'power_failure'\ntarget = 'all'\nkept = 0.5\nat_s = 2\nfor_s = 0.5"
     rest = "[cluster]\ndurability = 'process'\n[limits]\ndrain_s = 1"
     result = drill(tmp_path, f"[load]\nseconds = 3\ntimeout_s = 5\n{rest}\n{power}")
     assert result.verdict == "fail"
-    # What was settled or given out before is settled and given out again under the same ids.
+    # Earlier settlements and deliveries are repeated under the same ids.
     assert "doubled_receipts" in found(result)
     assert result.judgement.faults["lost"] + result.judgement.undecided > 10
 
@@ -51,7 +51,7 @@ class HastyClient(AsyncClient):
         return future
 
 
-def test_an_ack_before_the_answer_loses_what_was_on_its_way(tmp_path: Path) -> None:
+def test_an_ack_before_the_answer_loses_pushes_in_flight(tmp_path: Path) -> None:
     fault = "[[fault]]\nkind = 'kill'\ntarget = 'all'\nat_s = 1.5\nfor_s = 2"
     result = drill(
         tmp_path,
@@ -64,7 +64,7 @@ def test_an_ack_before_the_answer_loses_what_was_on_its_way(tmp_path: Path) -> N
 
 
 class ForgetfulClient(AsyncClient):
-    """Claims success for the pushes that it makes late, and sends none of them."""
+    """Reports success for its late pushes, and sends none of them."""
 
     PUSHES = 30
 
@@ -77,7 +77,7 @@ class ForgetfulClient(AsyncClient):
         return future
 
 
-def test_a_lost_suffix_is_called_that(tmp_path: Path) -> None:
+def test_a_lost_suffix_is_reported_as_such(tmp_path: Path) -> None:
     result = drill(
         tmp_path, "[load]\nseconds = 3", lambda nodes, timeout_s: ForgetfulClient(nodes, timeout_s=timeout_s)
     )
@@ -89,7 +89,7 @@ def test_a_lost_suffix_is_called_that(tmp_path: Path) -> None:
 
 
 class Copies:
-    """Clients that hand every twentieth delivery out a second time, to whoever pulls next."""
+    """Clients that repeat every twentieth delivery to the next pull."""
 
     def __init__(self) -> None:
         self._kept: dict[str | bytes, list[Any]] = {}
@@ -109,7 +109,7 @@ class Copies:
         return DoublingClient(nodes, timeout_s=timeout_s)
 
 
-def test_a_doubled_delivery_is_called_that(tmp_path: Path) -> None:
+def test_a_duplicate_delivery_is_reported_as_such(tmp_path: Path) -> None:
     result = drill(tmp_path, "[load]\nseconds = 2", Copies())
     assert result.verdict == "fail"
     assert "doubled_receipts" in found(result)
@@ -117,7 +117,7 @@ def test_a_doubled_delivery_is_called_that(tmp_path: Path) -> None:
 
 
 def test_no_progress_is_unknown(tmp_path: Path) -> None:
-    """Clients that get nowhere prove nothing, though nothing bad can be said."""
+    """Clients without progress prove nothing, although there is no violation."""
 
     class MuteClient(AsyncClient):
         def push(self, queue: str | bytes, content: Any, *, key: str | bytes | None = None) -> asyncio.Future[str]:
@@ -130,7 +130,7 @@ def test_no_progress_is_unknown(tmp_path: Path) -> None:
     assert "no push was acknowledged" in result.reasons
 
 
-def test_a_good_cluster_passes(tmp_path: Path) -> None:
+def test_a_correct_cluster_passes(tmp_path: Path) -> None:
     result = drill(tmp_path, "[load]\nseconds = 2")
     assert (result.verdict, result.reasons) == ("pass", [])
     totals = result.judgement.totals

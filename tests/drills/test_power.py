@@ -1,4 +1,4 @@
-"""Under a node: what no sync has covered is lost in a power failure, all else stays; disks and clocks misbehave."""
+"""Power failures below a node: unsynced data is lost, all else stays; disks and clocks misbehave."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Machine:
         self.control = Control(folder / "control")
 
     def run(self, script: str) -> str:
-        """Run a Python program in the data directory's name `d`; it ends as killed: without any further write."""
+        """Run a Python program with the data directory as `d`; it ends as if killed, without further writes."""
         environment = {
             **os.environ,
             "LD_PRELOAD": str(interposer()),
@@ -65,7 +65,7 @@ sync(d)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_synced_bytes_stay_and_others_come_and_go_in_whole_sectors(machine: Machine, seed: int) -> None:
+def test_synced_bytes_stay_and_others_change_in_whole_sectors(machine: Machine, seed: int) -> None:
     machine.run(FILES + 'os.pwrite(fd, b"B" * 1024, 1024); os.pwrite(fd, b"C" * 512, 2048)')
     machine.cut(seed)
     content = (machine.data / "a").read_bytes()
@@ -122,7 +122,7 @@ os.rename(d / "new", d / "a")
     assert names in ({"a": old}, {"a": old, "new": b"N"}, {"new": b"N"}, {"a": b"N"})
 
 
-def test_a_disk_that_lies_about_syncs_keeps_nothing_for_certain(tmp_path: Path) -> None:
+def test_a_disk_that_ignores_syncs_guarantees_nothing(tmp_path: Path) -> None:
     seen = set()
     for seed in SEEDS:
         folder = tmp_path / str(seed)

@@ -39,14 +39,14 @@ def test_list_shows_every_scenario() -> None:
     assert all(name in people.output for name in library())
 
 
-def test_a_scenario_that_is_not_there_is_one_line_and_78() -> None:
+def test_an_unknown_scenario_is_one_line_and_78() -> None:
     done = subprocess.run([*PROGRAM, "run", "kill_everybody"], capture_output=True, text=True, check=False)
     assert done.returncode == 78
     assert done.stderr.startswith("lmq-drill: there is no scenario 'kill_everybody'")
     assert done.stderr.count("\n") == 1
 
 
-def test_check_judges_a_history_that_was_written(tmp_path: Path) -> None:
+def test_check_judges_a_written_history(tmp_path: Path) -> None:
     undrained = Writer("q")
     undrained.push("p1-0", 1)
     histories = {"pass": history("q"), "fail": history("q", GUILTY["acked twice"][0]), "unknown": undrained.events}
@@ -71,7 +71,7 @@ def test_verify_judges_histories_on_spark(tmp_path: Path) -> None:
     assert (missing.exit_code, "there is no" in missing.output) == (2, True)
 
 
-def test_run_writes_reports_and_says_pass(tmp_path: Path) -> None:
+def test_run_writes_reports_and_prints_pass(tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL)
     out = tmp_path / "out"
     command = [*PROGRAM, "run", str(tmp_path / "small.toml"), "--seed", "7", "--out", str(out), "--time-factor", "10"]

@@ -1,4 +1,4 @@
-"""Programs of two versions: where they come from, and a cluster that goes from one to the other under load."""
+"""Programs of two versions: their sources, and a cluster that is upgraded from one to the other under load."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ at_s = 0.5
 """
 
 
-def told_version(program: tuple[str, ...]) -> str:
+def printed_version(program: tuple[str, ...]) -> str:
     done = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=DEADLINE_S, check=True)
     return done.stdout.strip()
 
@@ -64,13 +64,13 @@ def test_the_last_release_is_built_from_git(checkout: Path, tmp_path: Path) -> N
     git(checkout, "tag", "nightly")
     later = last_release(tmp_path / "later", checkout)
     assert later is not None
-    assert told_version(later).endswith("0.0.2 of v0.0.2")
+    assert printed_version(later).endswith("0.0.2 of v0.0.2")
     # A release is not older than itself.
     git(checkout, "checkout", "--quiet", "v0.0.2")
     first = last_release(tmp_path / "first", checkout)
     assert first is not None
-    assert told_version(first).endswith("0.0.1 of v0.0.1")
-    # It runs its own modules, not the installed ones.
+    assert printed_version(first).endswith("0.0.1 of v0.0.1")
+    # It uses its own modules, not the installed ones.
     script = "import lmq, lmqcluster, lmqcluster_cli; print(lmqcluster.__file__, lmqcluster_cli.__file__)"
     where = subprocess.run(
         [first[0], "-c", script], cwd=tmp_path / "first", capture_output=True, text=True, timeout=DEADLINE_S, check=True
@@ -82,14 +82,14 @@ def test_history_without_a_release_is_not_used(checkout: Path, tmp_path: Path) -
     assert last_release(tmp_path / "nothing", checkout) is None
     commit(checkout, "0.0.1")
     git(checkout, "tag", "v0.0.1")
-    # As in a clone of depth 1: what is before the present commit is not there.
+    # As in a clone of depth 1, the commits before the current one are missing.
     assert last_release(tmp_path / "shallow", checkout) is None
     assert last_release(tmp_path / "tarball", tmp_path) is None
 
 
 def test_a_program_can_be_any_revision_or_command(checkout: Path, tmp_path: Path) -> None:
     commit(checkout, "0.0.1")
-    assert told_version(from_git("HEAD", tmp_path / "head", checkout)).endswith("0.0.1 of HEAD")
+    assert printed_version(from_git("HEAD", tmp_path / "head", checkout)).endswith("0.0.1 of HEAD")
     assert parse_program("ssh there 'lmq next'", tmp_path) == ("ssh", "there", "lmq next")
     with pytest.raises(DrillError, match="'never'"):
         from_git("never", tmp_path / "never", checkout)
@@ -98,11 +98,13 @@ def test_a_program_can_be_any_revision_or_command(checkout: Path, tmp_path: Path
 
 
 def test_the_next_release_is_the_installed_program_with_another_version(tmp_path: Path) -> None:
-    assert told_version(next_release(tmp_path / "next")).endswith(f"{version('lmqcluster')}+next")
+    assert printed_version(next_release(tmp_path / "next")).endswith(f"{version('lmqcluster')}+next")
 
 
-def test_a_cluster_goes_to_the_next_version_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the installed program, whatever releases the history has: what is tested must not depend on the clone."""
+def test_a_cluster_is_upgraded_to_the_next_version_under_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It starts from the installed program, whatever releases the history has: the test must not depend on
+    the clone.
+    """
     monkeypatch.setattr("lmqcluster_chaos.drill.last_release", lambda folder: None)
     path = tmp_path / "upgrade.toml"
     path.write_text(UPGRADE)

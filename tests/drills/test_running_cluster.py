@@ -1,4 +1,4 @@
-"""A drill against a cluster that somebody else runs."""
+"""A drill against a cluster that it did not start."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ for_s = 2
 RULES = [("^mail", {"retry": 7})]
 
 
-def test_it_is_broken_judged_and_left_as_it_was(tmp_path: Path) -> None:
+def test_a_running_cluster_is_disturbed_judged_and_restored(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text(SCENARIO)
     with Cluster(3, directory=tmp_path) as nodes, Client(",".join(nodes.rpc_addresses)) as client:
@@ -50,7 +50,7 @@ def test_it_is_broken_judged_and_left_as_it_was(tmp_path: Path) -> None:
         assert client.get_default_props() == RULES
 
 
-def test_what_is_out_of_reach_is_said_and_proves_nothing(tmp_path: Path) -> None:
+def test_impossible_faults_are_reported_and_prove_nothing(tmp_path: Path) -> None:
     path = tmp_path / "scenario.toml"
     path.write_text("title = 't'\n[load]\nseconds = 2\n[[fault]]\nkind = 'partition'\nat_s = 0.5\nfor_s = 0.5\n")
     with Cluster(3, directory=tmp_path) as nodes:

@@ -1,4 +1,4 @@
-"""Scenario files: all that come along can be read, and mistakes in others are named."""
+"""Scenario files: all included ones can be read, and mistakes in others are named."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ WANTED = {
 }  # fmt: skip
 
 
-def test_the_library_has_what_every_release_must_face() -> None:
+def test_the_library_has_the_required_scenarios() -> None:
     assert set(library()) >= WANTED
 
 
 @pytest.mark.parametrize("name", sorted(library()))
-def test_every_scenario_says_what_why_and_what_goes_wrong(name: str) -> None:
+def test_every_scenario_has_a_title_a_reason_and_faults(name: str) -> None:
     scenario = find(name)
     assert scenario.title
     assert scenario.why
@@ -33,11 +33,11 @@ def test_every_scenario_says_what_why_and_what_goes_wrong(name: str) -> None:
 
 def test_every_fault_is_used_by_some_scenario() -> None:
     used = {plan.fault.kind for name in library() for seed in range(40) for plan in find(name).plans(seed)}
-    # It proves the checker, and no cluster can pass with it; an orderly stop is part of a rolling restart.
+    # It tests the checker, and no cluster can pass with it; an orderly stop is part of a rolling restart.
     assert set(KINDS) - used <= {"lying_disk", "stop"}
 
 
-def test_a_mix_is_drawn_by_its_seed() -> None:
+def test_a_mix_depends_on_its_seed() -> None:
     scenario = find("random_mix")
 
     def drawn(seed: int) -> list[tuple[str, float, float]]:

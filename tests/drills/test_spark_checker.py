@@ -1,4 +1,4 @@
-"""The judge of drills on Spark: every kind of fault is found when it is planted, and only that one."""
+"""The judge of drills on Spark: every planted kind of fault is found, and only that one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def lost_after_unknown_attempts(history: History, queue: str) -> None:
 
 
 def lost_after_delivery(history: History, queue: str) -> None:
-    # The consumer died with it; two more deliveries were due, and none came.
+    # The consumer died with it; two more deliveries were due, and none followed.
     history.push("bad", 100, queue=queue)
     history.pull("bad", "r1", 101, retry=2, queue=queue)
 
@@ -54,7 +54,7 @@ def acked_twice(history: History, queue: str) -> None:
     history.ack(f"r-{queue}-bad", 103, process="c2", queue=queue)
 
 
-def receipt_handed_out_twice(history: History, queue: str) -> None:
+def receipt_used_twice(history: History, queue: str) -> None:
     history.push("bad", 100, queue=queue)
     history.push("other", 100, queue=queue)
     history.pull("bad", "r1", 101, queue=queue)
@@ -64,7 +64,7 @@ def receipt_handed_out_twice(history: History, queue: str) -> None:
 
 def delivered_after_ack(history: History, queue: str) -> None:
     history.life("bad", 100, queue=queue)
-    # Long after the lease of the first delivery, so that only the ack speaks against it.
+    # Long after the lease of the first delivery, so that only the ack contradicts it.
     history.pull("bad", "r2", 200, queue=queue)
 
 
@@ -76,7 +76,7 @@ def leases_overlap(history: History, queue: str) -> None:
 
 
 def delivered_out_of_order(history: History, queue: str) -> None:
-    # It was given up too long before to have held either of them.
+    # It was abandoned too long before to have held either of them.
     history.add("pull", 1, outcome="unknown", end=2, queue=queue)
     history.push("bad", 100, sequence=100, queue=queue)
     history.push("later", 101, sequence=101, queue=queue)
@@ -93,7 +93,7 @@ PLANTED: dict[Callable[[History, str], None], str] = {
     phantom_never_pushed: "phantom",
     phantom_of_failed_push: "phantom",
     acked_twice: "doubled_acks",
-    receipt_handed_out_twice: "doubled_receipts",
+    receipt_used_twice: "doubled_receipts",
     delivered_after_ack: "doubled_after_ack",
     leases_overlap: "doubled_leases",
     delivered_out_of_order: "reordered",
@@ -119,7 +119,7 @@ NO_FAULT = dict.fromkeys(FAULTS, 0)
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_one_case_of_any_fault_is_guilt_whatever_else_is_unclear(fault: str) -> None:
+def test_one_case_of_any_fault_fails_despite_unclear_figures(fault: str) -> None:
     unclear = {"acknowledged": 0, "delivered": 0, "undecided": 3, "unreadable_lines": 5}
     reason = f"{fault.replace('_', ' ')}: 1"
     assert judged({**NO_FAULT, fault: 1}, HEALTHY) == (GUILTY, [reason])
@@ -135,7 +135,7 @@ def test_one_case_of_any_fault_is_guilt_whatever_else_is_unclear(fault: str) -> 
         ("unreadable_lines", 5, "5 lines could not be read"),
     ],
 )
-def test_what_is_unclear_is_neither_a_pass_nor_guilt(figure: str, count: int, reason: str) -> None:
+def test_unclear_figures_neither_pass_nor_fail(figure: str, count: int, reason: str) -> None:
     assert judged(NO_FAULT, {**HEALTHY, figure: count}) == (UNKNOWN, [reason])
 
 
@@ -144,13 +144,13 @@ def test_a_healthy_run_passes() -> None:
 
 
 def excuse_everything(history: History) -> None:
-    """Whatever looks like a fault and need not be one, each in a queue of its own."""
-    # The outcome of the push is unknown and the message never came, or it did.
+    """Add everything that looks like a fault and need not be one, each in a separate queue."""
+    # The outcome of the push is unknown; the message never arrived, or it did.
     history.push("a", 100, queue="unknown-push", outcome="unknown")
     history.push("b", 100, queue="unknown-push", outcome="unknown", end=105)
     history.pull("b", "r-b", 110, queue="unknown-push")
     history.ack("r-b", 111, queue="unknown-push")
-    # The lease ended, or was given back, before the next delivery; the ack that came too late failed.
+    # The lease expired, or the message was nacked, before the next delivery; the late ack failed.
     history.push("a", 100, queue="redelivered")
     history.pull("a", "r-a1", 101, queue="redelivered", retry=2)
     history.pull("a", "r-a2", 131.5, queue="redelivered", retry=1)
@@ -158,16 +158,16 @@ def excuse_everything(history: History) -> None:
     history.add("nack", 133, queue="redelivered", receipt="r-a2")
     history.pull("a", "r-a3", 134, queue="redelivered", retry=0)
     history.ack("r-a3", 135, queue="redelivered")
-    # A pull that waited long got the message after another consumer had given it back.
+    # A pull that waited long got the message after another consumer had nacked it.
     history.push("a", 105, queue="waiting")
     history.pull("a", "r-w2", 100, end=110, queue="waiting")
     history.pull("a", "r-w1", 106, queue="waiting", process="c2")
     history.add("nack", 107, queue="waiting", receipt="r-w1", process="c2")
     history.ack("r-w2", 111, queue="waiting")
-    # Its last delivery was not acked, so that it was dropped.
+    # Its last delivery was not acked, so it was dropped.
     history.push("a", 100, queue="dropped")
     history.pull("a", "r-d", 101, queue="dropped", retry=0)
-    # The ack may have worked.
+    # The ack may have succeeded.
     history.push("a", 100, queue="unknown-ack")
     history.pull("a", "r-u", 101, queue="unknown-ack")
     history.ack("r-u", 102, queue="unknown-ack", outcome="unknown")
@@ -194,7 +194,7 @@ def excuse_everything(history: History) -> None:
     # The queue was deleted.
     history.push("a", 100, queue="deleted")
     history.add("delete", 101, queue="deleted")
-    # The drill pushed it again after an unknown outcome, without a key: there may be two.
+    # The drill repeated the push after an unknown outcome, without a key: there may be two.
     history.push("a", 100, queue="pushed-again", outcome="unknown", end=101)
     history.push("a", 102, queue="pushed-again")
     history.pull("a", "r-p1", 103, queue="pushed-again")
@@ -203,11 +203,11 @@ def excuse_everything(history: History) -> None:
     history.ack("r-p2", 106, queue="pushed-again")
     # The same value and receipt in another queue is another message.
     history.life("v1", 200, queue="namesake")
-    # Nothing was there.
+    # The queue was empty.
     history.add("pull", 300, queue="q")
 
 
-def test_what_may_have_been_right_is_not_held_against_the_cluster(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_possibly_correct_behaviour_is_accepted(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     history = History().healthy()
     excuse_everything(history)
     found = verify(spark, VerifySettings(histories=[history.drained().write(tmp_path / "history.jsonl")]))
@@ -225,7 +225,7 @@ def test_what_may_have_been_right_is_not_held_against_the_cluster(spark: SparkSe
     assert found["operations"]["pull"] == {"ok": 38, "unknown": 2}
 
 
-def test_a_history_that_breaks_off_leaves_the_verdict_open(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
+def test_a_truncated_history_leaves_the_verdict_open(spark: SparkSession, tmp_path: Path) -> None:  # noqa: F811
     history = History().healthy(5)
     history.push("last", 100)
     history.drained(at=50)
@@ -238,7 +238,7 @@ def test_a_history_that_breaks_off_leaves_the_verdict_open(spark: SparkSession, 
 
 
 @pytest.mark.parametrize("content", ["", "{}\n"])
-def test_what_is_no_history_is_refused(spark: SparkSession, tmp_path: Path, content: str) -> None:  # noqa: F811
+def test_an_invalid_history_is_refused(spark: SparkSession, tmp_path: Path, content: str) -> None:  # noqa: F811
     path = tmp_path / "history.jsonl"
     path.write_text(content)
     with pytest.raises(PipelineError, match="no line that can be read"):

@@ -1,4 +1,4 @@
-"""The release of toxiproxy-server is fetched once, and only if it is the program that was expected."""
+"""The release of toxiproxy-server is fetched once, and accepted only with the expected checksum."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ NAME = f"toxiproxy-server-{tool.VERSION}"
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    """Serves a folder; ``/short/...`` breaks off before the end of what it announced."""
+    """Serves a folder; ``/short/...`` ends before the announced length."""
 
     def log_message(self, *args: object) -> None:
-        """Nobody reads it."""
+        """Discard the log message."""
 
     def do_GET(self) -> None:
         if not self.path.startswith("/short/"):
@@ -38,7 +38,7 @@ class QuietHandler(SimpleHTTPRequestHandler):
 
 @pytest.fixture
 def releases(tmp_path: Path) -> Iterator[str]:
-    """The address of a server of releases; what it serves lies in the folder ``releases``."""
+    """The address of a server of releases, which serves the folder ``releases``."""
     folder = tmp_path / "releases"
     folder.mkdir()
     for name in ("toxiproxy-server-linux-amd64", "toxiproxy-server-linux-arm64"):
@@ -65,7 +65,7 @@ def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture(autouse=True)
 def forget() -> Iterator[None]:
-    """Later tests of this process look for the real program again."""
+    """Make later tests of this process look for the real program again."""
     yield
     tool.toxiproxy_server.cache_clear()
 
@@ -81,13 +81,13 @@ def test_without_go_the_release_is_fetched_and_kept(
     serve(monkeypatch, releases)
     assert tool.toxiproxy_server() == bare_machine
     assert "2.12.0" in subprocess.run([bare_machine], capture_output=True, text=True, check=True).stdout
-    # The second time nobody is asked.
+    # The second time no server is contacted.
     serve(monkeypatch, "http://127.0.0.1:9/")
     tool.toxiproxy_server.cache_clear()
     assert tool.toxiproxy_server() == bare_machine
 
 
-def test_a_go_that_fails_is_no_reason_to_give_up(
+def test_a_failing_go_leads_to_the_release(
     bare_machine: Path, releases: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go = tmp_path / "bin" / "go"
@@ -105,7 +105,7 @@ def test_a_go_that_fails_is_no_reason_to_give_up(
     assert "Go 1.23" in str(caught.value)
 
 
-def test_another_program_is_thrown_away(bare_machine: Path, releases: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_program_is_discarded(bare_machine: Path, releases: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = hashlib.sha256(b"another one").hexdigest()
     serve(monkeypatch, releases, expected)
     with pytest.raises(MissingToolError, match="thrown away") as caught:
@@ -116,7 +116,7 @@ def test_another_program_is_thrown_away(bare_machine: Path, releases: str, monke
 
 
 @pytest.mark.parametrize("path", ["not-there", "short/program"])
-def test_what_cannot_be_fetched_whole_leaves_nothing_behind(
+def test_an_incomplete_download_leaves_nothing_behind(
     tmp_path: Path, releases: str, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -127,9 +127,7 @@ def test_what_cannot_be_fetched_whole_leaves_nothing_behind(
     assert not list(target.parent.iterdir())
 
 
-def test_a_machine_without_a_release_is_told_what_to_install(
-    bare_machine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_release_the_error_names_what_to_install(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "mips")
     with pytest.raises(MissingToolError, match="no release is known for Linux mips"):
         tool.toxiproxy_server()
@@ -137,6 +135,6 @@ def test_a_machine_without_a_release_is_told_what_to_install(
 
 
 def test_the_real_program_starts() -> None:
-    """What the drills of this machine use: from PATH, from Go, or fetched."""
+    """The program that the drills of this machine use: from PATH, from Go, or fetched."""
     said = subprocess.run([tool.toxiproxy_server(), "-version"], capture_output=True, text=True, check=False)
     assert "version" in said.stdout + said.stderr

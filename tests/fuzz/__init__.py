@@ -1,1 +1,1 @@
-"""Input that nobody should send, on all three ports of a real cluster: ``python -m tests.fuzz --minutes 30``."""
+"""Invalid input on all ports of a real cluster: ``python -m tests.fuzz --minutes 30``."""

@@ -1,4 +1,4 @@
-"""``python -m tests.fuzz --minutes 30 [--seed S] [--tokens]``: exit status 0 if nothing went wrong, else 1."""
+"""``python -m tests.fuzz --minutes 30 [--seed S] [--tokens]``: exit status 0 without problems, else 1."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .campaign import Settings, run
 
 
 def main() -> int:
-    """Run one campaign, or two, and print what happened."""
+    """Run one campaign, or two, and print the results."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long, for each kind of cluster")
+    parser.add_argument("--minutes", type=float, default=1.0, help="duration for each kind of cluster")
     parser.add_argument("--seed", type=int, default=None, help="repeat the input of a run (default: from the clock)")
-    parser.add_argument("--tokens", action="store_true", help="a cluster that asks everybody for a token")
+    parser.add_argument("--tokens", action="store_true", help="a cluster that requires tokens")
     parser.add_argument("--first", type=int, default=0, help="number of the first input")
-    parser.add_argument("--inputs", type=int, default=None, help="end after so many inputs")
-    parser.add_argument("--senders", type=int, default=6, help="how many send at the same time")
+    parser.add_argument("--inputs", type=int, default=None, help="end after this many inputs")
+    parser.add_argument("--senders", type=int, default=6, help="number of concurrent senders")
     arguments = parser.parse_args()
     seed = int(time.time()) if arguments.seed is None else arguments.seed
     print(f"seed {seed}", flush=True)
@@ -31,7 +31,7 @@ def main() -> int:
     )
     report = run(settings)
     if report.elections:
-        report.problems.append(f"{report.elections} elections took place; on a machine that is too busy they may")
+        report.problems.append(f"{report.elections} elections took place, as may happen on a busy machine")
     print(report.text())
     return 1 if report.problems else 0
 

@@ -1,4 +1,4 @@
-"""Bad input against a cluster of three nodes beside an honest client, and what must hold meanwhile and afterwards."""
+"""Bad input against a cluster of three nodes beside an honest client, and the invariants during and after it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ __all__ = ["Report", "Settings", "run"]
 
 MIB = 1 << 20
 GROWTH_BYTES_MAX = 400 * MIB
-"""How much a node's resident memory may exceed what it was before: buffers of clients, and what bad input may well store."""
+"""Maximum growth of a node's resident memory: buffers of clients, and data that bad input may legitimately store."""
 READ_S = 0.2
 ROOT = "the token of the administrator of this campaign"
 SENDER = "sender"
@@ -50,11 +50,11 @@ class Settings:
     """One campaign.
 
     Attributes:
-        seed: all input follows from it.
-        seconds: how long.
-        tokens: whether everybody has to show a token; some of the bad input then comes from somebody who has one.
-        senders: how many send at the same time.
-        inputs_max: end after so many inputs; None for no bound.
+        seed: determines all input.
+        seconds: the duration.
+        tokens: True if clients need a token; some of the bad input then comes from a client with one.
+        senders: number of concurrent senders.
+        inputs_max: end after this many inputs; None for no bound.
         first: number of the first input.
     """
 
@@ -68,11 +68,11 @@ class Settings:
 
 @dataclass
 class Report:
-    """What happened.
+    """The results.
 
     Attributes:
-        inputs: sent, by port.
-        problems: what must not be; empty if all is well.
+        inputs: number of inputs, by port.
+        problems: the violations; empty if there are none.
     """
 
     seed: int
@@ -85,7 +85,7 @@ class Report:
     slowest_s: float = 0.0
 
     def text(self) -> str:
-        """For people."""
+        """Return the report for people."""
         growth = ", ".join(f"{name} {size} MiB" for name, size in self.growth_mib.items())
         lines = [
             f"seed {self.seed}: {self.inputs.total()} inputs ({', '.join(f'{n} {p}' for p, n in sorted(self.inputs.items()))})",
@@ -108,7 +108,7 @@ _WITHOUT_TOKEN: Mapping[str, Callable[[random.Random], Input]] = {
 
 
 def make_input(seed: int, number: int, token: str | None) -> Input:
-    """The input of this number; the same for the same seed."""
+    """Return the input of this number; the same for the same seed."""
     rng = rng_of(seed, number)
     port = rng.choices(("http", "rpc", "raft", "memcache", "text", "thrift"), (5, 5, 2, 3, 2, 2))[0]
     if port in _WITHOUT_TOKEN:
@@ -117,7 +117,7 @@ def make_input(seed: int, number: int, token: str | None) -> Input:
 
 
 def send(node: NodeProcess, one: Input) -> None:
-    """Carry out one input; whatever the node does with it is its right."""
+    """Send one input; the node may react in any way."""
     if one.port in PROTOCOLS:
         address = address_of(node, one.port)
     else:
@@ -152,7 +152,7 @@ class _Campaign:
         self._lock = threading.Lock()
 
     def ask(self, node: NodeProcess, path: str, body: Any = None) -> Any:
-        """JSON of a node, as the administrator."""
+        """Return JSON of a node, as the administrator."""
         headers = {"Content-Type": "application/json"}
         if self._root is not None:
             headers["Authorization"] = f"Bearer {self._root}"
@@ -239,18 +239,18 @@ class _Campaign:
             return
         lost = honest.settle()
         if lost:
-            problems.append(f"{len(lost)} acknowledged pushes never came back, such as {sorted(lost)[:3]}")
+            problems.append(f"{len(lost)} acknowledged pushes were never delivered, such as {sorted(lost)[:3]}")
         if not honest.pushed:
-            problems.append("the honest client got nothing done")
+            problems.append("the honest client made no progress")
         self.report.elections = self._term() - term
         digests = self._equal_digests()
         if digests is None:
-            problems.append("no snapshots of one entry could be had from all nodes")
+            problems.append("no snapshots of one entry could be taken on all nodes")
         elif len(set(digests)) != 1:
             problems.append(f"the replicas differ: {digests}")
 
     def _equal_digests(self) -> list[str] | None:
-        """Digests of the states of all nodes after the same entry; different ones if the replicas differ."""
+        """Return the digests of the states of all nodes after the same entry; different ones if the replicas differ."""
         found: dict[int, dict[str, str]] = {}
 
         def collect() -> list[str] | None:
@@ -271,7 +271,7 @@ class _Campaign:
                 return None
 
     def _digest(self, node: NodeProcess) -> tuple[int, str] | None:
-        """A node's entry and the digest of its state after that; None if it does not tell."""
+        """Return a node's entry and the digest of its state after that; None if it gives none."""
         try:
             info = self.ask(node, "/v1/snapshots", {})
             total = hashlib.sha256()
@@ -283,7 +283,7 @@ class _Campaign:
 
 
 def run(settings: Settings) -> Report:
-    """Run a campaign on a cluster of its own."""
+    """Run a campaign on a new cluster."""
     with tempfile.TemporaryDirectory(prefix="lmqcluster-fuzz-") as folder:
         environment: dict[str, str] = {}
         if settings.tokens:

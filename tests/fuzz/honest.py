@@ -1,4 +1,4 @@
-"""A client that uses the cluster as it should be used while others do not, and keeps account of what it was promised."""
+"""A client that uses the cluster correctly while others do not, and records the promises that it got."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Honest"]
 QUEUE = "Account of an honest client"
 LEASE_S = 20
 PATIENCE_S = 60.0
-"""A request that takes longer counts as not served."""
+"""A slower request counts as not served."""
 
 
 class Honest(threading.Thread):
@@ -25,9 +25,9 @@ class Honest(threading.Thread):
 
     Attributes:
         pushed: contents whose push was acknowledged.
-        delivered: contents that came back.
-        slowest_s: the longest request.
-        problem: what went wrong, None if nothing did.
+        delivered: contents that were delivered.
+        slowest_s: the duration of the slowest request.
+        problem: the first error, None without one.
     """
 
     def __init__(self, nodes: Sequence[NodeProcess], token: str | None) -> None:
@@ -42,7 +42,7 @@ class Honest(threading.Thread):
         self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
 
     def prepare(self) -> None:
-        """Make the queue, so that what others set as defaults does not concern it."""
+        """Create the queue, so that default properties of others do not affect it."""
         with self._connect(self._nodes[0]) as rpc:
             rpc.call("update_props", QUEUE, {"retry": 1_000_000, "timeout": LEASE_S, "pack": 0})
 
@@ -53,7 +53,7 @@ class Honest(threading.Thread):
         return rpc
 
     def run(self) -> None:
-        """Work until `stop`, or until something goes wrong."""
+        """Work until `stop`, or until an error occurs."""
         with contextlib.ExitStack() as stack:
             try:
                 rpcs = [stack.enter_context(self._connect(node)) for node in self._nodes]
@@ -65,7 +65,7 @@ class Honest(threading.Thread):
                 self.problem = exc
 
     def stop(self) -> None:
-        """End the work."""
+        """Stop working."""
         self._done.set()
         self.join()
 
@@ -79,7 +79,7 @@ class Honest(threading.Thread):
             packed = bytes((0xA0 | len(content),)) + content
             answer = call(node.http, "POST", f"/messages/{QUEUE.replace(' ', '%20')}", packed, headers)
             if answer.status != 200:
-                raise AssertionError(f"a push over HTTP was answered {answer.status} {answer.body[:200]!r}")
+                raise AssertionError(f"unexpected answer to a push over HTTP: {answer.status} {answer.body[:200]!r}")
         else:
             rpcs[number % count].call("push", QUEUE, content)
         self.pushed.add(content)
@@ -87,7 +87,7 @@ class Honest(threading.Thread):
         self.take(rpcs[(number + 1) % count], rpcs[(number + 2) % count])
 
     def take(self, puller: Rpc, settler: Rpc) -> bool:
-        """Pull one message, if there is one, and acknowledge it through another node; says whether there was one."""
+        """Pull one message, if there is one, and acknowledge it through another node; return whether there was one."""
         began_s = time.monotonic()
         message = puller.call("pull", QUEUE, 0)
         self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
@@ -95,13 +95,13 @@ class Honest(threading.Thread):
             return False
         if isinstance(message[b"content"], bytes):
             self.delivered.add(message[b"content"])
-        # On a machine that is busy enough the lease may have ended by now: then the message comes again.
+        # On a busy machine the lease may have expired: then the message is redelivered.
         with contextlib.suppress(RpcError):
             settler.call("done", QUEUE, message[b"id"])
         return True
 
     def settle(self) -> set[bytes]:
-        """Take what is left; returns what was acknowledged and never came back."""
+        """Drain the queue; return acknowledged pushes that were never delivered."""
         with contextlib.ExitStack() as stack:
             rpcs = [stack.enter_context(self._connect(node)) for node in self._nodes]
             end_s = time.monotonic() + PATIENCE_S
@@ -109,6 +109,6 @@ class Honest(threading.Thread):
                 if not self.take(rpcs[0], rpcs[-1]):
                     if not self.pushed - self.delivered:
                         break
-                    # Others may hold leases, which end.
+                    # Other clients may hold leases, which expire.
                     time.sleep(0.2)
         return self.pushed - self.delivered

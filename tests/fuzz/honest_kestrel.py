@@ -1,4 +1,4 @@
-"""A client of Kestrel that behaves while others do not, and keeps account of what it was promised."""
+"""A correct client of Kestrel while others misbehave, which records the promises that it got."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class HonestKestrel(threading.Thread):
     """Puts through one node, and opens and closes through another one, until `stop`.
 
     Attributes:
-        closed: items whose end was acknowledged.
-        slowest_s: the longest request.
-        problem: what went wrong, None if nothing did.
+        closed: items whose close was acknowledged.
+        slowest_s: the duration of the slowest request.
+        problem: the first error, None without one.
     """
 
     def __init__(self, nodes: Sequence[NodeProcess]) -> None:
@@ -34,7 +34,7 @@ class HonestKestrel(threading.Thread):
         self._done = threading.Event()
 
     def run(self) -> None:
-        """Work until `stop`, or until something goes wrong."""
+        """Work until `stop`, or until an error occurs."""
         connections: list[Lines] = []
         try:
             connections += [Lines(node) for node in self._nodes]
@@ -52,7 +52,7 @@ class HonestKestrel(threading.Thread):
         producer, consumer = (connections[(number + more) % len(connections)] for more in (0, 1))
         item = b"%d" % number
         self._ask(producer, b"set %b 0 0 %d\r\n%b\r\n" % (QUEUE, len(item), item), b"STORED\r\n")
-        # It is the only one that uses the queue, so each item is the next one.
+        # No other client uses the queue, so each item is the next one.
         answer = b"VALUE %b 0 %d\r\n%b\r\n%b" % (QUEUE, len(item), item, END)
         self._ask(consumer, b"get %b/t=60000/open\r\n" % QUEUE, answer)
         self._ask(consumer, b"get %b/close\r\n" % QUEUE, END)
@@ -64,6 +64,6 @@ class HonestKestrel(threading.Thread):
         self.slowest_s = max(self.slowest_s, time.monotonic() - began_s)
 
     def stop(self) -> None:
-        """End the work."""
+        """Stop working."""
         self._done.set()
         self.join()

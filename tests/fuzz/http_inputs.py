@@ -1,4 +1,4 @@
-"""Bad HTTP: requests of every route with wrong parts, and requests that were changed."""
+"""Bad HTTP: requests of every route with wrong parts, and mutated requests."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _PATHS = (
     "*", "http://127.0.0.1/livez", "//",
     "/%",
 )  # fmt: skip
-"""No route that is there to change the cluster: of an administrator's client such a request is carried out, and rightly."""
+"""Without routes that change the cluster: such a request of an administrator's client is executed legitimately."""
 _CHANGES_CLUSTER = (b"/v1/cluster/", b"/v1/tokens", b"/v1/snapshots", b"/v1/log")
 _IDS = ("0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11", "x", "%ff", "0" * 36, "-" * 36)
 _HEADERS = (
@@ -159,7 +159,7 @@ def _request(rng: random.Random, token: str | None) -> bytes:
 
 
 def http_input(rng: random.Random, token: str | None) -> Input:
-    """Requests on one connection, most of them wrong; with the token if there is one."""
+    """Return requests on one connection, most of them wrong; with the token if there is one."""
     data = b"".join(_request(rng, token) for _ in range(rng.choice((1, 1, 1, 2, 5))))
     if rng.random() < 0.6:
         data = mutated(rng, data)

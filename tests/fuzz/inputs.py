@@ -1,4 +1,4 @@
-"""One connection's worth of bad input, made from a seed and a number, so that any can be made again."""
+"""Bad input for one connection, derived from a seed and a number, so that it is reproducible."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ INTERESTING = (
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What is sent on one connection.
+    """The data sent on one connection.
 
     Attributes:
         port: ``http``, ``rpc``, ``raft``, ``memcache``, ``text`` or ``thrift``.
@@ -56,12 +56,12 @@ class Input:
 
 
 def rng_of(seed: int, number: int) -> random.Random:
-    """The random numbers of one input."""
+    """Return the random numbers of one input."""
     return random.Random(f"{seed}/{number}")
 
 
 def mutated(rng: random.Random, data: bytes) -> bytes:
-    """The data with a few changes."""
+    """Return the data with a few changes."""
     out = bytearray(data)
     for _ in range(rng.choice((1, 1, 1, 2, 3, 8))):
         at = rng.randrange(len(out) + 1)
@@ -84,7 +84,7 @@ def mutated(rng: random.Random, data: bytes) -> bytes:
 
 
 def cut(rng: random.Random, data: bytes, port: str) -> Input:
-    """Send the data whole or in pieces, and end the connection somehow."""
+    """Return an input that sends the data whole or in pieces, and ends the connection in some way."""
     pieces: Sequence[bytes] = [data]
     pause_s = 0.0
     if len(data) > 1 and rng.random() < 0.3:

@@ -1,4 +1,4 @@
-"""Bad input for the ports of Kestrel's clients: lines with wrong arguments, bodies of another size, calls that were changed."""
+"""Bad input for the ports of Kestrel's clients: lines with wrong arguments, bodies of another size, mutated calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _OPTIONS = (
     b"/OPEN",
 )  # fmt: skip
 _LONG = 70_000
-"""More than a line may have."""
+"""More than the maximum length of a line."""
 
 
 # --- memcache and text ------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ def _get(rng: random.Random) -> bytes:
 
 
 def _memcache_line(rng: random.Random) -> bytes:
-    # Neither flush_all nor a change of the status: what they do to others is their purpose.
+    # Without flush_all and changes of the status, whose purpose is to affect others.
     word = rng.choice((
         b"delete", b"flush", b"flush_expired", b"flush_all_expired", b"confirm", b"stats", b"dump_stats", b"version", b"status",
         b"reload", b"shutdown", b"quit", b"incr", b"", b" ", b"\x80\x01", b"verbosity",
@@ -70,7 +70,7 @@ def _monitor(rng: random.Random) -> bytes:
 
 
 def memcache_input(rng: random.Random) -> Input:
-    """Requests, one behind the other, or a line without end."""
+    """Return requests, one after the other, or a line without end."""
     if rng.random() < 0.05:
         return cut(rng, rng.choice((b"get ", b"x", b"set fuzz ")) + b"a" * rng.choice((_LONG, 40 * _LONG)), "memcache")
     make = rng.choices((_set, _get, _memcache_line, _monitor), (5, 6, 3, 1), k=rng.choice((1, 1, 2, 5, 50)))
@@ -91,7 +91,7 @@ def _text_request(rng: random.Random) -> bytes:
 
 
 def text_input(rng: random.Random) -> Input:
-    """Requests, one behind the other, or a line without end."""
+    """Return requests, one after the other, or a line without end."""
     if rng.random() < 0.05:
         return cut(rng, rng.choice((b"put fuzz:\n", b"get ")) + b"a" * rng.choice((_LONG, 40 * _LONG)), "text")
     return _changed(rng, b"".join(_text_request(rng) for _ in range(rng.choice((1, 1, 3, 30)))), "text")
@@ -129,7 +129,7 @@ def _arguments(rng: random.Random, method: bytes) -> bytes:
     if method == b"put":
         return queue + _field(15, 2, _items(rng)) + _field(8, 3, _number(rng))
     if method == b"get":
-        # A time to wait is short, so that senders get their turn.
+        # Waits are short, so that senders get their turn.
         wait = struct.pack("!i", rng.choice((0, 0, 20, -1)))
         return queue + _field(8, 2, _number(rng)) + _field(8, 3, wait) + _field(8, 4, _number(rng))
     if method in (b"confirm", b"abort"):
@@ -158,7 +158,7 @@ def _call(rng: random.Random) -> bytes:
 
 
 def thrift_input(rng: random.Random) -> Input:
-    """Calls in their frames."""
+    """Return calls in their frames."""
     return _changed(rng, b"".join(_call(rng) for _ in range(rng.choice((1, 1, 2, 10)))), "thrift")
 
 

@@ -1,4 +1,6 @@
-"""Bad input for the Raft port, none of which can authenticate: frames of wrong sizes, handshakes with a wrong secret, rubbish."""
+"""Bad input for the Raft port that cannot authenticate: frames of wrong sizes, handshakes with a wrong
+secret, garbage.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def _hello(rng: random.Random) -> bytes:
 
 
 def raft_input(rng: random.Random) -> Input:
-    """What a stranger may send to the Raft port."""
+    """Return input of an unauthenticated client of the Raft port."""
     kind = rng.random()
     if kind < 0.2:
         data = rng.randbytes(rng.choice((1, 4, 100, 5000, 100_000)))

@@ -1,4 +1,4 @@
-"""Bad MessagePack-RPC: calls of every method with wrong arguments, requests that were changed, values without end."""
+"""Bad MessagePack-RPC: calls of every method with wrong arguments, mutated requests, unbounded values."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ _METHODS = (
 )
 _ID = "0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"
 _SMALLEST = (b"\x90", b"\x80", b"\xc0", b"\x91", b"\x81", b"\xa0")
-"""Values of one byte, some of which want more."""
+"""Values of one byte, some of which expect more."""
 
 
 def _scalar(rng: random.Random) -> Any:
@@ -141,7 +141,7 @@ def _message(rng: random.Random) -> Any:
     method: Any = rng.choice(_METHODS) if rng.random() < 0.95 else _value(rng)
     arguments: Any = [_queue(rng), *(_value(rng) for _ in range(rng.randrange(4)))]
     if method in ("pull_any", "push_all", "set_default_props", "backlog"):
-        # What these find must not be somebody else's: an administrator's client may do that.
+        # These patterns must not match queues of others: an administrator's client may change those.
         arguments[0] = "^fuzz" if method != "set_default_props" else [["^fuzz", {"retry": _scalar(rng)}]]
     if method == "move":
         arguments[1:] = ["fuzz2"]
@@ -162,7 +162,7 @@ def _packed(rng: random.Random, value: Any) -> bytes:
 
 
 def _worst(rng: random.Random) -> bytes:
-    """A request of very many values, of great depth, or of which only the begin comes."""
+    """Return a request of very many values, of great depth, or without its end."""
     count = rng.choice((100, 10_000, 300_000))
     start = b"\x94\x00\x05\xa4push\x92\xa4fuzz"
     kind = rng.randrange(4)
@@ -176,7 +176,7 @@ def _worst(rng: random.Random) -> bytes:
 
 
 def rpc_input(rng: random.Random, token: str | None) -> Input:
-    """Requests on one connection, most of them wrong; behind ``auth`` if there is a token."""
+    """Return requests on one connection, most of them wrong; after ``auth`` if there is a token."""
     kind = rng.random()
     if kind < 0.05:
         data = rng.randbytes(rng.choice((1, 100, 5000)))

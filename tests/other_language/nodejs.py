@@ -19,7 +19,7 @@ _INSTALL_TIMEOUT_S = 600.0
 
 @cache
 def nodejs() -> str:
-    """The program; the test is skipped where there is none and none can be installed."""
+    """Return the program; skip the test if it is missing and cannot be installed."""
     with one_at_a_time():
         found = _found()
         if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:

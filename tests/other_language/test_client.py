@@ -1,4 +1,4 @@
-"""The protocol document suffices: clients that were written from it in other languages work with a real cluster."""
+"""The protocol document suffices: clients written from it in other languages work with a real cluster."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def golang() -> str:
 
 @pytest.fixture(scope="session")
 def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Programs that were built, by language."""
+    """Built programs by language."""
     return {}
 
 
@@ -41,7 +41,7 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
 def program(
     request: pytest.FixtureRequest, programs: dict[str, list[str]], tmp_path_factory: pytest.TempPathFactory
 ) -> list[str]:
-    """What runs the scenarios, in one language after the other."""
+    """The program that runs the scenarios, in one language after the other."""
     if request.param == "javascript":
         return [nodejs(), str(FOLDER / "scenarios.mjs")]
     if "go" not in programs:
@@ -84,6 +84,6 @@ def test_every_scenario_is_run() -> None:
 
 
 @pytest.mark.parametrize("file", LINES_MAX)
-def test_the_client_is_as_short_as_the_document_says(file: str) -> None:
+def test_the_client_is_as_short_as_documented(file: str) -> None:
     lines = [line for line in (FOLDER / file).read_text(encoding="utf-8").splitlines() if line.strip()]
     assert len(lines) <= LINES_MAX[file]

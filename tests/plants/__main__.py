@@ -1,4 +1,6 @@
-"""`python -m tests.plants [NAME ...]`: plant each bug into a copy of the sources and run its checks, which must fail."""
+"""`python -m tests.plants [NAME ...]`: plant each bug into a copy of the sources and run its checks, which
+must fail.
+"""
 
 from __future__ import annotations
 
@@ -17,17 +19,17 @@ from tests.plants.plant import Plant, copy_sources, load_plants
 
 CAUGHT, FAILED, HUNG = "caught", "NOT CAUGHT", "caught (hangs)"
 _TESTS_FAILED = 1
-"""The exit code of pytest, and of the simulator, that means that a check has found something."""
+"""The exit code with which pytest and the simulator report a failure."""
 
 
 def main() -> int:
-    """Return 1 if a bug is not caught."""
+    """Run the program; return 1 if a bug is not found."""
     parser = argparse.ArgumentParser(prog="python -m tests.plants", description=__doc__)
-    parser.add_argument("names", nargs="*", metavar="NAME", help="which ones (default: all that are not harmless)")
-    parser.add_argument("--jobs", type=int, default=1, help="how many at the same time (default 1)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="names of plants (default: all that are not harmless)")
+    parser.add_argument("--jobs", type=int, default=1, help="number of concurrent checks (default 1)")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds after which a check counts as hung")
-    parser.add_argument("--clean", action="store_true", help="plant nothing: the checks have to pass")
-    parser.add_argument("--output", action="store_true", help="show what the checks print")
+    parser.add_argument("--clean", action="store_true", help="plant nothing: the checks must pass")
+    parser.add_argument("--output", action="store_true", help="show the output of the checks")
     options = parser.parse_args()
     plants = load_plants()
     unknown = sorted(set(options.names) - plants.keys())
@@ -53,7 +55,7 @@ def main() -> int:
 
 
 def _run(plant: Plant, check: str, options: argparse.Namespace) -> tuple[str, float, str]:
-    """Return the verdict, the seconds that the check took, and what it printed."""
+    """Return the verdict, the duration of the check in seconds, and its output."""
     with tempfile.TemporaryDirectory(prefix=f"plant-{plant.name}-") as folder:
         root = Path(folder)
         copy_sources(root)
@@ -81,7 +83,7 @@ def _command(check: str) -> list[str]:
 
 
 def _call(command: list[str], root: Path, limit_s: float) -> tuple[int | None, str]:
-    """Run a command in a folder with a process group of its own; the code is None if it had to be ended."""
+    """Run a command in a folder with a new process group; the code is None if it had to be killed."""
     environment = {**os.environ, "PYTHONPATH": str(root), "LMQ_PROPERTY_SHRINK": "no"}
     with (root / "output").open("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(

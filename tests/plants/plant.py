@@ -1,4 +1,4 @@
-"""A list of planted bugs, and how one is put into a copy of the sources."""
+"""A list of planted bugs, and their application to a copy of the sources."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Plant:
     """A planted bug.
 
     Attributes:
-        name: what `python -m tests.plants` calls it.
-        about: what is wrong in the planted sources.
+        name: its name for `python -m tests.plants`.
+        about: the fault in the planted sources.
         edits: (file, old text, new text) of each replacement.
-        checks: what must fail: arguments of pytest, or ``sim SUBJECT PROFILE SEED SEEDS`` for the first runs of the simulator
-            from a seed on.
+        checks: the checks that must fail: arguments of pytest, or ``sim SUBJECT PROFILE SEED SEEDS`` for the first runs of the
+            simulator from a seed on.
         harmless: why nothing fails, empty if something must.
     """
 
@@ -42,7 +42,7 @@ class Plant:
         """Return the planted text of each file.
 
         Raises:
-            StalePlantError: see there.
+            StalePlantError: the sources have changed.
         """
         texts: dict[str, str] = {}
         for file, old, new in self.edits:
@@ -75,13 +75,13 @@ def _plant(
     edits: list[list[str]] | None = None,
     **more: Any,
 ) -> Plant:
-    """One table of a file; `file`, `old` and `new` are its only edit."""
+    """Return the plant of one table of a file; `file`, `old` and `new` are its only edit."""
     changed = tuple((one[0], one[1], one[2]) for one in edits or [[file, old, new]])
     return Plant(name, about, changed, tuple(more.get("checks", ())), more.get("harmless", ""))
 
 
 def copy_sources(target: Path) -> None:
-    """Copy what the tests import; with the folder on ``PYTHONPATH`` it goes before what is installed."""
+    """Copy the sources that the tests import; with the folder on ``PYTHONPATH`` they precede installed ones."""
     for name in (*_FOLDERS, *_COPIED):
         source = ROOT / name
         if source.is_dir():

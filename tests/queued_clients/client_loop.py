@@ -1,7 +1,7 @@
-"""queued's clients, as they are published, on three nodes of which one after the other is killed or paused.
+"""queued's published clients on three nodes, of which one after the other is killed or paused.
 
-``python -m tests.queued_clients.client_loop --seconds 300`` prints what came of it, and ends with 1 if a message was lost, was
-handed out twice within its visibility time, or was stranded by a client that hung up.
+``python -m tests.queued_clients.client_loop --seconds 300`` prints the results, and exits with 1 if a message was lost,
+was delivered twice within its visibility time, or was stranded by a client that disconnected.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _names(work: Work, number: int) -> Iterator[str]:
 
 
 def _faults(cluster: Cluster, rng: random.Random, until_s: float, work: Work) -> tuple[int, int]:
-    """Kill or pause nodes until the time is over; returns how often either was done."""
+    """Kill or pause nodes until the time is up; return how often either was done."""
     kills = pauses = 0
     while time.monotonic() < until_s and not work.failures:
         time.sleep(min(rng.uniform(*FAULT_EVERY_S), max(0.0, until_s - time.monotonic())))
@@ -56,7 +56,7 @@ def _faults(cluster: Cluster, rng: random.Random, until_s: float, work: Work) ->
 
 
 def run(cluster: Cluster, seconds: float, seed: int) -> list[str]:
-    """Work for so long, then take what is left; returns what was wrong, and prints the rest."""
+    """Work for `seconds`, then drain the queue; return the violations, and print the rest."""
     cluster.nodes[0].wait_upgraded()
     client(cluster.nodes[0].queued).create_queue(QUEUE)
     work, rng = Work(cluster, QUEUE, HIDDEN_S, seed), random.Random(seed)
@@ -97,8 +97,10 @@ def _left(api: QueuedHttp) -> int:
 def main() -> int:
     """Run the program."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--seconds", type=float, default=300, help="how long nodes are killed (%(default)s)")
-    options.add_argument("--seed", type=int, default=1, help="of all random choices (%(default)s)")
+    options.add_argument(
+        "--seconds", type=float, default=300, help="seconds during which nodes are killed (%(default)s)"
+    )
+    options.add_argument("--seed", type=int, default=1, help="seed of all random choices (%(default)s)")
     given = options.parse_args()
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -1,9 +1,9 @@
-"""``lmq-admin import queued`` killed again and again: ``python -m tests.queued_clients.import_loop --queued PROGRAM``.
+"""``lmq-admin import queued`` killed repeatedly: ``python -m tests.queued_clients.import_loop --queued PROGRAM``.
 
-The source is the real queued. The importer is killed with SIGKILL at random moments and started again, until the source is
-empty; then the source is started again too, because it loses sight of messages whose poll was cut off until it is, and the
-import ends. Printed are how often a kill came between storing here and deleting there, how many messages the source had lost
-sight of, and what arrived: every message once, or the program ends with 1.
+The source is the real queued. The importer is killed with SIGKILL at random moments and restarted, until the source is
+empty. Then the source is restarted too, because until then it hides messages whose poll was cut off, and the import
+ends. The program prints how often a kill came between storing here and deleting there, how many messages the source had
+hidden, and the arrived messages: every message once, or it exits with 1.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ PATIENCE_S = 120
 
 
 @dataclass
-class Told:
-    """What was seen.
+class Observed:
+    """The observations.
 
     Attributes:
-        kills: of the importer.
-        overlaps: after each, how many messages were here and still there, those of earlier kills included.
-        stranded: how many messages the source had lost sight of until it was started again.
-        arrived: how often each body is in the cluster.
+        kills: kills of the importer.
+        overlaps: after each, the number of messages in both places, including those of earlier kills.
+        stranded: number of messages that the source had hidden until its restart.
+        arrived: number of copies of each body in the cluster.
     """
 
     kills: int
@@ -47,7 +47,7 @@ class Told:
     arrived: Counter[bytes]
 
     def is_right(self, bodies: Sequence[bytes]) -> bool:
-        """Whether every message arrived once."""
+        """Return whether every message arrived once."""
         return self.arrived == Counter(bodies)
 
 
@@ -68,7 +68,7 @@ def _importer(source: str, node: str, *more: str) -> Iterator[subprocess.Popen[b
 
 
 def _killed(source: QueuedHttp, cluster: Cluster, rng: random.Random, kills: int, total: int) -> list[int]:
-    """Kill importers as they work; returns the overlaps."""
+    """Kill importers as they work; return the overlaps."""
     overlaps: list[int] = []
     for number in range(kills):
         before = _left(source)
@@ -85,7 +85,7 @@ def _killed(source: QueuedHttp, cluster: Cluster, rng: random.Random, kills: int
 
 
 def _finish(address: str, node: str) -> None:
-    """Run the importer until nothing is visible or hidden there, unless the source has lost sight of it."""
+    """Run the importer until nothing is visible or leased there, except messages that the source has hidden."""
     with _importer(address, node, "--wait") as process, contextlib.suppress(subprocess.TimeoutExpired):
         code = process.wait(PATIENCE_S)
         if code:
@@ -93,14 +93,14 @@ def _finish(address: str, node: str) -> None:
 
 
 def _arrived(api: QueuedHttp) -> Counter[bytes]:
-    """Everything that is in the cluster."""
+    """Return everything that is in the cluster."""
     arrived: Counter[bytes] = Counter()
     while polled := api.poll(QUEUE, 10_000, 3_600):
         arrived.update(one["contents"] for one in polled)
     return arrived
 
 
-def run(program: Path, bodies: Sequence[bytes], kills: int, seed: int, outage_s: float) -> Told:
+def run(program: Path, bodies: Sequence[bytes], kills: int, seed: int, outage_s: float) -> Observed:
     """Import while the importer is killed."""
     rng = random.Random(seed)
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
@@ -121,28 +121,28 @@ def run(program: Path, bodies: Sequence[bytes], kills: int, seed: int, outage_s:
         with real_queued(program, data, address):
             stranded = _left(source)
             _finish(address, cluster.nodes[1].http)
-        return Told(kills, overlaps, stranded, _arrived(QueuedHttp(cluster.nodes[2].queued, "msgpack")))
+        return Observed(kills, overlaps, stranded, _arrived(QueuedHttp(cluster.nodes[2].queued, "msgpack")))
 
 
 def main() -> int:
     """Run the program."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--queued", type=Path, required=True, metavar="PROGRAM", help="the real one")
-    options.add_argument("--messages", type=int, default=50_000, metavar="N", help="how many (%(default)s)")
-    options.add_argument("--kills", type=int, default=20, metavar="N", help="of the importer (%(default)s)")
-    options.add_argument("--seed", type=int, default=1, metavar="N", help="of the moments (%(default)s)")
+    options.add_argument("--messages", type=int, default=50_000, metavar="N", help="number of messages (%(default)s)")
+    options.add_argument("--kills", type=int, default=20, metavar="N", help="kills of the importer (%(default)s)")
+    options.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the moments (%(default)s)")
     options.add_argument(
         "--outage", type=float, default=0.0, metavar="S", help="seconds after the last kill (%(default)s)"
     )
     given = options.parse_args()
     bodies = [b"%08d" % number for number in range(given.messages)]
-    told = run(given.queued, bodies, given.kills, given.seed, given.outage)
-    twice = sum(count > 1 for count in told.arrived.values())
-    missing = len(set(bodies) - set(told.arrived))
-    print(f"{told.kills} kills; messages here and still there after each: {told.overlaps}")
-    print(f"{told.stranded} messages were not to be had from the source until it was started again")
-    print(f"{told.arrived.total()} arrived, {missing} missing, {twice} twice")
-    return 0 if told.is_right(bodies) else 1
+    observed = run(given.queued, bodies, given.kills, given.seed, given.outage)
+    twice = sum(count > 1 for count in observed.arrived.values())
+    missing = len(set(bodies) - set(observed.arrived))
+    print(f"{observed.kills} kills; messages here and still there after each: {observed.overlaps}")
+    print(f"{observed.stranded} messages were hidden in the source until it was restarted")
+    print(f"{observed.arrived.total()} arrived, {missing} missing, {twice} twice")
+    return 0 if observed.is_right(bodies) else 1
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""queued's JavaScript client, as it is published."""
+"""queued's published JavaScript client."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DEADLINE_S = 300.0
 
 
 def installed_client() -> Path:
-    """The folder in which the client is installed; the test is skipped where npm is missing."""
+    """Return the folder in which the client is installed; skip the test without npm."""
     npm = shutil.which("npm")
     if npm is None:
         pytest.skip("npm is not installed")

@@ -1,4 +1,4 @@
-"""queued's JavaScript client, as it is published, on a cluster."""
+"""queued's published JavaScript client on a cluster."""
 
 from __future__ import annotations
 

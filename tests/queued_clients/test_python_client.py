@@ -1,4 +1,4 @@
-"""queued's Python client, as it is published, on a cluster whose nodes are killed."""
+"""queued's published Python client on a cluster whose nodes are killed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_every_call_of_the_client(shared_cluster: Cluster, queue_name: str) -> N
     assert [(one.message.id, one.contents) for one in polled] == [(ids[0], {"n": 0}), (ids[1], {"n": 1})]
     tag = first.queue(queue_name).update_message(polled[0].message, 0)
     queue.delete_messages([polled[0].message, polled[1].message])
-    # What was returned is behind what had waited.
+    # The returned message is after those that had waited.
     waited, again = queue.poll_messages(2, 60)
     assert (waited.message.id, again.message.id) == (ids[2], ids[0])
     assert again.message.poll_tag != tag
@@ -57,7 +57,7 @@ def test_keys_of_the_client(secret_cluster: Cluster) -> None:
     wait_for(lambda: requests.get(f"http://{node.queued}/queues", timeout=30).status_code == 401, "a token is needed")
     admin.create_queue("mail")
     admin.set_api_key(KEY, "mail")
-    # Nobody keeps the key itself.
+    # The key itself is not stored.
     listed = [(one.key, one.prefix) for one in admin.list_api_keys()]
     assert listed == [("sha256:" + hashlib.sha256(KEY.encode()).hexdigest(), "mail")]
     holder = client(node.queued, KEY)
@@ -69,8 +69,8 @@ def test_keys_of_the_client(secret_cluster: Cluster) -> None:
         holder.queue("mail").poll_messages(1, 1)
 
 
-def test_nothing_is_lost_or_handed_out_twice_while_nodes_are_killed(cluster: Cluster) -> None:
-    """Both clients, as they are published; ``python -m tests.queued_clients.client_loop`` does it for longer."""
+def test_nothing_is_lost_or_delivered_twice_while_nodes_are_killed(cluster: Cluster) -> None:
+    """This uses both published clients; ``python -m tests.queued_clients.client_loop`` does it for longer."""
     cluster.nodes[0].wait_upgraded()
     client(cluster.nodes[0].queued).create_queue("work")
     work = Work(cluster, "work", HIDDEN_S)

@@ -1,4 +1,4 @@
-"""The real queued beside ours: the same answers, and its messages taken over. LMQ_QUEUED names its program."""
+"""The real queued beside ours: the same answers, and its messages imported. LMQ_QUEUED names its program."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueuedHttp]:
 
 
 def answers(api: QueuedHttp, queue: str) -> Iterator[Any]:
-    """Status and value of one request of each kind; what is different by its nature is left out."""
+    """Return status and value of one request of each kind, without values that necessarily differ."""
     path = f"/queue/{queue}"
     push = {"messages": [{"contents": one, "visibility_timeout_secs": 0} for one in "xy"]}
     poll = {"count": 1, "visibility_timeout_secs": 0}
@@ -74,7 +74,7 @@ def test_the_answers_are_the_same(real: QueuedHttp, shared_cluster: Cluster, que
         assert got == expected
 
 
-def test_its_messages_are_taken_over(real: QueuedHttp, shared_cluster: Cluster, queue_name: str) -> None:
+def test_its_messages_are_imported(real: QueuedHttp, shared_cluster: Cluster, queue_name: str) -> None:
     bodies = [b"%04d\xff" % number for number in range(1500)]
     assert real("PUT", f"/queue/{queue_name}").status == 200
     real.push(queue_name, *bodies)
@@ -89,7 +89,7 @@ def test_its_messages_are_taken_over(real: QueuedHttp, shared_cluster: Cluster, 
     assert real.poll(queue_name, ignore_existing_visibility_timeouts=True) == []
 
 
-def test_an_importer_that_is_killed_loses_and_doubles_nothing() -> None:
+def test_an_importer_that_is_killed_loses_and_duplicates_nothing() -> None:
     bodies = [b"%05d" % number for number in range(3_000)]
-    told = import_loop.run(Path(PROGRAM), bodies, kills=4, seed=2, outage_s=0)
-    assert told.is_right(bodies)
+    observed = import_loop.run(Path(PROGRAM), bodies, kills=4, seed=2, outage_s=0)
+    assert observed.is_right(bodies)

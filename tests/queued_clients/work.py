@@ -1,4 +1,4 @@
-"""Producers and consumers on one queue of a cluster, with queued's Python and JavaScript clients as they are published."""
+"""Producers and consumers on one queue of a cluster, with queued's published Python and JavaScript clients."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from ..other_language.nodejs import nodejs
 __all__ = ["Delivery", "Work", "client", "ended"]
 
 UNSURE = (requests.RequestException, QueuedApiError)
-"""The client does not know what became of its request, or is to send it again."""
+"""Errors after which the client does not know the outcome of its request, or has to resend it."""
 WORKER = Path(__file__).parent / "worker.mjs"
 POLLED_AT_ONCE = 5
 
 
 def client(address: str, key: str | None = None) -> QueuedClient:
-    """queued's Python client of one node."""
+    """Return queued's Python client of one node."""
     return QueuedClient(f"http://{address}", key)
 
 
 class Delivery(NamedTuple):
-    """A message that a consumer got: when it asked, and when it had the answer, in seconds of this machine's clock."""
+    """A message that a consumer got: the times of request and answer, in seconds of this machine's clock."""
 
     name: str
     id: int
@@ -43,23 +43,23 @@ class Delivery(NamedTuple):
 
 
 class Work:
-    """What producers and consumers do, and what they saw.
+    """The work of producers and consumers, and their results.
 
     Attributes:
-        acknowledged: names of the messages whose push was answered with success.
+        acknowledged: names of the messages whose push succeeded.
         seen: all deliveries.
-        produced: set when the producers have nothing left to do; clients that hang up stop then.
-        failures: what ended a thread.
+        produced: set when the producers have finished; clients that disconnect stop then.
+        failures: errors that ended a thread.
     """
 
     def __init__(self, cluster: Cluster, queue: str, hidden_s: int, seed: int = 0) -> None:
-        """Start nothing yet.
+        """Create the work without starting it.
 
         Args:
-            cluster: whose nodes are worked on, whichever of them lives.
-            queue: one that exists.
-            hidden_s: for how long a poll hides a message.
-            seed: of all random choices.
+            cluster: its nodes, of which any live one is used.
+            queue: an existing queue.
+            hidden_s: time for which a poll hides a message.
+            seed: seed of all random choices.
         """
         self._cluster = cluster
         self._queue_name = queue
@@ -74,7 +74,7 @@ class Work:
         self.produced = threading.Event()
         self.failures: list[BaseException] = []
 
-    # --- what goes on -------------------------------------------------------------------------------------------------
+    # --- threads ------------------------------------------------------------------------------------------------------
 
     def start(self, work: Callable[[int], None], number: int) -> threading.Thread:
         """Run one of the methods below in a thread."""
@@ -91,7 +91,7 @@ class Work:
         return thread
 
     def producer(self, names: Callable[[int], Iterator[str]]) -> Callable[[int], None]:
-        """What pushes messages of these names, each until its push is acknowledged."""
+        """Return a function that pushes messages of these names, each until its push is acknowledged."""
 
         def produce(number: int) -> None:
             rng = self._rng("produce", number)
@@ -122,7 +122,7 @@ class Work:
                 time.sleep(0.02)
 
     def vanish(self, number: int) -> None:
-        """Hang up without reading the answer of a poll, or in the middle of the request, again and again."""
+        """Disconnect without reading the answer of a poll, or in the middle of the request, repeatedly."""
         rng = self._rng("vanish", number)
         body = msgpack.packb({"count": 2, "visibility_timeout_secs": 1})
         head = f"POST /queue/{self._queue_name}/messages/poll HTTP/1.1\r\nHost: localhost\r\n"
@@ -137,7 +137,9 @@ class Work:
                 continue
 
     def javascript(self, installed: Path, messages: int) -> threading.Thread:
-        """Let a producer of so many messages and a consumer run in Node.js; the thread ends when all of them are pushed."""
+        """Run a producer of `messages` messages and a consumer in Node.js; the thread ends when all of them
+        are pushed.
+        """
         addresses = ",".join(node.queued for node in self._cluster.nodes)
         command = [nodejs(), str(WORKER), f"{installed}/", addresses, self._queue_name]
         command += [str(messages), str(self._hidden_s), f"js{len(self._node_processes)}"]
@@ -161,7 +163,7 @@ class Work:
         return self.start(lambda _: _waited(pushed), len(self._node_processes))
 
     def end_producing(self) -> None:
-        """Let producers that have more to do end, and clients that hang up."""
+        """Stop unfinished producers, and clients that disconnect."""
         self.produced.set()
         for process in self._node_processes:
             assert process.stdin is not None
@@ -169,7 +171,7 @@ class Work:
             process.stdin.flush()
 
     def stop(self) -> None:
-        """End all of it."""
+        """Stop everything."""
         self.produced.set()
         self._finished.set()
         for process in self._node_processes:
@@ -184,15 +186,15 @@ class Work:
                 process.kill()
             process.wait()
 
-    # --- what came of it ----------------------------------------------------------------------------------------------
+    # --- results ------------------------------------------------------------------------------------------------------
 
     def missing(self) -> set[str]:
-        """Names of acknowledged messages that no consumer has got."""
+        """Return the names of acknowledged messages that no consumer has got."""
         with self._lock:
             return self.acknowledged - {one.name for one in self.seen}
 
     def doubled(self) -> list[tuple[Delivery, Delivery]]:
-        """Deliveries of one message that followed each other within its visibility time."""
+        """Return consecutive deliveries of one message within its visibility time."""
         by_id: dict[int, list[Delivery]] = {}
         for delivery in self.seen:
             by_id.setdefault(delivery.id, []).append(delivery)
@@ -239,7 +241,7 @@ def _waited(event: threading.Event) -> None:
 
 
 def ended(condition: Callable[[], Any], work: Work, deadline_s: float) -> bool:
-    """Wait until a condition holds no more, or a thread has failed; False if it is too late."""
+    """Wait until a condition no longer holds, or a thread has failed; return False at the deadline."""
     while condition() and not work.failures:
         if time.monotonic() > deadline_s:
             return False

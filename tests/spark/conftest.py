@@ -31,12 +31,12 @@ from .queues import NewReader
 _numbers = itertools.count(1)
 _TASK_ATTEMPTS = 3
 
-# These JVMs do not live long enough for what the optimizing compiler does to pay; programs that tests start inherit this.
+# These JVMs are too short-lived for the optimizing compiler to pay off; programs that tests start inherit this.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """PySpark 4.3 warns of every pandas from 3.0 on, which lmqcluster does not use."""
+    """Ignore the warning of PySpark 4.3 about pandas 3.0 and later, which lmqcluster does not use."""
     for item in items:
         if item.path.is_relative_to(Path(__file__).parent):
             item.add_marker(
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True)
 def patient_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every query is started as users are told to on busy machines."""
+    """Starts every query as documented for busy machines."""
     start = DataStreamWriter.start
 
     def start_patiently(writer: DataStreamWriter, *arguments: Any, **options: Any) -> StreamingQuery:
@@ -57,14 +57,14 @@ def patient_starts(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three nodes; those that a test kills it has to start again."""
+    """Three nodes; a test that kills one must restart it."""
     with Cluster(3, directory=tmp_path_factory.mktemp("cluster")) as nodes:
         yield nodes
 
 
 @pytest.fixture(scope="module")
 def servers(cluster: Cluster) -> str:
-    """The option ``lmq.servers``."""
+    """The value of the option ``lmq.servers``."""
     return ",".join(cluster.rpc_addresses)
 
 
@@ -77,7 +77,7 @@ def client(servers: str) -> Iterator[Client]:
 
 @pytest.fixture(scope="session", autouse=True)
 def spark_python() -> Iterator[None]:
-    """Sessions and programs of these tests start Python processes by forking, unless they choose another Python."""
+    """A forked Python for sessions and programs of these tests that do not choose another Python."""
     with (
         tempfile.TemporaryDirectory(prefix="lmq-python-") as name,
         forked_python(Path(name)) as program,
@@ -89,7 +89,9 @@ def spark_python() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A session of two threads that knows ``lmq``; a task may fail twice. It lives on: what a test sets, it has to unset."""
+    """A session of two threads that knows ``lmq``; a task may fail twice. It is shared: a test must unset
+    what it sets.
+    """
     folder = tmp_path_factory.mktemp("spark")
     with pytest.MonkeyPatch.context() as environment:
         environment.setenv("SPARK_LOCAL_IP", "127.0.0.1")
@@ -100,10 +102,11 @@ def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
             "spark.driver.memory": "1g",
             "spark.ui.enabled": "false",
             "spark.ui.showConsoleProgress": "false",
-            # Rows go from one Python function of a task to the next in small batches, as they come.
+            # Rows pass from one Python function of a task to the next in small batches, as they arrive.
             "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
             "spark.sql.shuffle.partitions": "2",
-            # To compile generated code takes most of the time where there are few rows. Programs that tests start generate it.
+            # Compiling generated code takes most of the time if there are few rows. Programs that tests start generate
+            # it.
             "spark.sql.codegen.wholeStage": "false",
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             "spark.sql.adaptive.enabled": "false",
@@ -122,20 +125,20 @@ def spark(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 @pytest.fixture
 def new_queue(request: pytest.FixtureRequest) -> Callable[[], str]:
-    """A function that returns the name of a queue that nobody else uses."""
+    """A function that returns a unique queue name."""
     stem = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower()).strip("-")[:80]
     return lambda: f"{stem}-{next(_numbers)}"
 
 
 @pytest.fixture
 def queue(new_queue: Callable[[], str]) -> str:
-    """The name of a queue that nobody else uses."""
+    """A unique queue name."""
     return new_queue()
 
 
 @pytest.fixture
 def new_reader(servers: str, queue: str) -> Iterator[NewReader]:
-    """A function that makes a reader of the test's queue, as a start of the query does."""
+    """A function that creates a reader of the test's queue, as a start of the query does."""
     with ExitStack() as readers:
 
         def make(schema: StructType | None = None, **options: str) -> StreamReader:

@@ -15,7 +15,7 @@ WAIT_S = 240
 
 
 def main(remote: str, servers: str, queue: str, folder: Path) -> None:
-    """Read the queue as a table and as streams, and write to queues, in all ways that there are."""
+    """Read the queue as a table and as streams, and write to queues, in every possible way."""
     options = {"lmq.servers": servers}
     spark = SparkSession.builder.remote(remote).getOrCreate()
     found: dict[str, object] = {"session": type(spark).__module__}
@@ -39,7 +39,7 @@ def main(remote: str, servers: str, queue: str, folder: Path) -> None:
         writer = rows.write.format("lmq").options(**options).option("queue", f"{queue}-stored").mode("append")
         writer.option("lmq.application", queue).option("lmq.epoch", epoch).save()
 
-    # As programs do where the package is not installed.
+    # Programs do this if the package is not installed.
     register(spark)
     each = stream(f"{queue}-moved").writeStream.foreachBatch(store)
     query = start_query(each.option("checkpointLocation", str(folder / "stored")).trigger(availableNow=True))

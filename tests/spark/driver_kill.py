@@ -1,4 +1,4 @@
-"""Queries whose driver is killed without warning, and a node of the cluster beside it: the table holds every message once.
+"""Queries whose driver is killed abruptly, with a node of the cluster: the table holds every message once.
 
 `python -m tests.spark.driver_kill --runs 20 --seed 1` does it at random moments.
 """
@@ -49,11 +49,11 @@ if trigger == "now":
 
 
 def start(servers: str, queue: str, folder: Path, trigger: str) -> subprocess.Popen[str]:
-    """Start a driver in a process group of its own."""
+    """Start a driver in a new process group."""
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     driver = subprocess.Popen(
         [sys.executable, "-W", "ignore", "-c", DRIVER, servers, queue, str(folder), trigger],
-        # With byte code Python starts within the time that Spark gives it.
+        # With byte code Python starts within the time that Spark allows.
         env=clean_environment({"PYSPARK_PYTHON": python, "SPARK_LOCAL_IP": "127.0.0.1", "PYTHONDONTWRITEBYTECODE": ""}),
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -66,12 +66,12 @@ def start(servers: str, queue: str, folder: Path, trigger: str) -> subprocess.Po
 
 @dataclass(frozen=True)
 class Kill:
-    """When a driver dies.
+    """The death of a driver.
 
     Attributes:
-        planned: as soon as Spark has planned the micro-batch of this number,
-        delay_s: and so many seconds later.
-        node: what dies with it: ``leader``, ``follower`` or ``none``.
+        planned: number of the micro-batch after whose planning it dies.
+        delay_s: further delay in seconds.
+        node: the node that is killed with it: ``leader``, ``follower`` or ``none``.
     """
 
     planned: int
@@ -80,10 +80,10 @@ class Kill:
 
 
 def drill(folder: Path, queue: str, kills: Sequence[Kill]) -> None:
-    """Run a query to its end over the deaths of its drivers, and look at the table.
+    """Run a query to its end while its drivers are killed, and check the table.
 
     Raises:
-        AssertionError: a message is missing, or there twice.
+        AssertionError: a message is missing, or duplicated.
     """
 
     def feed() -> None:
@@ -119,7 +119,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run with random kills."""
     options = argparse.ArgumentParser(prog="python -m tests.spark.driver_kill", description=__doc__)
     options.add_argument("--runs", type=int, default=20, metavar="N")
-    options.add_argument("--seed", type=int, default=1, metavar="N", help="of the first run")
+    options.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the first run")
     chosen = options.parse_args(arguments)
     for seed in range(chosen.seed, chosen.seed + chosen.runs):
         rng = random.Random(seed)

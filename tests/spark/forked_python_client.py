@@ -1,4 +1,4 @@
-"""The process that Spark starts in place of Python, see `forked_python`. It imports next to nothing."""
+"""The process that Spark starts in place of Python, see `forked_python`. It imports almost nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 
 def main() -> int:
-    """Have a process forked, and end as it ends."""
+    """Request a forked process, and exit with its status."""
     address, *arguments = sys.argv[1:]
     request = {"arguments": arguments, "environment": dict(os.environ), "folder": os.getcwd()}  # noqa: PTH109  pathlib takes long to import
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:

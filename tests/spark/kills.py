@@ -1,8 +1,8 @@
-"""Kill drivers, executors, Python workers and nodes while rows go from a queue to a table, or from files to a queue.
+"""Kill drivers, executors, Python workers and nodes while rows move from a queue to a table, or from files to a queue.
 
-Each driver divides the rows into another number of tasks than the one before, and has the next of the masters.
-`python -m tests.spark.kills read --rows 1000000` and `... write ...`; each prints how many of what it killed, and fails if a row
-is missing or there twice.
+Each driver divides the rows into another number of tasks than the previous one, and uses the next of the masters.
+`python -m tests.spark.kills read --rows 1000000` and `... write ...`; each prints the number of kills by kind, and
+fails if a row is missing or duplicated.
 """
 
 from __future__ import annotations
@@ -62,11 +62,11 @@ if way == "read":
 
 
 class Drill:
-    """One way of rows over kills.
+    """One direction of rows under kills.
 
     Attributes:
-        killed: how many of each kind.
-        failed: how often the query ended by that, and was started again.
+        killed: kills by kind.
+        failed: how often the query ended because of them, and was restarted.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Drill:
         """Move the rows while `kills` processes die, one after the other.
 
         Raises:
-            AssertionError: a row is missing, or there twice.
+            AssertionError: a row is missing, or duplicated.
         """
         with Cluster(3) as cluster, Client(",".join(cluster.rpc_addresses)) as client:
             self._prepare(client)
@@ -109,7 +109,7 @@ class Drill:
                 reaper.tell("-", driver.pid)
                 if status == 0:
                     break
-                # A driver's own Python processes are among the workers, and a query does not survive theirs.
+                # A driver's own Python processes are among the workers, and a query does not survive their end.
                 self.failed += 1
                 assert self.failed <= self.killed["worker"], (self._folder / "driver.log").read_text()[-4000:]
                 driver = self._start(cluster)
@@ -145,7 +145,7 @@ class Drill:
         return driver
 
     def _kill(self, cluster: Cluster, driver: subprocess.Popen[bytes]) -> bool:
-        """Kill something of the next kind; returns whether it is the driver."""
+        """Kill a process of the next kind; return whether it is the driver."""
         kind = self._kinds[sum(self.killed.values()) % len(self._kinds)]
         if kind == "node":
             cluster[self._rng.randrange(3)].restart()
@@ -157,7 +157,7 @@ class Drill:
             is_one = _is_executor if kind == "executor" else _is_worker
             found = [pid for pid, command in _processes_of(driver.pid) if is_one(command)]
             if not found:
-                # There are none between two drivers; the next turn finds some.
+                # Between two drivers there is none; the next turn finds one.
                 return False
             os.kill(self._rng.choice(found), signal.SIGKILL)
         self.killed[kind] += 1
@@ -181,7 +181,7 @@ def _is_worker(command: str) -> bool:
 
 
 def _processes_of(session: int) -> Iterator[tuple[int, str]]:
-    """Process id and command line of the processes of a session."""
+    """Yield process id and command line of the processes of a session."""
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
@@ -194,15 +194,17 @@ def _processes_of(session: int) -> Iterator[tuple[int, str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the drill; returns the exit status."""
+    """Run the drill; return the exit status."""
     options = argparse.ArgumentParser(prog="python -m tests.spark.kills", description=__doc__)
     options.add_argument("way", choices=["read", "write"])
     options.add_argument("--rows", type=int, default=1_000_000)
     options.add_argument("--kills", type=int, default=16)
-    options.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="in this order, again and again")
-    options.add_argument("--every", type=float, default=8.0, metavar="SECONDS", help="between two kills, on average")
+    options.add_argument(
+        "--kinds", nargs="+", choices=KINDS, default=KINDS, help="kinds to kill, in this order, repeatedly"
+    )
+    options.add_argument("--every", type=float, default=8.0, metavar="SECONDS", help="mean seconds between two kills")
     options.add_argument("--seed", type=int, default=1)
-    options.add_argument("--master", action="append", help="given several times, drivers have them in turn")
+    options.add_argument("--master", action="append", help="may be repeated; drivers use them in turn")
     chosen = options.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="lmq-kills-") as name:
         rng = random.Random(chosen.seed)

@@ -1,7 +1,8 @@
-"""What many micro-batches through ``foreachBatch`` leave in the cluster: nothing that grows with their number.
+"""The state that many micro-batches through ``foreachBatch`` leave in the cluster, which must not grow with their
+number.
 
-`python -m tests.spark.many_batches --batches 20000` stores one row with each micro-batch, as an epoch of one application, and
-prints now and then what the cluster keeps of the job. At the end every row must be stored once.
+`python -m tests.spark.many_batches --batches 20000` stores one row with each micro-batch, as an epoch of one
+application, and prints from time to time what the cluster keeps of the job. At the end every row must be stored once.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def session(folder: Path) -> SparkSession:
         "spark.ui.showConsoleProgress": "false",
         "spark.local.dir": str(folder / "local"),
         "spark.python.authenticate.socketTimeout": "300s",
-        # Each micro-batch is one row: to compile code for it takes longer than to interpret it.
+        # Each micro-batch is one row: compiling code for it takes longer than interpreting it.
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
         "spark.sql.adaptive.enabled": "false",
@@ -50,7 +51,7 @@ def session(folder: Path) -> SparkSession:
 
 
 def kept(node: NodeProcess) -> dict[str, Any]:
-    """Return what the cluster keeps of the application, and the memory of its whole state."""
+    """Return the state that the cluster keeps of the application, and the memory of its whole state."""
     with Client(node.rpc) as client:
         jobs = [job for job in client.jobs() if job["name"] == APPLICATION]
     page = fetch(node.http, "/metrics")[1].decode()
@@ -59,7 +60,7 @@ def kept(node: NodeProcess) -> dict[str, Any]:
 
 
 def drained(node: NodeProcess) -> list[bytes]:
-    """Take what was stored out of the queue and return it."""
+    """Pull all stored messages from the queue and return them."""
     with Client(node.rpc) as client:
         return pulled(client, QUEUE)
 
@@ -68,7 +69,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the query; return 1 if a row is missing or stored twice, or if the cluster keeps more than one mark."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--batches", type=int, default=20_000)
-    parser.add_argument("--every", type=int, default=500, help="print what is kept after so many micro-batches")
+    parser.add_argument("--every", type=int, default=500, help="number of micro-batches between reports")
     given = parser.parse_args(arguments)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

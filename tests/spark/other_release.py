@@ -1,7 +1,8 @@
-"""Other releases of PySpark than the one that the tests run with.
+"""Other releases of PySpark than the one that the tests use.
 
-``python -m tests.spark.other_release 4.2.1`` installs that release into a virtual environment of its own, in front
-of what is installed for the tests, shows what the release can do, and with ``--tests`` runs the main tests of Spark with it.
+``python -m tests.spark.other_release 4.2.1`` installs that release into a separate virtual environment, in front of
+what is installed for the tests, shows what the release can do, and with ``--tests`` runs the main tests of Spark with
+it.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ MAIN_TESTS = ("batch_read", "stream_read", "write", "repeated_writes", "contact"
 
 
 def install(release: str) -> Path:
-    """Return the Python that has a release of PySpark, and what `.venv` has otherwise."""
+    """Return a Python with that release of PySpark, and the other packages of `.venv`."""
     folder = ROOT / "build" / f"pyspark-{release}"
     python = folder / "bin" / "python"
     packages = folder / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"

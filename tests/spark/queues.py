@@ -1,4 +1,4 @@
-"""Filling queues and looking into them, from tests."""
+"""Filling and inspecting queues in tests."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NewReader = Callable[..., StreamReader]
 
 
 def numbered(count: int, stem: str = "m") -> list[bytes]:
-    """Distinct contents in order."""
+    """Return distinct contents in order."""
     return [b"%b-%06d" % (stem.encode(), number) for number in range(count)]
 
 
 def pulled(client: Client, queue: str) -> list[bytes]:
-    """Take out everything that is ready, in order, and ack it."""
+    """Pull and ack everything that is ready, in order."""
     contents: list[bytes] = []
     while messages := client.pull_many(queue, 10_000, 0):
         assert all(client.done_many(queue, [message.id for message in messages]))
@@ -40,7 +40,7 @@ def pulled(client: Client, queue: str) -> list[bytes]:
 
 
 def ready(http: str, queue: str) -> int:
-    """How many messages of the queue can be pulled, by the node with this HTTP address."""
+    """Return the number of ready messages of the queue, from the node with this HTTP address."""
     status, body = fetch(http, f"/v1/queues/{queue}")
     if status == 404:
         return 0
@@ -54,26 +54,26 @@ def push(client: Client, queue: str, contents: Sequence[bytes]) -> None:
 
 
 def wait_until_ready(client: Client, queue: str) -> None:
-    """Wait until there is something to pull, because leases have ended or delays are over."""
+    """Wait until a message is ready, because leases have expired or delays are over."""
     wait_for(lambda: client.backlog(queue=queue).oldest_due_us is not None, f"messages in {queue}")
 
 
 def expire_leases(client: Client, subscription: str) -> None:
-    """Let the leases of a subscription end at once, as those of a query that has stood still for long."""
+    """Expire the leases of a subscription at once, like those of a query that has stalled for long."""
     found = client.subscription(subscription)
     assert found is not None
     assert client.renew_batches(subscription, 0.1, session=found["session"])
 
 
 def settled_and_open(client: Client, subscription: str) -> tuple[int, list[tuple[int, str, int]]]:
-    """The highest settled epoch, and (epoch, state, messages) of all batches that are not settled."""
+    """Return the highest settled epoch, and (epoch, state, messages) of all batches that are not settled."""
     found = client.subscription(subscription)
     assert found is not None
     return found["settled"], [(batch["epoch"], batch["state"], batch["count"]) for batch in found["batches"]]
 
 
 def values(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[bytes]:
-    """Return what the tasks of a micro-batch read."""
+    """Return the values that the tasks of a micro-batch read."""
     return [
         value
         for part in reader.partitions(start, end)

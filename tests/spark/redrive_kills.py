@@ -1,4 +1,4 @@
-"""Kill ``lmq-pipeline dead-letters --redrive`` again and again: every message that is selected is sent once, all others stay.
+"""Kill ``lmq-pipeline dead-letters --redrive`` repeatedly: every selected message is sent once, all others stay.
 
 python -m tests.spark.redrive_kills --messages 20000 --kills 4
 """
@@ -31,7 +31,7 @@ def fill(client: Client, count: int) -> None:
 
 
 def drained(client: Client, queue: str) -> list[bytes]:
-    """All contents of a queue, in order."""
+    """Return all contents of a queue, in order."""
     found: list[bytes] = []
     while messages := client.pull_many(queue, 1000, 0):
         assert all(client.done_many(queue, [message.id for message in messages]))
@@ -40,7 +40,7 @@ def drained(client: Client, queue: str) -> list[bytes]:
 
 
 def run(servers: str, until: Client | None, moved: int) -> bool:
-    """Run the command; kill it when so many messages have been sent. Returns whether it ended before."""
+    """Run the command; kill it after a number of sent messages. Return whether it ended before."""
     command = [
         sys.executable,
         "-m",
@@ -76,7 +76,7 @@ def run(servers: str, until: Client | None, moved: int) -> bool:
 
 
 def main() -> None:
-    """See the module."""
+    """Run the program; see the module."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=20_000)
     parser.add_argument("--kills", type=int, default=4)
@@ -93,9 +93,9 @@ def main() -> None:
             assert run(servers, None, 0)
             sent, left = drained(client, "sent"), drained(client, "dead")
     numbers = range(given.messages)
-    assert sorted(sent) == [b"%08d!" % number for number in numbers if number % 4], "lost or doubled"
-    assert left == [b"%08d" % number for number in numbers if not number % 4], "not in their places"
-    print(f"{len(sent)} sent once, {len(left)} in their places, {kills} kills at {marks}")
+    assert sorted(sent) == [b"%08d!" % number for number in numbers if number % 4], "lost or duplicated"
+    assert left == [b"%08d" % number for number in numbers if not number % 4], "not in their positions"
+    print(f"{len(sent)} sent once, {len(left)} in their positions, {kills} kills at {marks}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""Try what the installed PySpark can do with queues: ``... SERVERS FOLDER`` prints JSON, by operation "works" or the error."""
+"""Try the operations of the installed PySpark on queues: ``... SERVERS FOLDER`` prints JSON, by operation "works" or
+the error.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ WAIT_S = 240
 
 
 class Operations:
-    """One method for each; all read and write queues of their own."""
+    """One method for each; all use separate queues."""
 
     def __init__(self, spark: SparkSession, servers: str, folder: Path) -> None:
         self._spark = spark
@@ -43,19 +45,19 @@ class Operations:
         return self._spark.readStream.text(str(folder))
 
     def write(self) -> None:
-        """``df.write``."""
+        """Write with ``df.write``."""
         self._values(5).write.format("lmq").option("lmq.servers", self._servers).option("queue", "a").mode(
             "append"
         ).save()
         assert self._count("a") == 5
 
     def sql(self) -> None:
-        """A view, of a data source that nobody has registered."""
+        """Use a view of a data source that was not registered."""
         self._spark.sql(f"CREATE TEMPORARY VIEW v USING lmq OPTIONS ('lmq.servers' '{self._servers}', 'subscribe' 'a')")
         assert self._spark.sql("SELECT count(*) AS n FROM v").collect()[0]["n"] == 5
 
     def foreach_batch(self) -> None:
-        """``foreachBatch`` with a batch write, which stores each row once."""
+        """Use ``foreachBatch`` with a batch write, which stores each row once."""
 
         def store(rows: DataFrame, epoch: int) -> None:
             writer = rows.write.format("lmq").option("lmq.servers", self._servers).option("queue", "b").mode("append")
@@ -67,14 +69,14 @@ class Operations:
         assert self._count("b") == 7
 
     def stream_write(self) -> None:
-        """``writeStream.format("lmq")``."""
+        """Write with ``writeStream.format("lmq")``."""
         self._run(
             self._text().writeStream.format("lmq").option("lmq.servers", self._servers).option("queue", "c"), "write"
         )
         assert self._count("c") == 7
 
     def stream_read(self) -> None:
-        """``readStream.format("lmq")``."""
+        """Read with ``readStream.format("lmq")``."""
         rows = self._spark.readStream.format("lmq").option("lmq.servers", self._servers).option("subscribe", "a").load()
         target = str(self._folder / "rows")
         self._run(rows.select("value").writeStream.format("parquet").option("path", target), "read")

@@ -1,4 +1,4 @@
-"""A node with tokens, and a query called as Spark calls it that is started again with another token."""
+"""A node with tokens, and a query called as Spark calls it that is restarted with another token."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Tokens:
     """
 
     def __init__(self, node: NodeProcess) -> None:
-        """Make the administrator's token, the first one."""
+        """Create the administrator's token, the first one."""
         self._node = node
         self.root = ""
         self.root = self.create("root", role="admin")
@@ -37,7 +37,7 @@ class Tokens:
     def create(
         self, name: str, principal: str | None = None, *, role: str = "write", lifetime_s: float | None = None
     ) -> str:
-        """Make a token; returns its secret."""
+        """Create a token; return its secret."""
         body = {"name": name, "role": role, "lifetime": lifetime_s}
         if principal is not None:
             body["principal"] = principal
@@ -48,7 +48,7 @@ class Tokens:
         self._ask("DELETE", f"/v1/tokens/{name}")
 
     def delete_if_known(self, name: str) -> None:
-        """Delete a token, unless there is none of this name."""
+        """Delete a token, unless it does not exist."""
         try:
             self.delete(name)
         except HTTPError as exc:
@@ -80,7 +80,7 @@ class Query:
     """A query whose checkpoint and sink outlive its readers.
 
     Attributes:
-        rows: what the sink has.
+        rows: the rows of the sink.
     """
 
     def __init__(self, servers: str, queue: str, **options: str) -> None:
@@ -104,14 +104,14 @@ class Query:
             reader.stop()
 
     def plan(self, reader: StreamReader) -> bool:
-        """Plan the next micro-batch, unless one is planned already; False if there is nothing to read."""
+        """Plan the next micro-batch, unless one is planned already; return False if there is nothing to read."""
         assert self._committed is not None
         if self._planned == self._committed:
             self._planned = reader.latestOffset(self._committed, ReadMaxRows(MICRO_BATCH))
         return self._planned != self._committed
 
     def run(self, reader: StreamReader) -> None:
-        """Carry out the planned micro-batch."""
+        """Execute the planned micro-batch."""
         assert self._committed is not None
         assert self._planned is not None
         parts = reader.partitions(self._committed, self._planned)
@@ -120,7 +120,7 @@ class Query:
         self._committed = self._planned
 
     def advance(self, reader: StreamReader, micro_batches: int = 1 << 30) -> None:
-        """Carry out micro-batches, at most so many, until there is nothing to read."""
+        """Execute up to `micro_batches` micro-batches, until there is nothing to read."""
         for _ in range(micro_batches):
             if not self.plan(reader):
                 break

@@ -1,4 +1,4 @@
-"""An archive holds everything that a message has, and a replay brings everything back that a push can set."""
+"""An archive holds everything that a message has, and a replay restores everything that a push can set."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def replayed(servers: str, table: Path, **options: Any) -> ReplaySettings:
 
 
 def stored(client: Client, queue: bytes) -> list[tuple[Any, ...]]:
-    """Return what a push can set of all messages of a queue, in order of their push, times to live as such."""
+    """Return the push options of all messages of a queue, in push order, with times to live as durations."""
     found: list[tuple[Any, ...]] = []
     position: int | None = 0
     while position is not None:
@@ -73,7 +73,7 @@ def shown(message: BatchMessage) -> tuple[Any, ...]:
 
 
 def hostile_rows() -> list[dict[str, Any]]:
-    """Pushes with contents, types, headers and options that are hard to keep."""
+    """Return pushes with contents, types, headers and options that are hard to preserve."""
     return [
         {"content": b""},
         {"content": b"", "content_type": ""},
@@ -121,7 +121,7 @@ def test_a_round_trip_keeps_every_byte_that_a_push_can_set(
     assert len(pushed[names[0]]) == len(hostile_rows())
     archived(spark, servers, tmp_path / "table", pattern, messages_max=40, by="day")
     assert client.backlog(pattern=pattern).messages == 0
-    # Those of the three micro-batches are merged.
+    # The files of the three micro-batches are merged.
     days = [path.parent for path in (tmp_path / "table").glob("day=*/*.parquet")]
     assert len(days) == len(set(days))
 
@@ -138,7 +138,7 @@ def test_a_round_trip_keeps_every_byte_that_a_push_can_set(
     assert {name: stored(client, name) for name in names} == pushed
 
 
-def test_queues_without_hooks_get_those_that_keep_the_headers(
+def test_queues_without_hooks_get_hooks_that_keep_the_headers(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     client.update_props(queue, HOOKS)
@@ -148,7 +148,7 @@ def test_queues_without_hooks_get_those_that_keep_the_headers(
     assert [row[2] for row in stored(client, f"new-{queue}".encode())] == [((b"x-odd", ODD),), ()]
 
 
-def test_the_parts_of_a_compound_message_come_back_as_they_were_pushed(
+def test_the_parts_of_a_compound_message_are_replayed_as_pushed(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     client.update_props(queue, {"accum": 1.0})
@@ -170,7 +170,7 @@ def test_the_parts_of_a_compound_message_come_back_as_they_were_pushed(
 
 
 def rows_at(spark: SparkSession, table: Path, times: list[datetime], queue: str = "q") -> None:
-    """A table by day as archive writes it, with a message at each of these times."""
+    """Write a table by day as archive does, with a message at each of these times."""
     rows = [
         {
             "value": b"m%d" % n,
@@ -247,7 +247,7 @@ def test_an_expression_that_fails_is_reported_before_anything_is_pushed(
         replay(spark, replace(lines, skip_bad=False, where="variant_get(json, '$.n', 'int') > 5"))
 
 
-def test_a_name_stands_for_one_choice_of_rows(
+def test_a_name_identifies_one_selection_of_rows(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"
@@ -255,7 +255,7 @@ def test_a_name_stands_for_one_choice_of_rows(
     # With a rate one task writes.
     first = replayed(servers, table, name=queue, until=NOON + 2 * DAY, rate=1000.0)
     assert replay(spark, first) == Replayed(2, 2, 0)
-    # Other tasks, another order and another rate choose the same rows.
+    # Other tasks, another order and another rate select the same rows.
     assert replay(spark, replace(first, order_by="value", rate=None)) == Replayed(2, 0, 0)
     assert replay(spark, replace(first, ordered=False, rate=2000.0)) == Replayed(2, 0, 0)
     others = (
@@ -270,7 +270,7 @@ def test_a_name_stands_for_one_choice_of_rows(
         assert raised.value.exit_code == USAGE
     assert pulled(client, queue) == [b"m0", b"m1"]
 
-    # Without a name another choice is another replay, and merged files are the same one.
+    # Without a name another selection is another replay, and merged files are the same one.
     nameless = replace(first, name=None)
     assert replay(spark, nameless).stored == 2
     assert replay(spark, replace(nameless, where="offset = 1")).stored == 1
@@ -283,7 +283,7 @@ def test_a_name_stands_for_one_choice_of_rows(
     assert replay(spark, nameless) == Replayed(2, 0, 0)
 
 
-def test_foreign_files_are_named_and_left_alone(
+def test_foreign_files_are_reported_and_left_unchanged(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     table = tmp_path / "table"

@@ -1,4 +1,4 @@
-"""Batch reads in parallel: ranges of a queue, what they show of a queue that changes, and what a query need not read."""
+"""Batch reads in parallel: ranges of a queue, their rows while a queue changes, and data that a query need not read."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ Row = dict[str, Any]
 
 @pytest.fixture
 def new_reader(servers: str, queue: str) -> NewReader:
-    """A function that makes a reader of the test's queue, as Spark does for each query."""
+    """A function that creates a reader of the test's queue, as Spark does for each query."""
 
     def make(columns: str = "value queue offset timestamp", **options: str) -> PeekReader:
         schema = StructType([field for field in read_schema(Extras()) if field.name in columns.split()])
@@ -54,7 +54,7 @@ def new_reader(servers: str, queue: str) -> NewReader:
 
 
 def rows_of(reader: PeekReader) -> list[Row]:
-    """The rows of all tasks in their order."""
+    """Return the rows of all tasks in order."""
     return [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
 
 
@@ -78,7 +78,9 @@ def test_a_long_queue_makes_many_tasks_by_itself(new_reader: NewReader, client: 
     client.delete(queue)
 
 
-def test_what_stays_is_read_once_while_others_come_and_go(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_messages_that_stay_are_read_once_while_others_change(
+    new_reader: NewReader, client: Client, queue: str
+) -> None:
     push(client, queue, numbered(12_000))
     parts = list((reader := new_reader(minPartitions="5")).partitions())
     random.Random(5).shuffle(parts)
@@ -88,7 +90,7 @@ def test_what_stays_is_read_once_while_others_come_and_go(new_reader: NewReader,
         push(client, queue, numbered(100, f"later-{number}"))
         for message in client.pull_many(queue, 200, 0):
             taken.add(message.content)
-            # Some go, some stay leased, and some come back to the end of the line, with their offsets.
+            # Some are removed, some stay leased, and some return to the end of the queue, with their offsets.
             if message.content[-1] % 3 == 0:
                 assert message.ack()
             elif message.content[-1] % 3 == 1:
@@ -98,7 +100,7 @@ def test_what_stays_is_read_once_while_others_come_and_go(new_reader: NewReader,
     assert set(numbered(12_000)) - taken <= set(found) <= set(numbered(12_000))
 
 
-def test_a_task_asks_for_no_more_than_spark_takes(
+def test_a_task_requests_no_more_than_spark_takes(
     new_reader: NewReader, client: Client, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
@@ -118,7 +120,7 @@ def test_a_task_asks_for_no_more_than_spark_takes(
     assert asked == [100, 400, 1_600, 6_400]
 
 
-def test_bodies_are_left_out_where_no_column_needs_them(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_bodies_are_omitted_if_no_column_needs_them(new_reader: NewReader, client: Client, queue: str) -> None:
     push(client, queue, numbered(50))
     client.push(queue, "rich", priority=-1)
     page = client.peek(queue, 100, bodies=False, details=True)
@@ -131,9 +133,7 @@ def test_bodies_are_left_out_where_no_column_needs_them(new_reader: NewReader, c
     assert rows == [{name: row[name] for name in ("queue", "offset", "timestamp")} for row in whole]
 
 
-def test_filters_are_carried_out_exactly_or_returned(
-    servers: str, client: Client, new_queue: Callable[[], str]
-) -> None:
+def test_filters_are_applied_exactly_or_returned(servers: str, client: Client, new_queue: Callable[[], str]) -> None:
     queues = [new_queue() for _ in range(3)]
     for number in range(120):
         client.push(queues[number % 3], number)
@@ -194,7 +194,7 @@ def _passes(one: Filter, row: Row) -> bool:
 
 @pytest.fixture(params=["true", "false"])
 def pushdown(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[bool]:
-    """Return whether Spark pushes filters down; `register` has set that it does."""
+    """Return whether Spark pushes filters down, which `register` has enabled."""
     assert spark.conf.get(PUSHDOWN) == "true"
     spark.conf.set(PUSHDOWN, request.param)
     yield request.param == "true"
@@ -223,7 +223,7 @@ def test_a_query_with_filters_has_its_rows_either_way(
     assert [bytes(row["value"]) for row in later.collect()] == expected
 
 
-def test_a_query_reads_little_that_needs_little(
+def test_a_query_that_needs_little_reads_little(
     spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
 ) -> None:
     long, other = new_queue(), new_queue()
@@ -241,7 +241,7 @@ def test_a_query_reads_little_that_needs_little(
 
     with DelayProxy([servers.split(",", 1)[0]], 0.0) as proxy:
         assert carried(lambda rows: rows.count()) > bytes_all
-        # What has gone into buffers before Spark stops the task, and one page more.
+        # The contents of buffers before Spark stops the task, and one page more.
         assert carried(lambda rows: rows.limit(5).collect()) < bytes_all / 2
         assert carried(lambda rows: rows.count(), "queue STRING, offset BIGINT") < bytes_all / 10
         assert carried(lambda rows: rows.where(f.col("queue") == other).collect()) < bytes_all / 20

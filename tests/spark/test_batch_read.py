@@ -1,4 +1,4 @@
-"""Batch reads from a real cluster: they look, and take nothing."""
+"""Batch reads from a real cluster: they peek, and take nothing."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .queues import numbered, pulled, push
 
 
 def read(spark: SparkSession, servers: str, **options: str) -> DataFrame:
-    """A batch read."""
+    """Read a batch."""
     return spark.read.format("lmq").option("lmq.servers", servers).options(**options).load()
 
 
 def values(rows: DataFrame) -> list[bytes]:
-    """The values in the order of the messages."""
+    """Return the values in the order of the messages."""
     return [bytes(row["value"]) for row in sorted(rows.collect(), key=lambda row: row["offset"])]
 
 
-def test_peek_leaves_everything_where_it_is(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
+def test_peek_changes_nothing(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     push(client, queue, numbered(12_000))
     rows = read(spark, servers, subscribe=queue)
     assert [bytes(row["value"]) for row in rows.collect()] == numbered(12_000)
@@ -46,9 +46,7 @@ def test_every_column_is_filled(spark: SparkSession, servers: str, client: Clien
     assert first["headers"]["x-lmq-message-type"] == "normal"
 
 
-def test_a_plan_that_reads_as_much_and_as_often_as_it_likes_removes_nothing(
-    spark: SparkSession, servers: str, client: Client, queue: str
-) -> None:
+def test_repeated_reads_remove_nothing(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     push(client, queue, numbered(20_000))
     rows = read(spark, servers, subscribe=queue)
     rows.show(3)
@@ -57,7 +55,7 @@ def test_a_plan_that_reads_as_much_and_as_often_as_it_likes_removes_nothing(
     assert client.subscriptions() == []
 
 
-def test_several_short_queues_are_read_a_task_each(
+def test_several_short_queues_are_read_with_a_task_each(
     spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
 ) -> None:
     first, second = new_queue(), new_queue()
@@ -84,7 +82,7 @@ def test_some_columns_are_enough(spark: SparkSession, servers: str, client: Clie
     assert rows.filter("offset < 0").count() == 0
 
 
-def test_what_was_read_can_be_written(
+def test_rows_that_were_read_can_be_written(
     spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
 ) -> None:
     source, target = new_queue(), new_queue()
@@ -94,7 +92,7 @@ def test_what_was_read_can_be_written(
     assert pulled(client, target) == numbered(100)
 
 
-def test_what_messages_were_pushed_with_can_be_read_and_written_again(
+def test_push_options_can_be_read_and_written_again(
     spark: SparkSession, servers: str, client: Client, new_queue: Callable[[], str]
 ) -> None:
     source, target = new_queue(), new_queue()
@@ -162,21 +160,23 @@ def test_wrong_options_are_named(spark: SparkSession, servers: str, options: dic
     assert text in str(caught.value)
 
 
-def test_a_schema_that_does_not_fit_is_refused(spark: SparkSession, servers: str) -> None:
+def test_an_unsuitable_schema_is_refused(spark: SparkSession, servers: str) -> None:
     source = spark.read.format("lmq").option("lmq.servers", servers).option("subscribe", "a")
     with pytest.raises(PySparkException, match="column 'value' is binary, not string; there is no column 'topic'"):
         source.schema("value string, topic string").load().collect()
 
 
 def test_unreachable_servers_are_named(spark: SparkSession) -> None:
-    nobody = f"127.0.0.1:{ports.take()}"
-    with pytest.raises(PySparkException, match=f"option 'lmq.servers' = '{nobody}'"):
-        read(spark, nobody, subscribe="a", **{"lmq.timeout": "1"}).collect()
+    address = f"127.0.0.1:{ports.take()}"
+    with pytest.raises(PySparkException, match=f"option 'lmq.servers' = '{address}'"):
+        read(spark, address, subscribe="a", **{"lmq.timeout": "1"}).collect()
 
 
 @pytest.mark.parametrize(("size", "count"), [(1_000, 24_000), (20_000, 1_200), (1_000_000, 70)])
 def test_large_messages_are_all_read(servers: str, client: Client, queue: str, size: int, count: int) -> None:
-    """As Spark calls the reader on an executor; a page holds neither all of them nor the head and 32 chunks."""
+    """The reader is called as Spark calls it on an executor; a page holds neither all of them nor the head
+    and 32 chunks.
+    """
     step = max(1, 4_000_000 // size)
     for start in range(0, count, step):
         push(client, queue, [b"%08d" % number + bytes(size) for number in range(start, min(start + step, count))])

@@ -1,4 +1,4 @@
-"""Spark Connect, and the package ``pyspark_lmq``, with which Spark finds the data source by itself."""
+"""Spark Connect, and the package ``pyspark_lmq``, with which Spark finds the data source automatically."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def install_default_source(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def remote(spark_python: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A Connect server in a process of its own, in whose Python ``pyspark_lmq`` is installed."""
+    """A Connect server in a separate process, in whose Python ``pyspark_lmq`` is installed."""
     tmp_path = tmp_path_factory.mktemp("connect")
     install_default_source(tmp_path / "installed")
     port = ports.take()

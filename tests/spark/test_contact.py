@@ -33,7 +33,7 @@ WAIT_S = 120.0
 
 @pytest.fixture
 def new_reader() -> Iterator[NewReader]:
-    """A function that makes a reader, as a start of the query does."""
+    """A function that creates a reader, as a start of the query does."""
     with ExitStack() as readers:
 
         def make(**options: str) -> StreamReader:
@@ -46,7 +46,9 @@ def new_reader() -> Iterator[NewReader]:
 
 
 def on_an_executor(reader: StreamReader, parts: Sequence[Any], **connection: Any) -> list[bytes]:
-    """Return what tasks read in a process that has never connected before; it gets copies of the reader and of the slices."""
+    """Return the values that tasks read in a process without earlier connections; it gets copies of the reader and of
+    the slices.
+    """
     connecting._nodes.cache_clear()
     keeper, reader._keeper = reader._keeper, None
     try:
@@ -91,7 +93,7 @@ class Guarded:
         wait_for(is_known, "the new token")
 
     def client(self) -> Client:
-        """A client with the token that the files hold."""
+        """Return a client with the token of the files."""
         return Client(self.node.rpc, token=self.token, timeout_s=20)
 
 
@@ -103,7 +105,7 @@ def guarded(tmp_path: Path) -> Iterator[Guarded]:
         yield made
 
 
-def test_a_running_query_goes_on_with_the_token_that_its_file_holds_by_now(
+def test_a_running_query_continues_with_the_new_token_of_its_file(
     guarded: Guarded, new_reader: NewReader, queue: str
 ) -> None:
     with guarded.client() as client:
@@ -115,7 +117,7 @@ def test_a_running_query_goes_on_with_the_token_that_its_file_holds_by_now(
         end = reader.latestOffset(offset, ReadMaxRows(10))
         before = reader.partitions(offset, end)
         guarded.replace()
-        # Planned with the old token, and read with the new one where the executor has the file; else by the next attempt.
+        # Planned with the old token, and read with the new one if the executor has the file; else by the next attempt.
         later = reader.partitions(offset, end)
         guarded.reload()
         absent = str(guarded.file.with_name("absent"))
@@ -143,7 +145,7 @@ def test_a_token_is_in_no_text_of_a_slice(guarded: Guarded, new_reader: NewReade
     assert guarded.token not in repr(part) + repr(reader._options)
 
 
-def test_a_wrong_token_is_told_at_once(guarded: Guarded, new_reader: NewReader) -> None:
+def test_a_wrong_token_is_reported_at_once(guarded: Guarded, new_reader: NewReader) -> None:
     guarded.file.write_text("wrong")
     reader = new_reader(lmq_servers=guarded.node.rpc, lmq_token_file=str(guarded.file), subscribe="q")
     with pytest.raises(LmqError, match=f"the file '{guarded.file}' .* holds no other one here"):
@@ -153,7 +155,7 @@ def test_a_wrong_token_is_told_at_once(guarded: Guarded, new_reader: NewReader) 
         reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
 
 
-def test_spark_runs_on_while_the_token_is_replaced(
+def test_spark_continues_while_the_token_is_replaced(
     guarded: Guarded, spark: SparkSession, queue: str, tmp_path: Path
 ) -> None:
     def store(rows: DataFrame, epoch: int) -> None:
@@ -184,7 +186,7 @@ def own(tmp_path: Path) -> Iterator[Cluster]:
         yield nodes
 
 
-def test_a_query_outlives_the_only_node_that_it_names_and_all_first_nodes(
+def test_a_query_outlives_its_only_named_node_and_all_initial_nodes(
     own: Cluster, new_reader: NewReader, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lmqcluster.client.session.ASK_S", 0.1)
@@ -212,7 +214,7 @@ def test_a_query_outlives_the_only_node_that_it_names_and_all_first_nodes(
         assert client.backlog(queue=queue).messages == 0
 
 
-def test_a_write_goes_on_when_the_only_node_that_it_names_dies_unless_it_keeps_to_that(
+def test_a_write_survives_its_only_named_node_unless_it_keeps_to_that(
     own: Cluster, new_reader: NewReader, queue: str
 ) -> None:
     bound = new_reader(lmq_servers=own[0].rpc, lmq_discover="false", lmq_timeout="1", subscribe=f"{queue}-bound")

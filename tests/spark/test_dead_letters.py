@@ -1,4 +1,4 @@
-"""Dead letters: looked at, edited and sent back exactly once, whatever is killed, and everything else in its place."""
+"""Dead letters: shown, edited and redriven exactly once under kills, with all others unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from .queues import numbered, pulled
 
 
 class Letters:
-    """A queue whose messages all fail, and the queue of its dead letters."""
+    """A queue whose messages all fail, and its dead-letter queue."""
 
     def __init__(self, client: Client, servers: str, name: str) -> None:
         self.client = client
@@ -49,17 +49,17 @@ class Letters:
             assert message.nack()
 
     def wanted(self, where: str | None = None) -> DeadLetters:
-        """The settings."""
+        """Return the settings."""
         return DeadLetters(access=self.access, queues=[self.dead], where=where)
 
 
 @pytest.fixture
 def dead(client: Client, servers: str, queue: str) -> Letters:
-    """An empty queue with one for its dead letters."""
+    """An empty queue with a dead-letter queue."""
     return Letters(client, servers, queue)
 
 
-def test_dead_letters_are_shown_by_queue_and_hour_and_stay(
+def test_dead_letters_are_shown_by_queue_and_hour_and_kept(
     spark: SparkSession, client: Client, dead: Letters, tmp_path: Path
 ) -> None:
     for number, content in enumerate(numbered(3)):
@@ -83,7 +83,7 @@ def test_dead_letters_are_shown_by_queue_and_hour_and_stay(
     assert len(pulled(client, dead.dead)) == 4
 
 
-def test_selected_letters_go_back_edited_and_the_others_keep_their_places(
+def test_selected_letters_are_redriven_edited_and_the_others_keep_their_positions(
     spark: SparkSession, client: Client, dead: Letters
 ) -> None:
     dead.fail([b"a-%d" % number for number in range(10)], priority=3, label="l")
@@ -105,7 +105,7 @@ def test_selected_letters_go_back_edited_and_the_others_keep_their_places(
     assert {(one.priority, one.label) for one in sent} == {(4, None)}
     assert [one.group for one in sent] == ["a-0", "a-3", "a-6", "a-9"]
     assert all(one.ack() for one in sent)
-    # In their old order and place, as if they had never been delivered.
+    # In their old order and position, as if they had never been delivered.
     left = client.pull_many(dead.dead, 100, 0)
     assert [one.content for one in left] == [b"a-9 by a client", *(b"a-%d" % number for number in (1, 2, 4, 5, 7, 8))]
     assert {one.delivery for one in left if one.origin} == {1}
@@ -132,7 +132,7 @@ def test_types_and_headers_stay_and_another_queue_can_be_named(
 
 
 def die_after(transactions: int) -> Callable[..., None]:
-    """In place of a transaction: the process does not live to learn what became of the last one."""
+    """Replace a transaction by one after which the process dies before it learns the result."""
     transact, done = moving._transact, [0]
 
     def transact_and_die(*arguments: Any) -> None:
@@ -145,7 +145,7 @@ def die_after(transactions: int) -> Callable[..., None]:
 
 
 def moves(dead: Letters, spark: SparkSession) -> Any:
-    """The rows that `redrive` hands to the mover, as one batch, under leases that a killed process leaves behind."""
+    """The rows that `redrive` passes to the mover, as one batch, under leases that a killed process leaves behind."""
     from lmqcluster.spark.leased_queue import LeasedQueue
     from lmqcluster.spark.pipelines.dead_letters import _described, _edited, _subscription
 
@@ -157,7 +157,7 @@ def moves(dead: Letters, spark: SparkSession) -> Any:
     return leased._options.connection, batch
 
 
-def test_a_job_that_is_killed_between_two_steps_loses_and_doubles_nothing(
+def test_a_job_that_is_killed_between_two_steps_loses_and_duplicates_nothing(
     spark: SparkSession, client: Client, dead: Letters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead.fail(numbered(30))
@@ -167,7 +167,7 @@ def test_a_job_that_is_killed_between_two_steps_loses_and_doubles_nothing(
         patched.setattr(moving, "_transact", die_after(3))
         with pytest.raises(KeyboardInterrupt):
             list(moving.mover(connection)(iter(batches)))
-    # A repetition of the task moves what is left, and only that.
+    # A repetition of the task moves only the remaining messages.
     [counts] = moving.mover(connection)(iter(batches))
     assert counts.to_pylist() == [{"moved": 15, "gone": 15}]
     assert pulled(client, dead.source) == numbered(30)
@@ -178,7 +178,7 @@ def test_a_job_that_is_killed_between_two_steps_loses_and_doubles_nothing(
         patched.setattr(moving, "_transact", die_after(2))
         with pytest.raises(KeyboardInterrupt):
             list(moving.mover(connection)(iter(batches)))
-    # The next run of the command does not wait for the leases of the killed one, whose tasks can do nothing any more.
+    # The next run of the command does not wait for the leases of the killed one, whose tasks are fenced.
     assert redrive(spark, dead.wanted(), Edits(values={}), dead.dead).moved == 20
     [counts] = moving.mover(connection)(iter(batches))
     assert counts.to_pylist() == [{"moved": 0, "gone": 30}]
@@ -233,7 +233,7 @@ def test_bad_sql_and_values_that_cannot_be_sent_move_nothing(
     assert client.backlog(queue=dead.source).messages == 0
 
 
-def test_a_queue_is_not_its_own_target_and_needs_a_name_that_can_be_read(spark: SparkSession, dead: Letters) -> None:
+def test_a_queue_is_not_its_own_target_and_needs_a_readable_name(spark: SparkSession, dead: Letters) -> None:
     with pytest.raises(PipelineError, match="in which they are"):
         redrive(spark, dead.wanted(), Edits(to=dead.dead, values={}), dead.dead)
     for name in ("a,b", " a", ""):

@@ -1,4 +1,6 @@
-"""Values decoded by JSON and Avro schemas: hostile values are bad rows with a reason, hostile schemas are refused at once."""
+"""Values decoded by JSON and Avro schemas: hostile values are bad rows with a reason, hostile schemas are
+refused at once.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ ORDER = {
 
 
 def decode_json(schema: Any, *values: bytes | str) -> tuple[list[Any], list[str | None]]:
-    """The rows and problems of JSON values."""
+    """Return the rows and problems of JSON values."""
     texts = [value.encode() if isinstance(value, str) else value for value in values]
     column, problems = decode_column(texts, json_decoder(json.dumps(schema)))
     return column.to_pylist(), problems
@@ -107,7 +109,7 @@ BAD_JSON = {
 
 
 @pytest.mark.parametrize("value", BAD_JSON, ids=lambda value: value[:40])
-def test_a_bad_value_is_no_row_and_its_neighbours_are(value: bytes) -> None:
+def test_a_bad_value_gives_no_row_and_its_neighbours_do(value: bytes) -> None:
     good = '{"id":1,"lines":[]}'
     rows, problems = decode_json(ORDER, good, value, good)
     assert [row is not None for row in rows] == [True, False, True]
@@ -129,7 +131,7 @@ def test_a_value_costs_time_in_proportion_to_its_size() -> None:
 
 
 def doubling(levels: int) -> dict[str, Any]:
-    """A record of two records of two records, and so on, each named after the first time."""
+    """Return a record of two records of two records, and so on, each referred to by name after the first time."""
     schema: Any = "int"
     for level in range(levels):
         fields = [{"name": "a", "type": schema}, {"name": "b", "type": f"R{level - 1}" if level else "int"}]
@@ -138,7 +140,7 @@ def doubling(levels: int) -> dict[str, Any]:
 
 
 def nested(depth: int) -> dict[str, Any]:
-    """A schema of arrays in arrays."""
+    """Return a schema of arrays in arrays."""
     return {"type": "array", "items": nested(depth - 1)} if depth else {"type": "integer"}
 
 
@@ -203,7 +205,7 @@ AVRO: dict[str, Any] = {
             {"name": "count", "type": "int"},
         ]}}},
         {"name": "tags", "type": {"type": "map", "values": "double"}},
-        {"name": "odd", "type": {"type": "long", "logicalType": "of-nobody"}},
+        {"name": "odd", "type": {"type": "long", "logicalType": "of-no-standard"}},
     ],
 }  # fmt: skip
 DATUM = {
@@ -214,14 +216,14 @@ DATUM = {
 
 
 def avro_bytes(schema: Any, datum: Any) -> bytes:
-    """A datum as its producer writes it."""
+    """Return a datum as its producer writes it."""
     written = io.BytesIO()
     fastavro.schemaless_writer(written, fastavro.parse_schema(json.loads(json.dumps(schema))), datum)
     return written.getvalue()
 
 
 def decode_avro(schema: Any, *values: bytes) -> tuple[list[Any], list[str | None]]:
-    """The rows and problems of Avro values."""
+    """Return the rows and problems of Avro values."""
     column, problems = decode_column(values, avro_decoder(json.dumps(schema)))
     return column.to_pylist(), problems
 

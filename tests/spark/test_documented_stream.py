@@ -1,4 +1,4 @@
-"""The typed stream of docs/spark.md, as it is written there."""
+"""The typed stream of docs/spark.md, with the documented code."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BAD = [b'{"id": "one"}', b"no JSON", b'{"id": 2', b"\xff\x00"]
 
 
 def block(heading: str) -> str:
-    """The Python code under a heading."""
+    """Return the Python code under a heading."""
     found = re.search(rf"^## {heading}\n.*?^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
     assert found is not None
     return found[1]

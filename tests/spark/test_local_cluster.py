@@ -1,4 +1,4 @@
-"""A master with two workers in processes of their own, as a cluster of Spark has them on its machines."""
+"""A master with two workers in separate processes, like a Spark cluster on several machines."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .queues import numbered, push
 DEADLINE_S = 600.0
 MESSAGES = 5_000
 WORK = Path(pyspark.__file__).parent / "work"
-"""Where such a master's workers keep a folder for each executor of an application."""
+"""The folder in which such a master's workers keep a folder for each executor of an application."""
 
 
 @pytest.fixture
 def before() -> Iterator[set[Path]]:
-    """What was there before; what came is removed."""
+    """The earlier contents of the folder; new ones are removed afterwards."""
     there = set(WORK.glob("app-*"))
     yield there
     for application in set(WORK.glob("app-*")) - there:

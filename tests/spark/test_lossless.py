@@ -1,4 +1,4 @@
-"""Rows are written as they were pushed: they go through Arrow as in a query, without Spark and without a cluster."""
+"""Rows are written as they were pushed: they pass through Arrow as in a query, without Spark and without a cluster."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def reply(messages: list[dict[str, Any]]) -> BatchColumns:
 
 
 class Taker:
-    """Takes rows in place of a `Pusher`, as a node stores them."""
+    """Receives rows in place of a `Pusher`, as a node stores them."""
 
     def __init__(self) -> None:
         self.stored: list[Any] = []
@@ -104,14 +104,14 @@ def wanted(message: dict[str, Any]) -> list[Any]:
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
-def test_what_was_read_is_written_as_it_was_pushed(messages: list[dict[str, Any]]) -> None:
+def test_rows_that_were_read_are_written_as_pushed(messages: list[dict[str, Any]]) -> None:
     batch = RowMaker(read_schema(Extras(headers=True, delivery=True)), explode=True).batch(reply(messages))
     batch = pa.ipc.open_stream(stream(batch)).read_next_batch()
     taker = Taker()
     _push(batch, Write.parse({"lmq.servers": "n:1"}), taker)  # type: ignore[arg-type]
     pushed = [row for message in messages for row in wanted(message)]
     assert sorted(taker.stored, key=repr) == sorted(pushed, key=repr)
-    # The cluster tells rows apart that are stored otherwise.
+    # The cluster distinguishes rows that are stored differently.
     assert len(set(taker.digests)) == len(set(map(repr, pushed)))
 
 

@@ -40,7 +40,7 @@ def test_defaults_of_a_write() -> None:
 
 
 @pytest.mark.parametrize("operation", [StreamRead, BatchRead, Write])
-def test_the_reference_tells_the_true_defaults(operation: type[StreamRead | BatchRead | Write]) -> None:
+def test_the_reference_has_the_real_defaults(operation: type[StreamRead | BatchRead | Write]) -> None:
     kind = {StreamRead: Operation.STREAM_READ, BatchRead: Operation.BATCH_READ, Write: Operation.WRITE}[operation]
     given = dict(WRITE if operation is Write else READ)
     documented = {option.name: option.default for option in OPTIONS if option.default and kind in option.used_by}
@@ -68,7 +68,7 @@ def test_servers_is_another_name_of_lmq_servers() -> None:
     assert Write.parse({"servers": "n1:1"}).connection.servers == "n1:1"
 
 
-def test_options_of_spark_itself_are_left_alone() -> None:
+def test_options_of_spark_itself_are_ignored() -> None:
     assert Write.parse({**WRITE, "checkpointLocation": "/tmp/x", "path": "y", "spark.x": "z"}).queue is None
 
 
@@ -124,7 +124,7 @@ def test_wrong_options_of_batch_reads_are_refused_by_name(changed: dict[str, str
     assert caught.value.option == option
 
 
-def test_a_batch_read_takes_nothing_out_and_says_what_does() -> None:
+def test_a_batch_read_removes_nothing_and_names_commands_that_do() -> None:
     assert BatchRead.parse({**READ, "mode": "PEEK"}) == BatchRead.parse(READ)
     with pytest.raises(OptionError, match="'lmq-pipeline archive --once', or 'lmq-admin drain'"):
         BatchRead.parse({**READ, "mode": "drain"})
@@ -160,7 +160,7 @@ def test_wrong_options_of_writes_are_refused_by_name(changed: dict[str, str], op
     assert caught.value.option == option
 
 
-def test_reads_are_checked_before_it_is_known_of_which_kind_they_are() -> None:
+def test_reads_are_checked_before_their_kind_is_known() -> None:
     found = check_common({**READ, "mode": "peek", "maxOffsetsPerTrigger": "1", "includeHeaders": "true"})
     assert found == Extras(headers=True)
     assert check_common({**READ, "includeDelivery": "true"}) == Extras(delivery=True)
@@ -168,7 +168,7 @@ def test_reads_are_checked_before_it_is_known_of_which_kind_they_are() -> None:
         check_common({"subscribe": "a"})
 
 
-def test_an_error_survives_the_way_between_processes() -> None:
+def test_an_error_survives_the_transfer_between_processes() -> None:
     error = pickle.loads(pickle.dumps(OptionError("mode", "is wrong")))
     assert (error.option, str(error)) == ("mode", "lmq: option 'mode' is wrong")
 
@@ -212,7 +212,7 @@ def test_the_page_on_spark_lists_every_option_with_its_default() -> None:
         assert option.meaning in page
 
 
-def test_options_of_a_write_say_how_rows_are_delivered() -> None:
+def test_options_of_a_write_set_the_delivery_of_rows() -> None:
     given = {"priority": "-3", "delay": "1.5", "ttl": "60", "group": "g", "label": "l"}
     expected = {"priority": -3, "delay": 1.5, "ttl": 60.0, "group": "g", "label": "l"}
     assert Write.parse({**WRITE, **given}).delivery == expected

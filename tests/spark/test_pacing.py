@@ -1,4 +1,4 @@
-"""Keeping to a rate, by a clock that only waiting moves."""
+"""Keeping to a rate, by a clock that only waiting advances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from lmqcluster.spark.pacing import Pace
 
 
 class Clock:
-    """Time that only sleeping moves."""
+    """A clock that only sleeping advances."""
 
     def __init__(self) -> None:
         self.now_s = 100.0
@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def test_each_request_waits_once_for_what_passed_before(clock: Clock) -> None:
+def test_each_request_waits_once_for_the_earlier_ones(clock: Clock) -> None:
     pace = Pace(10.0)
     for _ in range(3):
         pace.wait()
@@ -38,7 +38,7 @@ def test_each_request_waits_once_for_what_passed_before(clock: Clock) -> None:
     assert clock.waits == [0.5, 0.5]
 
 
-def test_slow_requests_are_part_of_their_time_and_idleness_saves_nothing(clock: Clock) -> None:
+def test_slow_requests_count_for_their_time_and_idle_time_is_not_saved(clock: Clock) -> None:
     pace = Pace(10.0)
     pace.wait()
     clock.now_s += 0.375
@@ -53,7 +53,7 @@ def test_slow_requests_are_part_of_their_time_and_idleness_saves_nothing(clock: 
     assert clock.waits == [0.125, 0.5]
 
 
-def test_what_was_stored_before_takes_no_time(clock: Clock) -> None:
+def test_rows_stored_before_take_no_time(clock: Clock) -> None:
     pace = Pace(10.0)
     for _ in range(1000):
         pace.wait()

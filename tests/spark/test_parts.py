@@ -33,7 +33,7 @@ def test_queues_can_be_added_removed_and_reordered(selection: Selection) -> None
 
 
 @pytest.mark.parametrize("selection", [Selection(("c",)), Selection((), "^a")])
-def test_quite_other_queues_are_refused(selection: Selection) -> None:
+def test_entirely_different_queues_are_refused(selection: Selection) -> None:
     with pytest.raises(OptionError, match="the checkpoint is that of queues 'a', 'b': keep at least one of its queues"):
         Offset("s", 5, 4, QUEUES, "i").check(None, selection)
 
@@ -44,7 +44,7 @@ def test_the_offset_of_another_source_is_refused(other: dict[str, object]) -> No
         Offset.parse(other)
 
 
-def test_a_digest_tells_values_types_and_headers_apart() -> None:
+def test_a_digest_distinguishes_values_types_and_headers() -> None:
     rows = [(b"a", None, ()), (b"b", None, ()), (b"a", "b", ()), (b"ba", None, ()), (b"a", "b", [("c", "d")])]
     others = [(b"a", "b", [("cd", "")]), (b"", None, ()), (b"", "", [("", "")])]
     digests = {digest(queue, *row) for queue in ("q", "p") for row in [*rows, *others]}

@@ -1,4 +1,4 @@
-"""The worked example on a slice: real flights land in a table once each, although a node and the query are killed."""
+"""The worked example on a slice: real flights arrive in a table once each, although a node and the query are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .flights_example import land_flights
 ROWS = 10_000
 
 
-def test_every_flight_lands_once_although_a_node_and_the_query_are_killed(
+def test_every_flight_arrives_once_although_a_node_and_the_query_are_killed(
     cluster: Cluster, spark: SparkSession, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     flights, table = flights_csv(tmp_path / "flights.csv", ROWS), tmp_path / "table"

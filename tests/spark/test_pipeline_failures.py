@@ -1,4 +1,4 @@
-"""What Spark raises becomes one sentence and the exit status of its cause; without Spark and without a cluster."""
+"""Errors of Spark become one sentence and the exit status of their cause; without Spark and without a cluster."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.integration.cluster import ports
 
 
 def query_failed(error: Exception) -> StreamingQueryException:
-    """How an error of the data source comes out of Spark: as text, within other text."""
+    """Return the form in which an error of the data source leaves Spark: as text, within other text."""
     text = f"[STREAM_FAILED] Query terminated\nTraceback (most recent call last):\nx.{type(error).__name__}: {error}\nat java"
     return StreamingQueryException(text)
 
@@ -28,20 +28,20 @@ def test_an_error_of_the_cluster_has_the_status_of_its_code(code: str, status: i
     assert (str(found), found.exit_code) == (f"lmq: something failed [{code}]", status)
 
 
-def test_a_subscription_that_was_taken_over_is_told() -> None:
+def test_a_superseded_subscription_is_reported() -> None:
     found = explained(query_failed(TakenOverError("jobs")))
     assert found is not None
     assert (found.exit_code, "subscription 'jobs' was taken over" in str(found)) == (65, True)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError()])
-def test_the_end_of_the_java_process_is_not_told_as_a_bug(error: OSError) -> None:
+def test_the_end_of_the_java_process_is_not_reported_as_a_bug(error: OSError) -> None:
     found = explained(error)
     assert found is not None
     assert (found.exit_code, "give it more with --memory" in str(found)) == (75, True)
 
 
-def test_a_want_of_memory_is_told_as_one() -> None:
+def test_a_lack_of_memory_is_reported_as_such() -> None:
     found = explained(PySparkException("Job aborted\njava.lang.OutOfMemoryError: Java heap space\nat x"))
     assert found is not None
     assert (found.exit_code, "ran out of memory" in str(found)) == (75, True)
@@ -51,7 +51,7 @@ def test_a_bug_stays_one() -> None:
     assert explained(KeyError("x")) is None
 
 
-def test_an_error_tells_its_code_and_the_option_for_the_servers() -> None:
-    nobody = f"127.0.0.1:{ports.take()}"
-    with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{nobody}' has answered .* \[unreachable\]$"):
-        Cluster(Connection(nobody, timeout_s=0.5, connect_timeout_s=0.5))
+def test_an_error_has_its_code_and_the_option_for_the_servers() -> None:
+    address = f"127.0.0.1:{ports.take()}"
+    with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{address}' has answered .* \[unreachable\]$"):
+        Cluster(Connection(address, timeout_s=0.5, connect_timeout_s=0.5))

@@ -1,4 +1,4 @@
-"""Pipelines and queries that end by themselves take all of a queue with groups, or say what they leave."""
+"""Pipelines and queries that end by themselves take all of a queue with groups, or report what they leave."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_an_archive_and_the_live_queue_are_one_table(
     table = str(tmp_path / "table")
     archive(spark, ArchiveSettings(source=Source(access=Access(servers=servers), queue=queue), output=table), watch)
     assert client.backlog(queue=queue).messages == 0
-    # These are in the queue only; of the first 200 none is.
+    # These are only in the queue; none of the first 200 is.
     push(client, queue, numbered(50, "live"))
     reader = spark.read.format("lmq").option("lmq.servers", servers).option("includeDelivery", "true")
     live = reader.option("subscribe", queue).load().select("incarnation", "offset", "value")
@@ -49,7 +49,7 @@ def test_an_archive_and_the_live_queue_are_one_table(
     found = [bytes(row["value"]) for row in both.orderBy("incarnation", "offset").collect()]
     assert found == numbered(200) + numbered(50, "live")
 
-    # An archive that cannot take all of it says so, and keeps what it has taken.
+    # An archive that cannot take everything reports it, and keeps what it has taken.
     pulled(client, queue)
     push_groups(client, queue, 40)
     (held,) = client.pull_many(queue, 1)
@@ -70,7 +70,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield nodes
 
 
-def test_a_migration_takes_groups_and_their_order_along(
+def test_a_migration_keeps_groups_and_their_order(
     spark: SparkSession, client: Client, servers: str, target: Cluster, queue: str, tmp_path: Path
 ) -> None:
     push_groups(client, queue, 100)

@@ -1,4 +1,4 @@
-"""The program lmq-pipeline: options, configuration files, exit codes, and what it prints."""
+"""The program lmq-pipeline: options, configuration files, exit codes, and output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ Invoke = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Invoke:
-    """Runs the program in this process, in the session that runs already if the test has one; gives status, output and errors."""
+    """Runs the program in this process, in the running session if the test has one; returns status, output
+    and errors.
+    """
     from lmqcluster_cli.pipeline.program import main
 
     for name in [name for name in os.environ if name.startswith("LMQ_")]:
@@ -115,7 +117,7 @@ def test_a_mistake_in_the_configuration_file_is_named_in_one_line(invoke: Invoke
     assert f"{file}: {CONFIG_ERRORS[content]}" in err
 
 
-def test_a_configuration_file_that_is_not_there(invoke: Invoke, tmp_path: Path) -> None:
+def test_a_missing_configuration_file(invoke: Invoke, tmp_path: Path) -> None:
     code, _out, err = invoke("--config", str(tmp_path / "none.toml"), "report", "x")
     assert code == 78
     assert "none.toml: No such file" in err
@@ -135,16 +137,16 @@ def test_flags_beat_the_environment_which_beats_the_file(
     assert invoke(*archive, "q", "--match", "x")[0] == 2
 
 
-def test_servers_that_cannot_be_reached_are_told_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
-    nobody = f"127.0.0.1:{ports.take()}"
-    code, out, err = invoke("archive", "q", "--output", str(tmp_path / "t"), "--servers", nobody)
+def test_unreachable_servers_are_reported_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{ports.take()}"
+    code, out, err = invoke("archive", "q", "--output", str(tmp_path / "t"), "--servers", address)
     assert (code, out) == (69, "")
     assert err.count("\n") == 1
-    assert f"--servers {nobody}" in err
+    assert f"--servers {address}" in err
     assert "Connection refused" in err
 
 
-def test_a_token_file_that_cannot_be_read_is_told_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
+def test_an_unreadable_token_file_is_reported_before_spark_starts(invoke: Invoke, tmp_path: Path) -> None:
     missing = str(tmp_path / "none")
     for option in ("--token-file", "--ca-file", "--cert-file"):
         code, _out, err = invoke("archive", "q", "--output", str(tmp_path / "t"), option, missing)
@@ -229,7 +231,7 @@ def test_a_watch_prints_windows_and_alerts(spark: SparkSession, tmp_path: Path, 
     assert invoke(*command) == (0, "", ""), "a window is shown once"
 
 
-def test_dead_letters_are_shown_and_sent_back(
+def test_dead_letters_are_shown_and_redriven(
     spark: SparkSession, client: Client, servers: str, queue: str, invoke: Invoke
 ) -> None:
     dead = f"{queue}.dead"
@@ -258,7 +260,7 @@ def test_dead_letters_are_shown_and_sent_back(
     assert "--where 'offset >'" in err
 
 
-def test_an_archive_that_runs_on_stops_at_ctrl_c(client: Client, servers: str, queue: str, tmp_path: Path) -> None:
+def test_a_continuous_archive_stops_at_ctrl_c(client: Client, servers: str, queue: str, tmp_path: Path) -> None:
     push(client, queue, numbered(100))
     table = tmp_path / "table"
     command = [sys.executable, "-m", "lmqcluster_cli.pipeline", "--master", "local[1]", "archive", queue]
@@ -305,7 +307,7 @@ def test_spark_submit_runs_it_and_gets_its_status(tmp_path: Path) -> None:
     assert b"rows.jsonl, line 2: a row that cannot be read" in done.stdout
 
 
-def test_a_master_is_for_spark_submit_to_say(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_master_is_set_by_spark_submit(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     code, _out, err = invoke("--master", "local", "report", "x")
     assert code == 2

@@ -1,4 +1,4 @@
-"""Figures from event journals: those that nodes have written, and made-up ones whose figures are known; and their page."""
+"""Figures from event journals: those that nodes have written, and generated ones with known figures; and their page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .queues import numbered, push
 
 
 def work(client: Client) -> None:
-    """Messages of three queues with every kind of fate."""
+    """Process messages of three queues with every kind of outcome."""
     push(client, "calm", numbered(5))
     first, second, third, fourth, fifth = client.pull_many("calm", 5, 5)
     assert client.done_many("calm", [first.id, second.id, third.id]) == [True] * 3
@@ -91,7 +91,7 @@ def test_the_figures_of_a_real_cluster(spark: SparkSession, tmp_path: Path) -> N
 
 
 def write_journal(path: Path, lines: Sequence[dict[str, Any] | str]) -> None:
-    """A journal as nodes write it, in two gzip members."""
+    """Write a journal as nodes do, in two gzip members."""
     texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
     half = len(texts) // 2
     members = (gzip.compress("".join(f"{text}\n" for text in part).encode()) for part in (texts[:half], texts[half:]))
@@ -99,20 +99,22 @@ def write_journal(path: Path, lines: Sequence[dict[str, Any] | str]) -> None:
 
 
 def event(kind: str, at_s: int, queue: str = "q", **fields: Any) -> dict[str, Any]:
-    """An event, `at_s` seconds after three o'clock."""
+    """Return an event, `at_s` seconds after three o'clock."""
     time = f"2026-11-03T{15 + at_s // 3600:02d}:{at_s // 60 % 60:02d}:{at_s % 60:02d}.000000Z"
     return {"time": time, "event": kind, "queue": queue, "node": "n1", **fields}
 
 
 def delivery(at_s: int, number: int, wait_s: float, **fields: Any) -> dict[str, Any]:
-    """A first delivery after which there may be two more."""
+    """Return a first delivery after which there may be two more."""
     known = {"id": f"id-{number}", "sequence": number, "wait_us": round(wait_s * 1e6)}
     return event("pull", at_s, **{**known, "retry_remaining": 2, "redelivery": False, **fields})
 
 
 @pytest.fixture
 def known(tmp_path: Path) -> Path:
-    """A journal of a hundred messages that waited 0.01 s, 0.02 s, ... 1 s, and of three whose last delivery is not acked."""
+    """A journal of a hundred messages that waited 0.01 s, 0.02 s, ... 1 s, and of three whose last delivery
+    is not acked.
+    """
     lines: list[dict[str, Any] | str] = [
         event("push", 0, count=100, bytes=1000),
         "no json",
@@ -138,7 +140,7 @@ def test_quantiles_drops_and_times(spark: SparkSession, known: Path) -> None:
     assert {name: queues["q"]["waiting_s"][name] for name in waiting} == pytest.approx(waiting, abs=0.01)
     assert queues["q"]["waiting_s"]["mean"] == pytest.approx(0.505)
     assert set(queues["q"]["holding_s"].values()) == {2.0}
-    # The journal ends at 3000 s: of the deliveries at 100, 900 and 2000 s the last may still be under lease, but was nacked.
+    # The journal ends at 3000 s: of the deliveries at 100, 900 and 2000 s the last may still be leased, but was nacked.
     assert (queues["last"]["drops"], queues["last"]["redeliveries"], queues["last"]["lease_ends"]) == (3, 3, 3)
     assert found["span"]["begin"] == "2026-11-03T15:00:00.000Z"
     assert found["span"]["seconds"] == 3000
@@ -166,7 +168,7 @@ def test_quantiles_drops_and_times(spark: SparkSession, known: Path) -> None:
 
 
 class _Page(HTMLParser):
-    """Looks at a page as a browser does."""
+    """Parses a page as a browser does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -203,7 +205,7 @@ class _Page(HTMLParser):
             assert "@import" not in data
 
 
-def test_what_holds_no_event_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_without_events_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
     with pytest.raises(PipelineError, match="no event that can be read"):
         report(spark, ReportSettings(journals=[str(tmp_path)]))

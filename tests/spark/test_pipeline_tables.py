@@ -1,4 +1,4 @@
-"""Archive, replay and migrate against real clusters: each message once, also where a micro-batch is run again."""
+"""Archive, replay and migrate against real clusters: each message once, also if a micro-batch is repeated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .queues import numbered, pulled, push
 
 
 class Watch:
-    """Waits for the end of a query; afterwards says what it has read."""
+    """Waits for the end of a query; then has its progress."""
 
     def __init__(self) -> None:
         self.messages = 0
@@ -46,13 +46,13 @@ class Watch:
 
 
 def parquet_files(table: Path) -> list[Path]:
-    """The files of a table, without those that are hidden from its readers."""
+    """Return the files of a table, without those hidden from its readers."""
     files = (path.relative_to(table) for path in table.rglob("*.parquet"))
     return sorted(path for path in files if not path.parts[0].startswith("_"))
 
 
 def stored(spark: SparkSession, table: Path, queue: str) -> list[bytes]:
-    """The values of a queue in a table, in the order of the messages."""
+    """Return the values of a queue in a table, in the order of the messages."""
     rows = spark.read.parquet(str(table)).where(f"queue = '{queue}'").orderBy("offset").select("value").collect()
     return [bytes(row["value"]) for row in rows]
 
@@ -62,7 +62,7 @@ class KilledError(Exception):
 
 
 def killed(*_arguments: object, **_named: object) -> None:
-    """In place of a function that the process does not live to call."""
+    """Raise in place of a function that the process does not live to call."""
     raise KilledError
 
 
@@ -84,7 +84,7 @@ def test_an_archive_holds_each_message_once_in_few_files(
         assert (watch.messages, watch.backlog) == (1500, 0)
     assert stored(spark, table, first) == contents
     assert stored(spark, table, second) == [*contents[:500], *contents[1000:1500]]
-    # Of six micro-batches; the hour may have turned meanwhile.
+    # There were six micro-batches; the hour may have changed.
     files = parquet_files(table)
     assert len(files) == len({path.parent for path in files}) <= 2
     assert all(path.parts[0].startswith("hour=") and len(path.parts) == 2 for path in files)
@@ -100,7 +100,7 @@ def test_a_micro_batch_that_is_archived_again_replaces_its_first_attempt(
     )
     push(client, queue, numbered(500))
     with monkeypatch.context() as patched:
-        # What comes after the files have been moved into place.
+        # The step after the files have been moved to their names.
         patched.setattr(Compaction, "run", killed)
         with pytest.raises(StreamingQueryException, match="KilledError"):
             archive(spark, settings, watch)
@@ -110,7 +110,7 @@ def test_a_micro_batch_that_is_archived_again_replaces_its_first_attempt(
 
 
 @pytest.mark.parametrize("plan_is_written", [False, True])
-def test_a_merge_that_was_cut_short_is_thrown_away_or_finished(
+def test_an_interrupted_merge_is_discarded_or_finished(
     spark: SparkSession,
     client: Client,
     servers: str,
@@ -167,7 +167,7 @@ def test_a_replayed_archive_keeps_queues_and_order_and_stores_nothing_twice(
 CSV = 'origin,flight,note\nEWR,1,"a ""b"", c"\nJFK,2,\nEWR,1,"a ""b"", c"\nEWR,10,\nEWR,9,é\n'
 
 
-def test_rows_of_csv_become_objects_of_texts(
+def test_rows_of_csv_become_objects_of_strings(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     (tmp_path / "flights.csv").write_text(CSV)
@@ -190,7 +190,7 @@ def test_rows_of_csv_become_objects_of_texts(
 JSON_LINES = '{"to": "b", "n": 10}\n\n  {"n": 9, "to": "b", "deep": {"x": [1]}}\n{"to": "b", "n": 10}\n'
 
 
-def test_lines_of_json_stay_as_they_are_or_give_one_column(
+def test_lines_of_json_stay_unchanged_or_give_one_column(
     spark: SparkSession, client: Client, servers: str, new_queue: Callable[[], str], tmp_path: Path
 ) -> None:
     (tmp_path / "rows.jsonl").write_text(JSON_LINES)
@@ -239,7 +239,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield nodes
 
 
-def test_a_migration_that_is_run_again_moves_each_message_once(
+def test_a_repeated_migration_moves_each_message_once(
     spark: SparkSession,
     client: Client,
     servers: str,
@@ -272,7 +272,7 @@ def test_a_migration_that_is_run_again_moves_each_message_once(
     migrate(spark, settings, watch)
     assert client.backlog(queue=queue).messages == 0
 
-    # A restart that comes when the other cluster may have forgotten it is refused, unless doubles are accepted.
+    # A restart at a time when the other cluster may have forgotten the job is refused, unless duplicates are accepted.
     push(client, queue, [b"last"])
     interrupted_run()
     [planned] = checkpoint.glob("offsets/3")

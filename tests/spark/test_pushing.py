@@ -1,4 +1,4 @@
-"""What a task pushes is stored once, whatever becomes of its attempts: on a real cluster, without Spark."""
+"""A task's rows are stored once, whatever happens to its attempts: on a real cluster, without Spark."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ REQUEST = 20
 
 
 class BreakdownError(Exception):
-    """The attempt's end."""
+    """The end of an attempt."""
 
 
 def options(servers: str) -> Write:
-    """Small requests."""
+    """Options for small requests."""
     return Write.parse({"lmq.servers": servers, "lmq.batchSize": str(REQUEST)})
 
 
 def attempt(servers: str, job: str, queue: str, rows: Sequence[bytes], *, until: int | None = None) -> int:
-    """Push rows as a task does, or only the first ones and break down; returns how many were stored."""
+    """Push rows as a task does, or only the first ones and then fail; return the number stored."""
     pusher = Pusher(options(servers), job, 0)
     with contextlib.suppress(BreakdownError), pusher:
         pusher.add(queue, rows[:until])
@@ -41,7 +41,7 @@ def attempt(servers: str, job: str, queue: str, rows: Sequence[bytes], *, until:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_attempts_in_any_order_store_every_row_once(servers: str, client: Client, queue: str, seed: int) -> None:
-    """As behind a shuffle: a repeated task has the same rows in another order, and breaks down somewhere else."""
+    """As after a shuffle, a repeated task has the same rows in another order, and fails at another row."""
     chance = random.Random(seed)
     rows = [b"%d" % chance.randrange(100) for _ in range(300)]
     stored = 0
@@ -60,7 +60,7 @@ def test_rows_keep_their_order(servers: str, client: Client, queue: str) -> None
 
 
 def test_attempts_at_the_same_time_store_every_row_once(servers: str, client: Client, queue: str) -> None:
-    """As with speculative execution: both go on to the end, taking turns request by request."""
+    """As with speculative execution, both run to the end, alternating request by request."""
     rows = numbered(400)
     turns = threading.Barrier(2)
     stored: list[int] = []
@@ -95,7 +95,7 @@ def test_a_job_costs_one_number_and_notes_only_while_it_is_unfinished(servers: s
     with Cluster(options(servers).connection) as cluster:
         finish(cluster, queue, pusher.streams)
         assert job() == (1, 1000, 0)
-        # What comes later counts as stored.
+        # Later rows count as stored.
         assert attempt(servers, queue, queue, [b"late"]) == 0
         assert client.end_jobs([queue]) == 1
         finish(cluster, queue, pusher.streams)
@@ -159,15 +159,13 @@ def test_a_task_of_an_earlier_run_stores_nothing_more(servers: str, client: Clie
 
 
 def test_an_attempt_whose_input_is_cut_short_does_not_end_the_stream(servers: str, client: Client, queue: str) -> None:
-    """Where the part of a task in front of the sink breaks down, the sink sees the end of its rows, as of a smaller task."""
+    """If the part of a task before the sink fails, the sink sees the end of its rows, as of a smaller task."""
     assert attempt(servers, queue, queue, numbered(1000)[:300]) == 300
     assert attempt(servers, queue, queue, numbered(1000)) == 700
     assert pulled(client, queue) == numbered(1000)
 
 
-def test_an_attempt_that_goes_on_after_the_end_of_the_write_stores_nothing_more(
-    servers: str, client: Client, queue: str
-) -> None:
+def test_an_attempt_after_the_end_of_the_write_stores_nothing_more(servers: str, client: Client, queue: str) -> None:
     rows = numbered(5 * REQUEST)
 
     def outlive_the_write() -> None:
@@ -182,7 +180,7 @@ def test_an_attempt_that_goes_on_after_the_end_of_the_write_stores_nothing_more(
     assert pulled(client, queue) == rows
 
 
-def test_partitions_and_queues_do_not_know_each_other(servers: str, client: Client, queue: str) -> None:
+def test_partitions_and_queues_are_independent(servers: str, client: Client, queue: str) -> None:
     long_name = queue + "x" * (255 - len(queue))
     for partition in range(2):
         with Pusher(options(servers), queue, partition) as pusher:
@@ -201,7 +199,7 @@ def test_rows_with_and_without_idempotency_keys_keep_their_order(servers: str, c
 
 
 @pytest.mark.parametrize("keys", [None, [b"1", b"2"]], ids=["numbered", "with keys"])
-def test_content_types_and_headers_go_along(
+def test_content_types_and_headers_are_kept(
     servers: str, client: Client, queue: str, keys: list[bytes | None] | None
 ) -> None:
     client.update_props(queue, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-note"]]]}})
@@ -213,7 +211,7 @@ def test_content_types_and_headers_go_along(
 
 
 def test_rows_carry_options_and_are_stored_once_with_them(servers: str, client: Client, queue: str) -> None:
-    """Rows that differ in their options alone are different rows."""
+    """Rows that differ only in their options are different rows."""
     rows = [b"same"] * 3 + [b"last"]
     wanted: list[PushOptions | None] = [{"group": "a", "priority": 5}, {"group": "b"}, None, {"priority": 9}]
     for until in (2, None):

@@ -1,4 +1,6 @@
-"""Archives that decode: good rows in the table, bad ones in the quarantine, each once, whatever is repeated; and Delta tables."""
+"""Decoding archives: good rows in the table, bad ones in the quarantine, each once under repetitions; and
+Delta tables.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ NUMBERS = {"type": "object", "properties": {"n": {"type": "integer"}}, "required
 
 
 def settings_of(servers: str, queue: str, table: Path, **more: Any) -> ArchiveSettings:
-    """An archive of a queue in micro-batches of 40 messages."""
+    """Return an archive of a queue in micro-batches of 40 messages."""
     source = Source(access=Access(servers=servers), queue=queue, messages_max=40, partitions_min=2)
     return ArchiveSettings(source=source, output=str(table), **more)
 
 
 def die_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The process ends after the first call."""
+    """Replace a function so that the process ends after the first call."""
     calls = [0]
 
     def call_and_die(*arguments: Any, **named: Any) -> Any:
@@ -99,7 +101,7 @@ def test_avro_is_decoded(spark: SparkSession, client: Client, servers: str, queu
     assert bad.content == datum[:-1]
 
 
-def test_an_archive_that_begins_to_decode_keeps_what_it_has(
+def test_an_archive_that_begins_to_decode_keeps_its_contents(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     settings = settings_of(servers, queue, tmp_path / "table")

@@ -23,7 +23,7 @@ def push(client: Client, queue: str, contents: list[bytes], group: str) -> None:
 
 
 def available_now(reader: StreamReader, most: int) -> list[list[bytes]]:
-    """Return what each micro-batch of a query with Trigger.AvailableNow reads."""
+    """Return the values that each micro-batch of a query with Trigger.AvailableNow reads."""
     reader.prepareForTriggerAvailableNow()
     batches, start = [], reader.initialOffset()
     while (end := reader.latestOffset(start, ReadMaxRows(most))) != start:
@@ -42,7 +42,7 @@ def test_available_now_takes_all_of_a_group(new_reader: NewReader, client: Clien
     assert pulled(client, queue) == []
 
 
-def test_a_long_group_takes_a_handful_of_micro_batches(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_a_long_group_takes_few_micro_batches(new_reader: NewReader, client: Client, queue: str) -> None:
     push(client, queue, numbered(10_000), "g")
     batches = available_now(new_reader(minPartitions="8"), 3_000)
     assert [len(batch) for batch in batches] == [3_000, 3_000, 3_000, 1_000]
@@ -77,7 +77,7 @@ def test_a_group_that_another_consumer_works_on_is_reported_as_left(
     reader = new_reader()
     with pytest.raises(LeftBehindError, match=r"4 messages .* 4 wait behind messages of their groups that others hold"):
         available_now(reader, 10)
-    # What could be read is settled.
+    # The messages that could be read are settled.
     assert held.ack()
     assert available_now(new_reader(), 10) == [numbered(5)[1:]]
     assert client.backlog(queue=queue).messages == 0

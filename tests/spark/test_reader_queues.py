@@ -1,4 +1,6 @@
-"""Queues that are deleted, exclusive, suspended, added or removed under a query; the reader is called as Spark calls it."""
+"""Queues that are deleted, exclusive, suspended, added or removed under a query; the reader is called as
+Spark calls it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ MOST = ReadMaxRows(100)
 
 @pytest.mark.parametrize("recreated", [False, True])
 @pytest.mark.parametrize("by_pattern", [False, True])
-def test_a_queue_that_is_deleted_after_the_sink_has_its_messages_ends_nothing(
+def test_a_queue_deleted_after_the_sink_has_its_messages_does_not_end_the_query(
     new_reader: NewReader, client: Client, queue: str, by_pattern: bool, recreated: bool
 ) -> None:
     other = f"{queue}-other"
@@ -40,7 +42,7 @@ def test_a_queue_that_is_deleted_after_the_sink_has_its_messages_ends_nothing(
     assert pulled(client, other) == []
 
 
-def test_a_queue_that_is_deleted_before_it_was_read_is_named(
+def test_a_queue_deleted_before_it_was_read_is_named(
     new_reader: NewReader, client: Client, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     other = f"{queue}-other"
@@ -76,7 +78,7 @@ def test_an_exclusive_queue_is_an_error_at_once(new_reader: NewReader, client: C
         reader.stop()
 
 
-def test_queues_that_hand_out_nothing_are_told_and_do_not_hold_the_others_up(
+def test_queues_that_deliver_nothing_are_reported_and_do_not_block_the_others(
     new_reader: NewReader, client: Client, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     names = {kind: f"{queue}-{kind}" for kind in ("exclusive", "suspended", "open")}
@@ -93,7 +95,7 @@ def test_queues_that_hand_out_nothing_are_told_and_do_not_hold_the_others_up(
     with caplog.at_level(logging.WARNING, "lmqcluster.spark"):
         end = reader.latestOffset(start, MOST)
         assert values(reader, start, end) == numbered(2, names["open"])
-        # Nothing is written to the log of the cluster for a queue that hands out nothing.
+        # No log entry is written for a queue that delivers nothing.
         assert reader.latestOffset(end, MOST) == end
     assert sorted(caplog.messages) == [
         f"queue {names[kind]!r} is {kind}: nothing is read from it meanwhile" for kind in ("exclusive", "suspended")
@@ -132,7 +134,7 @@ def test_queues_are_added_reordered_and_removed_under_a_checkpoint(
     offset = run(second, first, start=offset)
     offset = run(second, first, third, start=offset)
     assert sorted(seen) == sorted(value for name in (first, second, third) for value in numbered(2, name))
-    # What was planned of a queue that is removed then is read to its end.
+    # The planned messages of a queue that is removed then are read to the end.
     push(client, first, numbered(1, "last"))
     reader = new_reader(subscribe=f"{first},{second}", **{"lmq.subscription": first})
     planned = reader.latestOffset(offset, MOST)

@@ -1,4 +1,4 @@
-"""Writes that fail in the middle and are repeated, divided into other tasks: every row is stored once, and others are refused."""
+"""Writes that fail half-way and are repeated with other tasks: every row is stored once, and other rows are refused."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from .queues import numbered, pulled, ready
 
 ROWS = 2000
 WIDTH = 4000
-"""Rows that are wide enough for Spark to pass them on while more are coming."""
+"""Rows wide enough for Spark to pass them on before it has all of them."""
 SMALL = {"lmq.batchSize": "20"}
 
 
 def wide(rows: int = ROWS, start: int = 0) -> list[bytes]:
-    """Rows of a file."""
+    """Return the rows of a file."""
     return [row.ljust(WIDTH, b".") for row in numbered(start + rows)[start:]]
 
 
 class Breakdown:
-    """What a task does that breaks down when something is stored, as long as there is a file."""
+    """Makes a task fail when rows are stored, while a file exists."""
 
     def __init__(self, folder: Path, http: str, queue: str) -> None:
         self.flag = folder / "breaks-down"
@@ -38,7 +38,7 @@ class Breakdown:
         self._path, self._http, self._queue = str(self.flag), http, queue
 
     def __call__(self, rows: DataFrame) -> DataFrame:
-        """Add it to a plan."""
+        """Add the failure to a plan."""
         path, http, queue = self._path, self._http, self._queue
 
         def part(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -58,19 +58,19 @@ class Breakdown:
 
 @pytest.fixture
 def breakdown(tmp_path: Path, cluster: Cluster, queue: str) -> Breakdown:
-    """A breakdown of tasks that write to the queue."""
+    """A failure of tasks that write to the queue."""
     return Breakdown(tmp_path, cluster[0].http, queue)
 
 
 def stream(rows: DataFrame, servers: str, queue: str, checkpoint: Path, **options: str) -> None:
-    """Write all that a stream has now."""
+    """Write the current rows of a stream."""
     sink = rows.writeStream.format("lmq").options(**{"lmq.servers": servers, "queue": queue, **SMALL, **options})
     sink.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination(240)
 
 
 @contextmanager
 def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
-    """Settings of the session within a block."""
+    """Change settings of the session within a block."""
     before = {name: str(spark.conf.get(name)) for name in values}
     try:
         for name, value in values.items():
@@ -83,13 +83,13 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def small_batches(spark: SparkSession) -> Iterator[None]:
-    """Rows go from one Python function of a task to the next, a few at a time."""
+    """Passes rows from one Python function of a task to the next, a few at a time."""
     with settings(spark, {"spark.sql.execution.arrow.maxRecordsPerBatch": "20"}):
         yield
 
 
 def some_are_stored(client: Client, queue: str, count: int = ROWS) -> bool:
-    """Whether a part of the rows is stored."""
+    """Return whether a part of the rows is stored."""
     return 0 < len(client.peek(queue, count)) < count
 
 
@@ -175,7 +175,9 @@ def test_a_stream_from_queue_to_queue(
 
 
 def test_an_older_checkpoint(spark: SparkSession, servers: str, client: Client, queue: str, tmp_path: Path) -> None:
-    """The same rows store nothing, and other rows fail the query before its checkpoint goes on, until they have a new one."""
+    """The same rows store nothing, and other rows fail the query before its checkpoint advances, until they
+    have a new one.
+    """
     folder, checkpoint, old = tmp_path / "in", tmp_path / "checkpoint", tmp_path / "old"
     folder.mkdir()
 
@@ -209,7 +211,7 @@ def test_an_older_checkpoint(spark: SparkSession, servers: str, client: Client, 
 
 
 def test_an_application_is_not_for_streams(spark: SparkSession, servers: str, queue: str, tmp_path: Path) -> None:
-    """A job with a new checkpoint counts from 0 again, which must not pass for a repetition."""
+    """A job with a new checkpoint counts from 0 again, which must not count as a repetition."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.txt").write_bytes(b"a row")
     rows = spark.readStream.text(str(tmp_path / "in"))
@@ -223,7 +225,7 @@ def test_rows_that_differ_when_they_are_repeated_fail_the_write(
     options = {"lmq.servers": servers, "queue": queue, "lmq.application": queue, "lmq.epoch": "0", **SMALL}
 
     def write() -> None:
-        # Each has a seed of its own.
+        # Each has a different seed.
         rows = spark.range(ROWS).repartition(2).select(f.rpad(f.uuid(), WIDTH, ".").alias("value"))
         breakdown(rows).write.format("lmq").mode("append").options(**options).save()
 

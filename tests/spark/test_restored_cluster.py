@@ -41,12 +41,12 @@ def node(tmp_path: Path) -> Iterator[NodeProcess]:
 
 @pytest.fixture
 def servers(node: NodeProcess) -> str:
-    """Those of a cluster that this test restores."""
+    """The servers of a cluster that this test restores."""
     return node.rpc
 
 
 def restore(node: NodeProcess, file: Path) -> None:
-    """Replace the cluster by what a backup holds, at the same addresses."""
+    """Replace the cluster by the contents of a backup, at the same addresses."""
     node.kill()
     shutil.rmtree(node.data_dir)
     done(run("lmq-admin", "restore", str(file), "--data-dir", str(node.data_dir), "--raft", node.raft))
@@ -54,7 +54,7 @@ def restore(node: NodeProcess, file: Path) -> None:
 
 
 def rows(servers: str, queue: str) -> set[tuple[str, int]]:
-    """Incarnation and offset of all messages that a batch read of the queue finds."""
+    """Return incarnation and offset of all messages that a batch read of the queue finds."""
     reader = PeekReader(
         BatchRead.parse({"lmq.servers": servers, "subscribe": queue, "includeDelivery": "true"}), OFFSETS
     )
@@ -68,7 +68,7 @@ def rows(servers: str, queue: str) -> set[tuple[str, int]]:
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("sink_has_it", [False, True])
-def test_a_restore_is_reported_and_offsets_are_told_apart(
+def test_a_restore_is_reported_and_offsets_are_distinguished(
     node: NodeProcess,
     new_reader: NewReader,
     servers: str,
@@ -106,10 +106,10 @@ def test_a_restore_is_reported_and_offsets_are_told_apart(
         if not sink_has_it:
             assert values(lenient, first, second) == []
         end = lenient.latestOffset(second, ReadMaxRows(100))
-        # The first batch was planned before the backup: it is settled with the checkpoint, and does not come again.
+        # The first batch was planned before the backup: it is settled with the checkpoint, and is not redelivered.
         assert values(lenient, second, end) == [*numbered(10)[4:], b"new"]
         lenient.stop()
-        # From now on the checkpoint is one of this life.
+        # From now on the checkpoint belongs to this incarnation.
         again = new_reader()
         assert again.latestOffset(end, ReadMaxRows(10)) == end
         push(client, queue, [b"newer", b"newest"])
@@ -119,7 +119,7 @@ def test_a_restore_is_reported_and_offsets_are_told_apart(
     assert {life for life, _ in before}.isdisjoint(life for life, _ in after)
 
 
-def test_a_task_that_runs_while_the_cluster_is_restored_says_so(
+def test_a_task_that_runs_while_the_cluster_is_restored_reports_it(
     node: NodeProcess, new_reader: NewReader, servers: str, queue: str, tmp_path: Path
 ) -> None:
     with Client(servers) as client:
@@ -136,7 +136,7 @@ def test_a_task_that_runs_while_the_cluster_is_restored_says_so(
 def test_a_query_fails_when_the_cluster_under_it_is_restored(
     spark: SparkSession, node: NodeProcess, servers: str, queue: str, tmp_path: Path
 ) -> None:
-    """Here Spark runs the query: the error reaches its caller, and with `failOnDataLoss` off no row comes twice."""
+    """Spark runs the query: the error reaches its caller, and with `failOnDataLoss` off no row is duplicated."""
 
     def start(**options: str) -> StreamingQuery:
         rows = spark.readStream.format("lmq").option("lmq.servers", servers).option("subscribe", queue)

@@ -19,12 +19,12 @@ ID = "0190-{:012x}"
 def message(
     body: bytes | list[Any], kind: bytes | None = MSGPACK, headers: list[list[bytes]] | None = None
 ) -> tuple[Any, ...]:
-    """Body and meta data of a message."""
+    """Return body and metadata of a message."""
     return body, [kind, headers or []]
 
 
 def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
-    """A node's reply with messages of the queue ``jobs``."""
+    """Return a node's reply with messages of the queue ``jobs``."""
     count = len(messages)
     return BatchColumns(
         {
@@ -41,13 +41,13 @@ def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
 
 
 def rows(batch: BatchColumns, *, explode: bool = False) -> list[dict[str, Any]]:
-    """The rows with all columns."""
+    """Return the rows with all columns."""
     found: list[dict[str, Any]] = RowMaker(read_schema(Extras(headers=True)), explode=explode).batch(batch).to_pylist()
     return found
 
 
 def raw(value: object) -> bytes:
-    """In the MessagePack that LMQ's clients speak."""
+    """Return the value in the MessagePack that LMQ's clients use."""
     packed: bytes = msgpack.packb(value, use_bin_type=False)
     return packed
 
@@ -56,7 +56,7 @@ SIZES = [0, 1, 31, 32, 255, 256, 65_535, 65_536]
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_strings_pushed_over_rpc_arrive_as_they_are(size: int) -> None:
+def test_strings_pushed_over_rpc_arrive_unchanged(size: int) -> None:
     (row,) = rows(columns(message(raw(b"x" * size))))
     assert (row["value"], row["content_type"]) == (b"x" * size, None)
 
@@ -64,7 +64,7 @@ def test_strings_pushed_over_rpc_arrive_as_they_are(size: int) -> None:
 @pytest.mark.parametrize(
     "body", [msgpack.packb(b"x" * size) for size in SIZES] + [b"\xd9\x01x", b"\xda\x00\x01x", b"\xdb\x00\x00\x00\x01x"]
 )
-def test_strings_that_are_packed_otherwise_stay_messagepack(body: bytes) -> None:
+def test_strings_that_are_packed_differently_stay_messagepack(body: bytes) -> None:
     (row,) = rows(columns(message(body)))
     assert (row["value"], row["content_type"]) == (body, "application/x-msgpack")
 
@@ -76,13 +76,13 @@ def test_other_values_pushed_over_rpc_stay_messagepack(value: object) -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"\xa5ab", b"\xa1abc", b"\xda", b"\xdb\x00\x00"])
-def test_what_only_claims_to_be_messagepack_is_left_alone(body: bytes) -> None:
+def test_invalid_messagepack_is_left_unchanged(body: bytes) -> None:
     (row,) = rows(columns(message(body)))
     assert (row["value"], row["content_type"]) == (body, "application/x-msgpack")
 
 
 @pytest.mark.parametrize("kind", [b"text/plain", None, b"odd \xff"])
-def test_bodies_pushed_over_http_arrive_as_they_are(kind: bytes | None) -> None:
+def test_bodies_pushed_over_http_arrive_unchanged(kind: bytes | None) -> None:
     (row,) = rows(columns(message(b"\xa1a", kind)))
     assert row["value"] == b"\xa1a"
     assert row["content_type"] == {None: "", b"text/plain": "text/plain", b"odd \xff": "odd \uefff"}[kind]
@@ -134,7 +134,7 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
     assert [row["expires_at"] and row["expires_at"].timestamp() for row in found] == [1.25, None, None, None]
 
 
-def test_details_are_not_asked_for_where_no_column_needs_them() -> None:
+def test_details_are_not_requested_if_no_column_needs_them() -> None:
     assert not RowMaker(read_schema(Extras(headers=True)), explode=False).details
 
 
@@ -143,7 +143,7 @@ def test_headers_are_those_of_http() -> None:
     assert dict(row["headers"]) == {"x-lmq-message-type": "normal", "x-lmq-retry-remaining": "2", "x-trace": "7"}
 
 
-def test_messages_that_were_only_looked_at_have_no_id() -> None:
+def test_peeked_messages_have_no_id() -> None:
     (row,) = rows(columns(message(raw("a")), ids=False))
     assert row["message_id"] is None
 

@@ -62,7 +62,7 @@ def test_only_the_value_is_required_for_writing() -> None:
     check_write_schema(schema(value=StringType, queue=StringType), queue_option=False)
 
 
-def test_what_was_read_can_be_written() -> None:
+def test_rows_that_were_read_can_be_written() -> None:
     check_write_schema(read_schema(ALL), queue_option=False)
 
 

@@ -1,4 +1,4 @@
-"""Streaming reads from a real cluster: every message once in the table, whatever is stopped, killed or repeated."""
+"""Streaming reads from a real cluster: every message once in the table under stops, kills and repetitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WAIT_S = 600
 
 @dataclass
 class Pipeline:
-    """A streaming query from queues into a Parquet table, with a checkpoint of its own."""
+    """A streaming query from queues into a Parquet table, with a checkpoint."""
 
     spark: SparkSession
     servers: str
@@ -36,11 +36,11 @@ class Pipeline:
 
     @property
     def checkpoint(self) -> Path:
-        """Where Spark keeps the logs."""
+        """Return the folder of Spark's logs."""
         return self.folder / "checkpoint"
 
     def stream(self) -> DataFrame:
-        """The stream of messages."""
+        """Return the stream of messages."""
         return self.spark.readStream.format("lmq").option("lmq.servers", self.servers).options(**self.options).load()
 
     def start(self, *, available_now: bool = True, checkpoint: Path | None = None) -> StreamingQuery:
@@ -50,24 +50,24 @@ class Pipeline:
         return (sink.trigger(availableNow=True) if available_now else sink.trigger(processingTime="0 seconds")).start()
 
     def run(self) -> StreamingQuery:
-        """Run the query until it has read what is there now."""
+        """Run the query until it has read all current messages."""
         query = self.start()
         assert query.awaitTermination(WAIT_S)
         return query
 
     def values(self) -> list[bytes]:
-        """What the table holds, sorted."""
+        """Return the values of the table, sorted."""
         if not (self.folder / "table" / "_spark_metadata").exists():
             return []
         return sorted(bytes(row["value"]) for row in self.spark.read.parquet(str(self.folder / "table")).collect())
 
     def offsets(self) -> list[dict[str, object]]:
-        """The offsets in Spark's log."""
+        """Return the offsets in Spark's log."""
         entries = sorted((self.checkpoint / "offsets").glob("[0-9]*"), key=lambda entry: int(entry.name))
         return [json.loads(entry.read_text().splitlines()[2]) for entry in entries]
 
     def forget_last_commit(self) -> None:
-        """Make the checkpoint as a crash before the entry in the commit log leaves it, after all else was written."""
+        """Put the checkpoint in the state after a crash that preceded only the entry in the commit log."""
         last = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda entry: int(entry.name))
         last.unlink()
         (last.parent / f".{last.name}.crc").unlink()
@@ -79,7 +79,7 @@ def pipeline(spark: SparkSession, servers: str, tmp_path: Path, queue: str) -> P
     return Pipeline(spark, servers, tmp_path, {"subscribe": queue, "lmq.subscription": queue})
 
 
-def test_available_now_reads_what_is_there_and_leaves_nothing_reserved(
+def test_available_now_reads_all_current_messages_and_leaves_nothing_reserved(
     pipeline: Pipeline, client: Client, queue: str
 ) -> None:
     push(client, queue, numbered(2500))
@@ -91,7 +91,7 @@ def test_available_now_reads_what_is_there_and_leaves_nothing_reserved(
     assert pulled(client, queue) == []
 
 
-def test_a_query_goes_on_from_its_checkpoint(pipeline: Pipeline, client: Client, queue: str) -> None:
+def test_a_query_continues_from_its_checkpoint(pipeline: Pipeline, client: Client, queue: str) -> None:
     for start in (0, 100, 200):
         push(client, queue, numbered(300)[start : start + 100])
         pipeline.run()
@@ -108,7 +108,7 @@ def test_a_random_subscription_is_kept_in_the_checkpoint(pipeline: Pipeline, cli
     assert len({offset["subscription"] for offset in pipeline.offsets()}) == 1
 
 
-def test_batches_of_a_pattern_come_from_all_queues(
+def test_batches_of_a_pattern_cover_all_queues(
     pipeline: Pipeline, client: Client, new_queue: Callable[[], str]
 ) -> None:
     first, second = new_queue(), new_queue()
@@ -137,28 +137,30 @@ def test_a_batch_planned_before_a_crash_is_read_again_alike(pipeline: Pipeline, 
     running = query.start()
     wait_for((pipeline.checkpoint / "commits" / "0").exists, "the first micro-batch")
     running.stop()
-    # The batch may be settled only if Spark will not ask for it again; a query without new data settles it at once.
+    # The batch may be settled only if Spark will not request it again; a query without new data settles it at once.
     push(client, queue, numbered(50, "n"))
     run()
     assert [[value for _, value in rows] for rows in read] == [numbered(100), numbered(50, "n")]
 
 
-def test_a_crash_within_a_micro_batch_doubles_and_loses_nothing(pipeline: Pipeline, client: Client, queue: str) -> None:
+def test_a_crash_within_a_micro_batch_duplicates_and_loses_nothing(
+    pipeline: Pipeline, client: Client, queue: str
+) -> None:
     read: list[list[bytes]] = []
 
     def fail_first(rows: DataFrame, _epoch: int) -> None:
         read.append([bytes(row["value"]) for row in rows.collect()])
         if len(read) == 1:
-            raise RuntimeError("the sink breaks down")
+            raise RuntimeError("the sink fails")
 
     def start() -> StreamingQuery:
         sink = pipeline.stream().writeStream.foreachBatch(fail_first)
         return sink.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True).start()
 
     push(client, queue, numbered(100))
-    with pytest.raises(StreamingQueryException, match="the sink breaks down"):
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
         start().awaitTermination(WAIT_S)
-    # Meanwhile others push, and pull what is not reserved.
+    # Other clients push, and pull messages that are not reserved.
     push(client, queue, numbered(10, "n"))
     assert pulled(client, queue) == numbered(10, "n")
     push(client, queue, numbered(5, "o"))
@@ -167,18 +169,16 @@ def test_a_crash_within_a_micro_batch_doubles_and_loses_nothing(pipeline: Pipeli
     assert settled_and_open(client, queue) == (2, [])
 
 
-def test_a_batch_reserved_but_not_planned_is_taken_up_again(pipeline: Pipeline, client: Client, queue: str) -> None:
+def test_a_batch_reserved_but_not_planned_is_resumed(pipeline: Pipeline, client: Client, queue: str) -> None:
     push(client, queue, numbered(100))
-    # As the query does before Spark writes its offset log.
+    # The query does this before Spark writes its offset log.
     assert client.reserve_batch(queue, 1, queue=queue, count=60).count == 60
     pipeline.run()
     assert pipeline.values() == numbered(100)
     assert [offset["epoch"] for offset in pipeline.offsets()] == [1, 2]
 
 
-def test_a_batch_that_expired_before_it_was_planned_is_passed_over(
-    pipeline: Pipeline, client: Client, queue: str
-) -> None:
+def test_a_batch_that_expired_before_it_was_planned_is_skipped(pipeline: Pipeline, client: Client, queue: str) -> None:
     push(client, queue, numbered(100))
     client.reserve_batch(queue, 1, queue=queue, count=60, lease_s=0.1)
     wait_until_ready(client, queue)
@@ -186,10 +186,10 @@ def test_a_batch_that_expired_before_it_was_planned_is_passed_over(
     assert pipeline.values() == numbered(100)
     firsts = {offset["first"] for offset in pipeline.offsets()}
     assert firsts
-    assert firsts <= {2, 3}, "the first epoch is passed over"
+    assert firsts <= {2, 3}, "the first epoch is skipped"
 
 
-def test_a_new_checkpoint_goes_on_where_the_subscription_was_settled(
+def test_a_new_checkpoint_continues_where_the_subscription_was_settled(
     pipeline: Pipeline, client: Client, queue: str, tmp_path: Path
 ) -> None:
     push(client, queue, numbered(10))
@@ -201,20 +201,22 @@ def test_a_new_checkpoint_goes_on_where_the_subscription_was_settled(
 
 
 def expire_planned(pipeline: Pipeline, client: Client, queue: str) -> None:
-    """Leave a micro-batch behind that was planned, not written, and whose lease is over."""
+    """Leave a micro-batch behind that was planned, not written, and whose lease has expired."""
 
     def fail(_rows: DataFrame, _epoch: int) -> None:
-        raise RuntimeError("the sink breaks down")
+        raise RuntimeError("the sink fails")
 
     push(client, queue, numbered(10))
     sink = pipeline.stream().writeStream.foreachBatch(fail).option("checkpointLocation", str(pipeline.checkpoint))
-    with pytest.raises(StreamingQueryException, match="the sink breaks down"):
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
         sink.trigger(availableNow=True).start().awaitTermination(WAIT_S)
     expire_leases(client, queue)
     wait_until_ready(client, queue)
 
 
-def test_an_expired_lease_fails_the_query_until_it_may_go_on(pipeline: Pipeline, client: Client, queue: str) -> None:
+def test_an_expired_lease_fails_the_query_until_data_loss_is_accepted(
+    pipeline: Pipeline, client: Client, queue: str
+) -> None:
     def start() -> StreamingQuery:
         sink = pipeline.stream().writeStream.foreachBatch(note)
         return sink.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True).start()
@@ -232,7 +234,7 @@ def test_an_expired_lease_fails_the_query_until_it_may_go_on(pipeline: Pipeline,
     assert read == {0: [], 1: numbered(10)}
 
 
-def test_a_lease_that_ends_after_the_sink_has_the_batch_is_told_until_it_may_go_on(
+def test_a_lease_that_expires_after_the_sink_has_the_batch_is_reported_until_data_loss_is_accepted(
     pipeline: Pipeline, client: Client, queue: str
 ) -> None:
     def expire(rows: DataFrame, _epoch: int) -> None:
@@ -264,7 +266,7 @@ def test_leases_are_renewed_while_a_query_runs(pipeline: Pipeline, client: Clien
             known = client.subscription(queue)
             assert known is not None
             expires.append(known["batches"][0]["expires_in_s"])
-            # A renewal makes the time left grow.
+            # A renewal increases the remaining time.
             return sum(later > earlier for earlier, later in pairwise(expires)) >= 4
 
         wait_for(renewed, "renewals for longer than the lease")
@@ -280,7 +282,7 @@ def test_leases_are_renewed_while_a_query_runs(pipeline: Pipeline, client: Clien
 def test_a_restarted_query_keeps_its_lease_while_the_sink_takes_longer(
     pipeline: Pipeline, client: Client, queue: str
 ) -> None:
-    """With a random subscription, whose name only the checkpoint knows, after a crash in the first micro-batch."""
+    """This uses a random subscription, whose name only the checkpoint knows, after a crash in the first micro-batch."""
     del pipeline.options["lmq.subscription"]
     read: list[list[bytes]] = []
     left_s: list[float] = []
@@ -293,7 +295,7 @@ def test_a_restarted_query_keeps_its_lease_while_the_sink_takes_longer(
     def crash_then_dawdle(rows: DataFrame, _epoch: int) -> None:
         read.append([bytes(row["value"]) for row in rows.collect()])
         if len(read) == 1:
-            raise RuntimeError("the sink breaks down")
+            raise RuntimeError("the sink fails")
         (offset,) = pipeline.offsets()
         wait_for(lambda: renewed(str(offset["subscription"])), "renewals for longer than the lease")
 
@@ -302,9 +304,9 @@ def test_a_restarted_query_keeps_its_lease_while_the_sink_takes_longer(
         return sink.option("checkpointLocation", str(pipeline.checkpoint)).trigger(availableNow=True).start()
 
     push(client, queue, numbered(100))
-    with pytest.raises(StreamingQueryException, match="the sink breaks down"):
+    with pytest.raises(StreamingQueryException, match="the sink fails"):
         start().awaitTermination(WAIT_S)
-    # However long it takes to start the query again, the lease is a short one only from then on.
+    # However long the restart of the query takes, the lease is short only from then on.
     pipeline.options["lmq.lease"] = "6"
     assert start().awaitTermination(WAIT_S)
     assert read == [numbered(100), numbered(100)]
@@ -319,7 +321,7 @@ def test_a_checkpoint_of_another_subscription_is_refused(pipeline: Pipeline, cli
         pipeline.run()
 
 
-def test_batches_settled_by_somebody_else_are_told(pipeline: Pipeline, client: Client, queue: str) -> None:
+def test_batches_settled_by_another_query_are_reported(pipeline: Pipeline, client: Client, queue: str) -> None:
     push(client, queue, numbered(1))
     pipeline.run()
     push(client, queue, numbered(2))
@@ -334,7 +336,7 @@ def test_batches_settled_by_somebody_else_are_told(pipeline: Pipeline, client: C
 
 
 class Reports(StreamingQueryListener):
-    """Keeps what each report says of the source of one query."""
+    """Keeps the reports on the source of one query."""
 
     def __init__(self) -> None:
         self.sources: list[Any] = []
@@ -349,7 +351,7 @@ class Reports(StreamingQueryListener):
         self.sources += event.progress.sources
 
 
-def test_a_listener_is_told_the_backlog(
+def test_a_listener_gets_the_backlog(
     pipeline: Pipeline, client: Client, new_queue: Callable[[], str], queue: str
 ) -> None:
     other = new_queue()
@@ -387,7 +389,7 @@ def test_an_aggregate_with_a_watermark(pipeline: Pipeline, client: Client, queue
     assert {(row["value"], row["count"]) for row in pipeline.spark.table("counts").collect()} == {("a", 2), ("b", 1)}
 
 
-def test_a_node_that_dies_in_mid_batch_is_not_noticed(spark: SparkSession, tmp_path: Path, queue: str) -> None:
+def test_a_node_that_dies_in_a_micro_batch_causes_no_error(spark: SparkSession, tmp_path: Path, queue: str) -> None:
     def kill(rows: DataFrame, epoch: int) -> None:
         if epoch == 1:
             own[0].kill()
@@ -419,7 +421,7 @@ def test_a_pattern_that_the_cluster_refuses_is_named(pipeline: Pipeline) -> None
         pipeline.run()
 
 
-def test_a_query_that_is_stopped_and_started_all_the_time_doubles_and_loses_nothing(
+def test_a_query_that_is_restarted_repeatedly_duplicates_and_loses_nothing(
     pipeline: Pipeline, client: Client, queue: str
 ) -> None:
     def feed() -> None:

@@ -1,4 +1,6 @@
-"""The stream reader on a real cluster, called as Spark calls it: what it tells, and what the cluster holds in between."""
+"""The stream reader on a real cluster, called as Spark calls it: its results, and the state of the cluster in
+between.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.integration.cluster import wait_for
 from .queues import NewReader, expire_leases, numbered, push, settled_and_open, values, wait_until_ready
 
 
-def test_a_read_tells_how_often_a_message_was_delivered(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_a_read_shows_how_often_a_message_was_delivered(new_reader: NewReader, client: Client, queue: str) -> None:
     push(client, queue, numbered(2))
     message = client.pull(queue, timeout=0)
     assert message is not None
@@ -80,7 +82,7 @@ def test_a_second_query_takes_the_subscription_over_and_the_first_one_fails(
         with pytest.raises(TakenOverError, match="was taken over by another query, which started later"):
             call()
     assert settled_and_open(client, queue) == (0, [(1, "live", 5)])
-    # The second one has everything, once.
+    # The second query has everything, once.
     assert values(second, start, end) == numbered(10)[:5]
     last = second.latestOffset(end, ReadMaxRows(5))
     assert values(second, end, last) == numbered(10)[5:]
@@ -89,7 +91,7 @@ def test_a_second_query_takes_the_subscription_over_and_the_first_one_fails(
     assert client.backlog(queue=queue).messages == 0
 
 
-def test_leases_that_end_charge_no_delivery(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_expired_leases_charge_no_delivery(new_reader: NewReader, client: Client, queue: str) -> None:
     client.update_props(queue, {"retry": 0})
     push(client, queue, numbered(3))
     offset = None
@@ -98,7 +100,7 @@ def test_leases_that_end_charge_no_delivery(new_reader: NewReader, client: Clien
         offset = offset or reader.initialOffset()
         assert reader.latestOffset(offset, ReadMaxRows(3)) != offset
         reader.stop()
-        # As after a crash before Spark has written the offset, and a long pause.
+        # This simulates a crash before Spark has written the offset, and a long pause.
         expire_leases(client, queue)
         wait_until_ready(client, queue)
     reader = new_reader()
@@ -109,7 +111,7 @@ def test_leases_that_end_charge_no_delivery(new_reader: NewReader, client: Clien
     assert client.backlog(queue=queue).messages == 0
 
 
-def test_what_is_committed_is_settled_once_and_for_all(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_committed_batches_are_settled_permanently(new_reader: NewReader, client: Client, queue: str) -> None:
     push(client, queue, numbered(3))
     reader = new_reader()
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(3))
@@ -119,7 +121,7 @@ def test_what_is_committed_is_settled_once_and_for_all(new_reader: NewReader, cl
     assert settled_and_open(client, queue) == (1, [])
 
 
-def test_what_is_skipped_is_told(
+def test_skipped_messages_are_reported(
     new_reader: NewReader, client: Client, queue: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     push(client, queue, numbered(10))
@@ -142,7 +144,7 @@ def test_what_is_skipped_is_told(
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "Messages 0 to 9 are skipped" in caplog.messages[0]
     assert f"batch 1 of subscription {queue!r} is not under lease any more (it is expired)" in caplog.messages[1]
-    # They come again.
+    # They are redelivered.
     later = lenient.latestOffset(end, ReadMaxRows(10))
     assert values(lenient, end, later) == numbered(10)
 
@@ -171,7 +173,7 @@ def test_a_query_that_failed_because_data_may_be_lost_fails_again_unchanged(
 def test_a_batch_that_the_cluster_does_not_know_is_data_loss(
     new_reader: NewReader, client: Client, queue: str, end: str
 ) -> None:
-    """The sink has it, so that its messages come a second time."""
+    """The sink has it, so its messages are duplicated."""
     push(client, queue, numbered(10))
     reader = new_reader()
     start = reader.initialOffset()
@@ -200,7 +202,7 @@ def test_an_older_checkpoint_is_data_loss_at_once(new_reader: NewReader, client:
         offsets.append(reader.latestOffset(offsets[-1], ReadMaxRows(3)))
     reader.commit(offsets[-1])
     reader.stop()
-    # There is nothing to read, and messages were settled all the same.
+    # There is nothing to read, and messages were settled nevertheless.
     with pytest.raises(
         DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are gone"
     ):
@@ -232,19 +234,19 @@ def test_the_first_lease_of_a_random_subscription_becomes_whole_without_a_task(
     push(client, queue, numbered(3))
     reader = StreamReader(StreamRead.parse({"lmq.servers": servers, "subscribe": queue}), read_schema(Extras()))
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(10))
-    # As in a function for foreachBatch that is at something else before it asks for rows.
+    # This simulates a foreachBatch function that is busy before it requests rows.
     wait_for(lambda: expires_in_s(client, end["subscription"]) > 86_000, "the whole lease")
     reader.stop()
 
 
 def expires_in_s(client: Client, subscription: str) -> float:
-    """The time left to the only batch."""
+    """Return the remaining time of the only batch."""
     (batch,) = (client.subscription(subscription) or {})["batches"]
     return float(batch["expires_in_s"])
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_a_restarted_reader_keeps_what_was_planned_before(
+def test_a_restarted_reader_keeps_the_planned_micro_batch(
     new_reader: NewReader, client: Client, queue: str, named: bool
 ) -> None:
     push(client, queue, numbered(3))
@@ -254,7 +256,8 @@ def test_a_restarted_reader_keeps_what_was_planned_before(
     end = first.latestOffset(start, ReadMaxRows(3))
     assert values(first, start, end) == numbered(3)
     first.stop()
-    # Spark asks a restarted reader for the slices of the planned micro-batch first, and for nothing else until the sink has it.
+    # Spark asks a restarted reader for the slices of the planned micro-batch first, and for nothing else until the sink
+    # has it.
     again = new_reader(**options, **{"lmq.lease": "3"})
     (part,) = again.partitions(start, end)
     left_s = [expires_in_s(client, end["subscription"])]
@@ -278,7 +281,7 @@ def test_a_checkpoint_of_another_queue_is_refused(new_reader: NewReader, client:
         new_reader(subscribe="other").latestOffset(end, ReadMaxRows(1))
 
 
-def test_a_micro_batch_waits_for_enough_messages_or_for_its_time(
+def test_a_micro_batch_waits_for_enough_messages_or_its_timeout(
     new_reader: NewReader, client: Client, queue: str
 ) -> None:
     push(client, queue, numbered(2))
@@ -294,16 +297,14 @@ def test_a_micro_batch_waits_for_enough_messages_or_for_its_time(
     while later == end:
         later = impatient.latestOffset(end, ReadMaxRows(10))
     assert values(impatient, end, later) == [b"late"]
-    # What there is now is all that AvailableNow reads.
+    # AvailableNow reads exactly the current messages.
     push(client, queue, [b"last"])
     final = new_reader(minOffsetsPerTrigger="3")
     final.prepareForTriggerAvailableNow()
     assert values(final, later, final.latestOffset(later, ReadMaxRows(10))) == [b"last"]
 
 
-def test_a_micro_batch_is_full_with_so_many_bytes(
-    new_reader: NewReader, client: Client, new_queue: Callable[[], str]
-) -> None:
+def test_a_micro_batch_is_limited_by_bytes(new_reader: NewReader, client: Client, new_queue: Callable[[], str]) -> None:
     first, second = new_queue(), new_queue()
     push(client, first, [b"x" * 10] * 4 + [b"y" * 1000] * 5)
     push(client, second, [b"z" * 1000])
@@ -321,12 +322,12 @@ def test_a_micro_batch_is_full_with_so_many_bytes(
     assert batch(**one, maxBytesPerTrigger="2000") == [10] * 4 + [1000] * 2
     assert batch(**one, maxBytesPerTrigger="1") == [10]
     assert batch(**one) == [10] * 4 + [1000] * 5
-    # Of several queues the messages count as average ones.
+    # Messages of several queues count with the average size.
     two = {"subscribe": f"{first},{second}", "lmq.subscription": second}
     assert len(batch(**two, maxBytesPerTrigger="2000")) == 2000 * 10 // 6040
 
 
-def test_the_progress_tells_the_backlog_and_its_age(new_reader: NewReader, client: Client, queue: str) -> None:
+def test_the_progress_shows_the_backlog_and_its_age(new_reader: NewReader, client: Client, queue: str) -> None:
     reader = new_reader()
     assert reader.reportLatestOffset() == {"backlog": 0, "backlog_bytes": 0, "oldest_age_s": None, "queues": {}}
     push(client, queue, numbered(2))
@@ -354,7 +355,7 @@ def test_delayed_messages_are_found_when_they_are_due(new_reader: NewReader, cli
     assert message.content == numbered(1)[0]
     reader = new_reader()
     start = end = reader.initialOffset()
-    # Nobody else sends anything that would move the cluster's clock.
+    # No other client sends anything that would advance the cluster's clock.
     while end == start:
         end = reader.latestOffset(start, ReadMaxRows(10))
     assert values(reader, start, end) == numbered(1)

@@ -10,21 +10,21 @@ from lmqcluster.spark.texts import column_text, message_text
 
 
 def through(data: bytes) -> bytes:
-    """Into a column and back, as the client sends it."""
+    """Convert bytes to a column value and back, as the client sends it."""
     return message_text(column_text(data)).encode("utf-8", "surrogateescape")
 
 
 @given(st.binary(max_size=40) | st.text(alphabet="a\uef80\uefff\uf000é€😀", max_size=20).map(str.encode))
-def test_every_text_comes_back(data: bytes) -> None:
+def test_every_text_survives(data: bytes) -> None:
     shown = column_text(data)
     assert through(data) == data
     assert column_text(data.decode("utf-8", "surrogateescape")) == shown
-    # Arrow takes it.
+    # Arrow accepts it.
     shown.encode()
 
 
 @pytest.mark.parametrize("text", ["", "orders", "Grüße", "😀", "\uf8ff\ue000", "a\x00b"])
-def test_unicode_is_shown_as_it_is(text: str) -> None:
+def test_unicode_is_shown_unchanged(text: str) -> None:
     assert column_text(text.encode()) == text
     assert message_text(text) == text
 

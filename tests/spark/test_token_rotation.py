@@ -1,4 +1,6 @@
-"""Tokens that end under a query: a principal keeps what its tokens have reserved and stored, and every row comes once."""
+"""Tokens that end under a query: a principal keeps what its tokens have reserved and stored, and every row
+arrives once.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ _numbers = count(1)
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
-    """A node of its own: with its first token everybody needs one."""
+    """A separate node: with its first token all clients need one."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as node:
         node.wait_upgraded()
         yield node
@@ -57,13 +59,13 @@ def names() -> tuple[str, str, str]:
 
 @pytest.fixture
 def query(node: NodeProcess, root: Client, queue: str) -> Query:
-    """A query of a queue with 500 messages, which takes 100 in each micro-batch."""
+    """A query of a queue with 500 messages that reads 100 in each micro-batch."""
     push(root, queue, numbered(ROWS))
     return Query(node.rpc, queue)
 
 
 def all_once(query: Query) -> bool:
-    """Return whether the sink has every row, none of them twice."""
+    """Return whether the sink has every row exactly once."""
     return query.rows == numbered(ROWS)
 
 
@@ -139,7 +141,7 @@ def test_a_subscription_that_is_removed_is_data_loss(
     assert sorted(query.rows) == sorted(numbered(ROWS) + numbered(ROWS)[100:200])
 
 
-def test_what_another_token_has_stored_of_an_epoch_is_not_stored_again(
+def test_rows_of_an_epoch_stored_by_another_token_are_not_stored_again(
     node: NodeProcess, tokens: Tokens, root: Client, queue: str, names: tuple[str, str, str]
 ) -> None:
     principal, one, two = names
@@ -167,7 +169,7 @@ def test_what_another_token_has_stored_of_an_epoch_is_not_stored_again(
 def test_a_token_of_another_principal_is_refused_and_changes_nothing(
     tokens: Tokens, query: Query, queue: str, names: tuple[str, str, str]
 ) -> None:
-    """Tokens without a named principal: the query fails at its start, whether the old token still exists or not."""
+    """These tokens have no named principal: the query fails at its start, whether or not the old token still exists."""
     _, one, two = names
     with query.started(tokens.create(one)) as reader:
         query.advance(reader, 2)
@@ -178,7 +180,7 @@ def test_a_token_of_another_principal_is_refused_and_changes_nothing(
         assert refused.value.code == "forbidden"
         tokens.delete_if_known(one)
     with pytest.raises(HTTPError, match="409"):
-        # Nor does a token of the same name take over by its name alone.
+        # A token of the same name does not take over by its name either.
         tokens.create(one)
     with query.started(tokens.create(f"{two}-heir", one)) as reader:
         query.advance(reader)
@@ -189,7 +191,7 @@ def test_a_sink_under_another_principal_is_refused(
     node: NodeProcess, tokens: Tokens, root: Client, queue: str, names: tuple[str, str, str]
 ) -> None:
     _, one, two = names
-    # As the job of a streaming write, which goes by the query's id.
+    # The job of a streaming write has the query's id.
     job = f"spark/stream/{uuid.uuid4()}"
     secrets = [tokens.create(one), tokens.create(two)]
     writes = [Write.parse({"lmq.servers": node.rpc, "lmq.token": secret}) for secret in secrets]
@@ -209,7 +211,7 @@ def test_a_running_query_outlives_its_token(
     names: tuple[str, str, str],
     tmp_path: Path,
 ) -> None:
-    """In Spark itself: the new token first, then the old one is deleted, and the other way round."""
+    """In Spark itself: the new token first, then the old one is deleted, and vice versa."""
     principal, one, two = names
     push(root, queue, numbered(300))
 
@@ -220,7 +222,7 @@ def test_a_running_query_outlives_its_token(
         return sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="1 hour").start()
 
     def first_micro_batch(secret: str) -> StreamingQuery:
-        """Start the query; what it does at once is all that it does, so that its last micro-batch stays unsettled."""
+        """Start the query and stop it after its first micro-batch, so that this one stays unsettled."""
         query = start(secret)
         wait_for(lambda: query.lastProgress, "a micro-batch")
         return query

@@ -1,4 +1,6 @@
-"""Event journals as a stream: every line once while nodes write, whatever is cut, damaged or deleted; windows as in `report`."""
+"""Event journals as a stream: every line once while nodes write and files are truncated, damaged or deleted; windows as
+in `report`.
+"""
 
 from __future__ import annotations
 
@@ -46,15 +48,16 @@ def append(folder: Path, data: bytes, node: str = "n1") -> Path:
 
 
 def lines_between(reader: JournalReader, start: dict[str, Any], end: dict[str, Any]) -> list[str]:
-    """Return what the tasks of a micro-batch read."""
+    """Return the lines that the tasks of a micro-batch read."""
     pieces = reader.partitions(start, end)
     return [line for piece in pieces for batch in reader.read(piece) for line in batch.column(0).to_pylist()]
 
 
-# --- the source, called as Spark calls it ---------------------------------------------------------------------------------
+# --- the source, called as Spark calls it
+# ---------------------------------------------------------------------------------
 
 
-def test_what_is_appended_is_read_once_and_a_member_that_is_cut_anywhere_waits(tmp_path: Path) -> None:
+def test_appended_lines_are_read_once_and_a_member_cut_anywhere_waits(tmp_path: Path) -> None:
     reader = JournalReader(tmp_path)
     assert reader.latestOffset({}, ALL) == {}
     append(tmp_path, member("a", "b"))
@@ -72,12 +75,12 @@ def test_what_is_appended_is_read_once_and_a_member_that_is_cut_anywhere_waits(t
     reader = JournalReader(tmp_path)
     second = reader.latestOffset(json.loads(json.dumps(first)), ALL)
     assert lines_between(reader, first, second) == ["c", "d"]
-    # Whatever comes later, a planned micro-batch stays what it is.
+    # Later data does not change a planned micro-batch.
     append(tmp_path, member("e"))
     assert lines_between(reader, first, second) == ["c", "d"]
 
 
-def test_a_damaged_member_is_one_bad_line_and_those_behind_it_are_read(tmp_path: Path) -> None:
+def test_a_damaged_member_is_one_bad_line_and_later_ones_are_read(tmp_path: Path) -> None:
     damaged = bytearray(member("lost" * 100))
     damaged[20] ^= 0xFF
     append(tmp_path, member("a") + bytes(damaged) + member("b") + b"no gzip at all" + member("c"))
@@ -99,7 +102,7 @@ def test_hostile_lines_and_members_are_bounded(tmp_path: Path) -> None:
     assert (len(long), after, last) == (64 * 1024, "after", "z")
 
 
-def test_a_deleted_file_is_missed_and_the_others_are_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_deleted_file_is_reported_and_the_others_are_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     gone = append(tmp_path, member("gone"))
     append(tmp_path, member("kept"), "n2")
     reader = JournalReader(tmp_path)
@@ -131,18 +134,19 @@ def test_available_now_ends_where_the_files_ended_and_a_micro_batch_is_bounded(
     assert read == [["a"], ["b"]]
 
 
-def test_a_folder_that_is_not_there_is_named() -> None:
+def test_a_missing_folder_is_named() -> None:
     schema = StructType([StructField("value", StringType())])
     for options in ({}, {"path": "/nowhere/at/all"}):
         with pytest.raises(OptionError, match="path"):
             JournalSource(options).streamReader(schema)
 
 
-# --- windows --------------------------------------------------------------------------------------------------------------
+# --- windows
+# --------------------------------------------------------------------------------------------------------------
 
 
 def lines_of(events: list[dict[str, Any] | str]) -> bytes:
-    """A member of these events."""
+    """Return a member of these events."""
     return member(*(one if isinstance(one, str) else json.dumps(one) for one in events))
 
 
@@ -162,7 +166,7 @@ FIRST: list[dict[str, Any] | str] = [
 
 
 def settings_of(tmp_path: Path, **more: Any) -> WatchSettings:
-    """A watch with small thresholds."""
+    """Return a watch with small thresholds."""
     (tmp_path / "journal").mkdir(exist_ok=True)
     thresholds = Thresholds(open=5, wait_p99_s=3, redelivered_share=0.5, drops=0)
     return WatchSettings(
@@ -179,7 +183,7 @@ def test_windows_are_shown_once_with_the_figures_of_report_and_alerts(
     shown: list[dict[str, Any]] = []
     append(journal, lines_of(FIRST))
     watch(spark, settings, shown.extend, Watch())
-    # Events go to 15:01:40, so that the minute from 15:01 is not over.
+    # Events go to 15:01:40, so that the minute from 15:01 has not ended.
     assert [(row["window"].minute, row["queue"], row["open"]) for row in shown] == [(0, "other", 1), (0, "q", 6)]
     first = shown[-1]
     assert (first["arrivals"], first["deliveries"], first["redeliveries"], first["drops"]) == (10, 3, 0, 0)
@@ -215,7 +219,7 @@ def test_windows_are_shown_once_with_the_figures_of_report_and_alerts(
     assert keys == [(0, "other"), (0, "q"), (1, "<i>&\x1b"), (1, "q"), (3, "q")]
 
 
-def test_what_later_windows_do_not_need_is_forgotten(
+def test_state_that_later_windows_do_not_need_is_forgotten(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watch_module, "_KEPT_S", 60)
@@ -246,7 +250,7 @@ def test_the_journal_of_a_node_that_writes(spark: SparkSession, tmp_path: Path) 
         for turn in (1, 2):
             push(client, "busy", numbered(5))
             assert all(message.ack() for message in client.pull_many("busy", 4, 5))
-            # What comes later than the second of the events before shows that it is over.
+            # A later event shows that the second of the earlier ones is over.
             time.sleep(1.1)
             push(client, f"later-{turn}", [b"x"])
             wait_for(lambda turn=turn: is_written(f"later-{turn}"), "the journal")  # type: ignore[misc]

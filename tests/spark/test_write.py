@@ -25,17 +25,17 @@ WIDTH = 500
 
 
 def numbers(spark: SparkSession, rows: int, partitions: int = 2) -> DataFrame:
-    """One column ``value``, as `numbered` makes them; each partition has consecutive ones in order."""
+    """Return one column ``value``, as `numbered` makes them; each partition has consecutive ones in order."""
     return spark.range(0, rows, 1, partitions).select(f.format_string("m-%06d", "id").alias("value"))
 
 
 def wide(spark: SparkSession, rows: int) -> DataFrame:
-    """One partition of rows that are wide enough for Spark to pass them on while more are coming."""
+    """Return one partition of rows wide enough for Spark to pass them on before it has all of them."""
     return numbers(spark, rows, partitions=1).select(f.rpad("value", WIDTH, ".").alias("value"))
 
 
 def content(number: int) -> bytes:
-    """The content of a row of `wide`."""
+    """Return the content of a row of `wide`."""
     return (b"m-%06d" % number).ljust(WIDTH, b".")
 
 
@@ -70,7 +70,7 @@ def test_a_column_names_the_queue_and_the_option_overrides_it(
     assert pulled(client, only) == numbered(10)
 
 
-def test_binary_values_arrive_as_they_are(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
+def test_binary_values_arrive_unchanged(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     values = [b"", b"\x00\xff", b"\xc1" * 70_000]
     rows = spark.createDataFrame([(bytearray(value),) for value in values], "value binary").coalesce(1)
     write(rows, servers, queue=queue)
@@ -90,7 +90,7 @@ def test_rows_with_equal_idempotency_keys_are_one_message(
     assert pulled(client, queue) == [b"a", b"c", b"c", b"d"]
 
 
-def test_columns_and_options_say_how_rows_are_delivered(
+def test_columns_and_options_set_the_delivery_of_rows(
     spark: SparkSession, servers: str, client: Client, queue: str
 ) -> None:
     rows = spark.createDataFrame(
@@ -111,7 +111,7 @@ def test_columns_and_options_say_how_rows_are_delivered(
 
 
 def epoch_of(application: str, number: int) -> dict[str, str]:
-    """The options that name a write."""
+    """Return the options that name a write."""
     return {"lmq.application": application, "lmq.epoch": str(number)}
 
 
@@ -145,7 +145,7 @@ def _breaks_down_when_some_is_stored(
     raise RuntimeError("this attempt breaks down")
 
 
-def test_a_task_that_is_run_again_stores_nothing_twice(
+def test_a_repeated_task_stores_nothing_twice(
     spark: SparkSession, cluster: Cluster, servers: str, client: Client, queue: str, tmp_path: Path
 ) -> None:
     def counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -153,14 +153,14 @@ def test_a_task_that_is_run_again_stores_nothing_twice(
         Path(reached).touch()
 
     http, reached = cluster[0].http, str(tmp_path / "reached")
-    # Both are parts of one task, with rows going from one to the other as they come.
+    # Both are parts of one task, with rows passing from one to the other as they arrive.
     rows = wide(spark, ROWS).mapInArrow(counted, "value string")
     write(rows, servers, queue=queue, **{"lmq.batchSize": "100"})
     assert Path(reached).exists()
     assert sorted(pulled(client, queue)) == sorted(content(number) for number in range(ROWS))
 
 
-def test_a_node_that_dies_is_not_noticed(spark: SparkSession, tmp_path: Path, queue: str) -> None:
+def test_a_node_that_dies_causes_no_error(spark: SparkSession, tmp_path: Path, queue: str) -> None:
     def pausing(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         first, second = _halves(batches)
         yield from first.to_batches(max_chunksize=BATCH)
@@ -174,7 +174,7 @@ def test_a_node_that_dies_is_not_noticed(spark: SparkSession, tmp_path: Path, qu
 
     dead = str(tmp_path / "dead")
     with Cluster(3, directory=tmp_path) as own, ThreadPoolExecutor(1) as threads:
-        # A client takes the first address as long as it answers.
+        # A client uses the first address while it answers.
         servers = ",".join(own.rpc_addresses)
         killing = threads.submit(kill_when_some_is_stored)
         write(wide(spark, ROWS).mapInArrow(pausing, "value string"), servers, queue=queue, **{"lmq.batchSize": "100"})
@@ -184,7 +184,7 @@ def test_a_node_that_dies_is_not_noticed(spark: SparkSession, tmp_path: Path, qu
 
 
 def _stream(spark: SparkSession, folder: Path) -> DataFrame:
-    """A stream of the lines of the files in a folder, a file for each micro-batch."""
+    """Return a stream of the lines of the files in a folder, a file for each micro-batch."""
     return spark.readStream.option("maxFilesPerTrigger", "1").text(str(folder))
 
 
@@ -194,7 +194,7 @@ def _run(stream: DataFrame, servers: str, queue: str, checkpoint: Path) -> None:
     assert query.awaitTermination(120)
 
 
-def test_a_stream_goes_on_from_its_checkpoint(
+def test_a_stream_continues_from_its_checkpoint(
     spark: SparkSession, servers: str, client: Client, queue: str, tmp_path: Path
 ) -> None:
     lines = numbered(300)
@@ -216,7 +216,7 @@ def test_a_micro_batch_that_is_repeated_after_a_crash_stores_nothing_twice(
     (folder / "0.txt").write_bytes(b"\n".join(numbered(100)))
     _run(_stream(spark, folder), servers, queue, checkpoint)
     assert sorted(pulled(client, queue)) == numbered(100)
-    # What a crash between the sink's commit and the commit log leaves behind.
+    # The state after a crash between the sink's commit and the commit log.
     for entry in (checkpoint / "commits").iterdir():
         entry.unlink()
     _run(_stream(spark, folder), servers, queue, checkpoint)
@@ -224,7 +224,7 @@ def test_a_micro_batch_that_is_repeated_after_a_crash_stores_nothing_twice(
 
 
 def jobs_of(client: Client, stem: str) -> dict[str, int]:
-    """How many messages are stored, by the names of the jobs that begin so."""
+    """Return the number of stored messages, by the names of the jobs that begin with `stem`."""
     return {job["name"]: job["messages"] for job in client.jobs() if job["name"].startswith(stem)}
 
 
@@ -310,9 +310,9 @@ def test_a_null_is_refused(spark: SparkSession, servers: str, value: str | None,
 
 
 def test_unreachable_servers_are_named(spark: SparkSession, queue: str) -> None:
-    nobody = f"127.0.0.1:{ports.take()}"
-    with pytest.raises(PySparkException, match=f"option 'lmq.servers' = '{nobody}'"):
-        write(numbers(spark, 1, partitions=1), nobody, queue=queue, **{"lmq.timeout": "1"})
+    address = f"127.0.0.1:{ports.take()}"
+    with pytest.raises(PySparkException, match=f"option 'lmq.servers' = '{address}'"):
+        write(numbers(spark, 1, partitions=1), address, queue=queue, **{"lmq.timeout": "1"})
 
 
 def test_a_name_that_the_cluster_refuses_is_named(spark: SparkSession, servers: str) -> None:

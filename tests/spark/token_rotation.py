@@ -1,7 +1,8 @@
-"""Tokens that are replaced, deleted or expire under a running query with a long trigger: every row reaches the table once.
+"""Tokens that are replaced, deleted or expire under a running query with a long trigger: every row reaches the table
+once.
 
-`python -m tests.spark.token_rotation --trigger 30` does it in every order, as files of tokens are replaced under a query that
-runs, and by starting the query again. A query that fails because its token has ended is started again, and that is counted.
+`python -m tests.spark.token_rotation --trigger 30` does it in every order, with files of tokens replaced under a
+running query, and by restarting the query. A query that fails because its token has ended is restarted and counted.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ STARTS_MAX = 5
 
 
 class Case:
-    """One query over 3,000 messages, a thousand in each micro-batch, and what happens to its token after the first.
+    """One query over 3,000 messages, a thousand in each micro-batch, whose token changes after the first.
 
     Attributes:
-        restarts: how often the query was started again because its token had ended.
+        restarts: how often the query was restarted because its token had ended.
     """
 
     def __init__(self, spark: SparkSession, node: NodeProcess, tokens: Tokens, folder: Path, trigger_s: int) -> None:
@@ -47,12 +48,12 @@ class Case:
         self.restarts = 0
 
     def run(self, order: str, *, restart: bool, rows: int) -> dict[str, object]:
-        """Carry it out; returns what came of it.
+        """Run the case; return its result.
 
         Args:
             order: ``delete, replace``, ``replace, delete`` or ``replace, expire``.
-            restart: start the query again when its token was replaced.
-            rows: how many messages there are.
+            restart: restart the query when its token was replaced.
+            rows: number of messages.
         """
         with Client(self._node.rpc, token=self._tokens.root) as client:
             push(client, self._queue, numbered(rows))
@@ -73,7 +74,7 @@ class Case:
             wait_for(lambda: self._tokens.has_ended(old), "the end of the token")
         self._wait_for(rows)
         self._stop()
-        # What the sink has is settled at the start of the next micro-batch only.
+        # The last batch of the sink is settled only at the start of the next micro-batch.
         self._start()
         wait_for(lambda: self._left() == 0, "an empty queue", self._trigger_s + 600)
         self._stop()
@@ -107,7 +108,7 @@ class Case:
         self._query.stop()
 
     def _wait_for(self, rows: int) -> None:
-        """Wait until the table has so many rows; a query whose token has ended is started again, as an operator would."""
+        """Wait until the table has `rows` rows; restart a query whose token has ended, as an operator would."""
 
         def arrived() -> bool:
             assert self._query is not None
@@ -137,7 +138,7 @@ class Case:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run all cases; returns 1 if a row is missing or is there twice."""
+    """Run all cases; return 1 if a row is missing or duplicated."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--trigger", type=int, default=30, help="seconds between micro-batches")
     parser.add_argument("--rows", type=int, default=3000)
