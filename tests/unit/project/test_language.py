@@ -31,7 +31,6 @@ NOT_YET: tuple[str, ...] = (
     "pyproject.toml",
     "tests/drills",
     "tests/integration",
-    "tests/plants",
     "tests/spark",
     "tests/unit",
 )
