@@ -30,7 +30,6 @@ class Backlogs:
     """What the backlogs and the bodies of all queues have in common.
 
     Attributes:
-        active: whether there are any; from machine version 3 on.
         sizes: of chunks.
         store: keeps pages; without one everything stays in memory.
         resident_bytes: about what the chunks in line take that are in memory.
@@ -45,7 +44,6 @@ class Backlogs:
     def __init__(self, stock: Stock) -> None:
         """`stock` is what all queues hold."""
         self._stock = stock
-        self.active = False
         self.sizes = backlog.CHUNK_SIZES
         self.store: PageStore | None = None
         self.resident_bytes = 0

@@ -39,16 +39,14 @@ class BatchLease:
 
     Attributes:
         count: how many there are.
-        charged: whether the lease has used up a delivery of each message, as leases made under machine version 1 have.
         runs: [queue, first delivery number, how many] in reading order.
         starts: position in the batch of each run's first message.
     """
 
-    __slots__ = ("charged", "count", "deadline_us", "runs", "sealed", "starts")
+    __slots__ = ("count", "deadline_us", "runs", "sealed", "starts")
 
-    def __init__(self, deadline_us: int, *, charged: bool) -> None:
+    def __init__(self, deadline_us: int) -> None:
         self.deadline_us = deadline_us
-        self.charged = charged
         self.count = 0
         self.sealed = False
         self.runs: list[list[Any]] = []

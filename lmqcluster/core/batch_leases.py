@@ -7,7 +7,7 @@ pull, under ordinary delivery numbers; what a batch adds is the list of these nu
 A consumer that wants to be alone with its subscription *claims* it and gets a session. From then on every command needs the
 session of the latest claim, so that a consumer that was taken for dead and is not can do no harm.
 
-Under machine version 2 a batch lease uses up no deliveries: when it ends, all messages are as before.
+A batch lease uses up no deliveries: when it ends, all messages are as before.
 
 A batch grows by several commands, so that none takes long, and is *sealed* when it holds what was wanted or nothing more was
 there. Only then can it be read.
@@ -26,7 +26,6 @@ from typing import Any
 from .batch_lease import BatchLease, BatchState, Reserved, Subscription
 from .commands import Delivered, RefusedError, shown
 from .named_queues import NamedQueues, take_in_order
-from .patterns import PatternView
 from .queue import PASSES_MAX, Queue
 from .queue_state import QueueState
 from .quotas import Kind, checked_owner
@@ -50,7 +49,6 @@ class BatchLeases:
         last_session: the session of the latest claim of all.
     """
 
-    SUBSCRIPTIONS_MAX = 10_000
     BATCHES_MAX = 1_000
     COUNT_MAX = 100_000
     REMEMBER_US = 30 * 86_400 * 1_000_000
@@ -81,8 +79,8 @@ class BatchLeases:
         self,
         name: bytes,
         epoch: int,
-        source: bytes,
-        is_pattern: bool,
+        source: bytes | list[bytes],
+        are_all: bool,
         count: int,
         lease_us: int,
         session: int = 0,
@@ -90,42 +88,29 @@ class BatchLeases:
     ) -> Reserved:
         """Lease up to `count` messages for an epoch, or continue, or tell what there is already.
 
-        Raises:
-            ValueError: an argument is out of range, or there are too many subscriptions or batches.
-            RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
-        """
-        # Before anything is changed: a bad pattern must leave no trace.
-        view = self._state.patterns.view(source) if is_pattern else None
-
-        def take(batch: BatchLease, limit: int) -> bool:
-            return not (self._take(batch, limit, source) if view is None else self._take_any(batch, limit, view))
-
-        return self._reserve(name, (session, owner), epoch, count, lease_us, take)
-
-    def reserve_from(
-        self,
-        name: bytes,
-        epoch: int,
-        queues: list[bytes],
-        are_all: bool,
-        count: int,
-        lease_us: int,
-        session: int = 0,
-        owner: bytes = b"",
-    ) -> Reserved:
-        """As `reserve`, from these queues, those messages first that have been due longest.
-
         Args:
+            name: the subscription.
+            epoch: the number of the batch.
+            source: a queue, which is made if need be; or a list of queues, whose messages are taken in the order in which they
+                became due.
             are_all: whether the batch is complete when these queues have no more; otherwise others are asked next.
+            count: most messages of the batch.
+            lease_us: time until the lease ends.
+            session: the subscription's session, 0 for none.
+            owner: whose subscription it is.
 
         Raises:
-            ValueError: as `reserve`.
+            ValueError: an argument is out of range, or there are too many batches.
+            RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
         """
         if type(are_all) is not bool:
             raise ValueError("whether the queues are all must be true or false")
-        found = self._named.queues(queues)
+        # Before anything is changed: bad names must leave no trace.
+        found = [] if isinstance(source, bytes) else self._named.queues(source)
 
         def take(batch: BatchLease, limit: int) -> bool:
+            if isinstance(source, bytes):
+                return not self._take(batch, limit, source)
             return self._take_first(batch, limit, found) and are_all
 
         return self._reserve(name, (session, owner), epoch, count, lease_us, take)
@@ -157,7 +142,7 @@ class BatchLeases:
                 raise ValueError(f"the subscription has {self.BATCHES_MAX} batches that are not settled, the limit")
             if epoch < max(subscription.batches, default=0):
                 raise ValueError("a later epoch has been reserved already")
-            batch = BatchLease(now_us + lease_us, charged=self._state.version < 2)
+            batch = BatchLease(now_us + lease_us)
         elif batch.deadline_us <= now_us:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
@@ -247,7 +232,7 @@ class BatchLeases:
             return False
         self._touch(name, subscription, owner)
         self._put_back(subscription, STEP_MAX)
-        if self._state.version >= 2 and not subscription.batches and not subscription.settled:
+        if not subscription.batches and not subscription.settled:
             self._delete(name)
         return bool(subscription.batches)
 
@@ -284,19 +269,14 @@ class BatchLeases:
             while batch.count and left > 0:
                 queue_name, numbers = batch.drop(left)
                 left -= len(numbers)
-                if batch.charged:
-                    self._state.put_back(queue_name, numbers)
-                else:
-                    # The last one first, so that the first of a group keeps its place.
-                    self._state.put_back_uncharged(queue_name, numbers[::-1])
+                # The last one first, so that the first of a group keeps its place.
+                self._state.put_back_uncharged(queue_name, numbers[::-1])
             if not batch.count:
                 del subscription.batches[epoch]
         return most - left
 
     def _use(self, name: bytes, session: int, owner: bytes) -> Subscription:
         _checked_name(name)
-        if self._state.version < 2:
-            self.expire(self._state.now_us, None)
         subscription = self._found(name, session, owner) or self._create(name, owner)
         self._touch(name, subscription, owner)
         return subscription
@@ -330,10 +310,7 @@ class BatchLeases:
     def _create(self, name: bytes, owner: bytes) -> Subscription:
         state = self._state
         checked_owner(owner)
-        if state.version >= 2:
-            state.quotas.check(Kind.SUBSCRIPTIONS, owner)
-        elif len(self.subscriptions) >= self.SUBSCRIPTIONS_MAX:
-            raise ValueError(f"there are {self.SUBSCRIPTIONS_MAX} subscriptions, the limit")
+        state.quotas.check(Kind.SUBSCRIPTIONS, owner)
         return self._add(name, owner)
 
     def _add(self, name: bytes, owner: bytes) -> Subscription:
@@ -380,7 +357,7 @@ class BatchLeases:
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         passed_before = queue.passed_over
         first = self._state.last_delivery + 1
-        taken = self._state.take_groups(queue, limit, batch.deadline_us, int(batch.charged))
+        taken = self._state.take_groups(queue, limit, batch.deadline_us)
         if taken:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
@@ -392,8 +369,8 @@ class BatchLeases:
         if queue is None or batch.count >= end:
             return False
         passed_before, number = queue.passed_over, self._state.last_delivery + 1
-        limit, charge = end - batch.count, int(batch.charged)
-        taken = self._state.take_followers(queue, limit, batch.deadline_us, charge, first + count - 1)
+        limit = end - batch.count
+        taken = self._state.take_followers(queue, limit, batch.deadline_us, first + count - 1)
         if taken:
             batch.add(queue_name, number, len(taken))
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
@@ -413,20 +390,6 @@ class BatchLeases:
 
         drops = take_in_order(queues, self._state.now_us, limit, take)
         return batch.count < end and drops < PASSES_MAX
-
-    def _take_any(self, batch: BatchLease, limit: int, view: PatternView) -> bool:
-        """Lease up to `limit` messages of all queues of the view; False if they have no more."""
-        end = batch.count + limit
-        drops = 0
-        while batch.count < end and drops < PASSES_MAX:
-            earliest = view.earliest()
-            if earliest is None or earliest[0] > self._state.now_us:
-                return False
-            queue = self._state.touched(earliest[1])
-            passed_before = queue.passed_over
-            self._take_block(batch, end, queue)
-            drops += queue.passed_over - passed_before
-        return True
 
     def _ack(self, run: list[Any]) -> bool:
         """Return whether no message of the run can be delivered again."""
@@ -477,14 +440,13 @@ class BatchLeases:
         What remains of a message's deliveries is told as if this one were charged.
         """
         batch = self.subscriptions[name].batches[epoch]
-        uncharged = 0 if batch.charged else 1
         found: list[Any] = []
         for queue_name, first, length in batch.slice(start, count):
             queue = self._state.queues.get(queue_name)
             leased = {} if queue is None else queue.leases.messages
             for number in range(first, first + length):
                 message = leased.get(number)
-                remaining = 0 if message is None else message.remaining - uncharged
+                remaining = 0 if message is None else message.remaining - 1
                 found.append((queue_name, number, remaining, message))
         return found
 
@@ -495,20 +457,20 @@ class BatchLeases:
         frozen: list[list[object]] = []
         for name, subscription in self.subscriptions.items():
             head = [name, subscription.owner, subscription.session, subscription.settled, subscription.used_us]
-            frozen.append([*head, 0, 0, 0, 1, []])
+            frozen.append([*head, 0, 0, 0, []])
             for epoch, batch in subscription.batches.items():
                 for start in range(0, len(batch.runs), _ROW_RUNS):
                     runs = [list(run) for run in batch.runs[start : start + _ROW_RUNS]]
-                    frozen.append([*head, epoch, batch.deadline_us, int(batch.sealed), int(batch.charged), runs])
+                    frozen.append([*head, epoch, batch.deadline_us, int(batch.sealed), runs])
         return iter(frozen)
 
-    def load(self, rows: Iterable[tuple[bytes, bytes, int, int, int, int, int, int, int, list[Any]]]) -> None:
+    def load(self, rows: Iterable[tuple[bytes, bytes, int, int, int, int, int, int, list[Any]]]) -> None:
         """Add the rows of a snapshot, in the order they were written."""
-        for name, owner, session, settled, used_us, epoch, deadline_us, sealed, charged, runs in rows:
+        for name, owner, session, settled, used_us, epoch, deadline_us, sealed, runs in rows:
             subscription = self.subscriptions.get(name) or self._add(name, owner)
             subscription.session, subscription.settled, subscription.used_us = session, settled, used_us
             if epoch:
-                batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us, charged=bool(charged)))
+                batch = subscription.batches.setdefault(epoch, BatchLease(deadline_us))
                 batch.sealed = bool(sealed)
                 for queue, first, count in runs:
                     batch.add(queue, _checked(first), _checked(count))

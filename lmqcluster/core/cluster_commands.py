@@ -52,23 +52,19 @@ class ClusterCommands:
         Which ones follows from the token, so that comparisons with other tokens compare others.
         """
         state = self._state
-        if state.version < 2:
-            raise ValueError("the machine's version has no such command")
         if type(token) is not bytes:
             raise ValueError("a token must be bytes")
         counted = (
             *(token, state.version, state.now_us, state.salt, state.last_delivery, state.last_sequence),
             *(len(state.queues), state.stock.messages, state.stock.body_bytes, state.stock.property_bytes),
+            *(state.deleted_total, state.aged_total),
             *(len(state.bindings), len(state.tokens), sorted(state.waiting_pushes.gaining), state.defaults.row()),
             *(state.sessions.last, state.locks.last_token, state.waiting_pushes.last, state.batches.last_session),
             *(state.quotas.total(kind) for kind in Kind),
         )
         digest = hashlib.blake2b(repr(counted).encode(), digest_size=16)
-        if state.version >= 3:
-            # A snapshot of an earlier version leaves out some of it.
-            digest.update(b"%d %d" % (state.deleted_total, state.aged_total))
-            for text in part_of_contents(state, int.from_bytes(token, "big")):
-                digest.update(text)
+        for text in part_of_contents(state, int.from_bytes(token, "big")):
+            digest.update(text)
         return digest.digest()
 
     def set_time(self, unix_us: int) -> bool:
@@ -80,8 +76,8 @@ class ClusterCommands:
 
     def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:
         """Change nothing: the nodes read it in the log."""
-        if self._state.version < 2 or {type(token), type(member), type(digest)} != _ONLY_BYTES:
-            raise ValueError("a report has a token, a member and a digest, and came with version 2")
+        if {type(token), type(member), type(digest)} != _ONLY_BYTES:
+            raise ValueError("a report has a token, a member and a digest, all of them bytes")
         return True
 
     def upgrade(self, version: int) -> int:
@@ -97,12 +93,7 @@ class ClusterCommands:
             raise IncompatibleVersionError(
                 f"the cluster moves to machine version {version}, this program understands up to {state.VERSION_MAX}"
             )
-        before, state.version = state.version, max(state.version, version)
-        if before < 2 <= state.version:
-            # Once in a cluster's life a command looks at every queue.
-            state.begin_version_2(rebuild=True)
-        if before < 3 <= state.version:
-            state.begin_version_3(rebuild=True)
+        state.version = max(state.version, version)
         return state.version
 
     def set_token(
@@ -113,16 +104,15 @@ class ClusterCommands:
         pattern: bytes,
         lifetime_us: int,
         without_admin: bool,
-        created_us: int | None = None,
+        created_us: int,
         principal: bytes = b"",
     ) -> TokenResult:
         """Make a token. An empty `principal` is one of its own, which has the token's name."""
         state = self._state
         if type(lifetime_us) is not int or lifetime_us < 0:
             raise ValueError("a lifetime must be an integer, 0 or more")
-        if not isinstance(created_us, (int, type(None))):
+        if not isinstance(created_us, int):
             raise ValueError("a time of day must be an integer")
-        created_us = state.now_us if created_us is None else created_us
         expires_us = created_us + lifetime_us if lifetime_us else 0
         token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal or name)
         return state.tokens.set(token, without_admin=without_admin, joins=bool(principal))

@@ -1,8 +1,8 @@
 """How commands are laid out: the functions that make them, and where their fields stand.
 
 Nothing outside the core writes a command down or counts to a field of one (`tests/unit/project/test_command_layout.py`).
-`Op` describes what each command does and returns. The last arguments `owned` name the owner of what a command keeps, or are
-left out as long as members of an older program could not read them.
+`Op` describes what each command does and returns. The last arguments `owned` name the owner of what a command keeps; there
+are none if it belongs to nobody.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ __all__ = [
     "create_indexed", "delete", "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest",
     "end_jobs", "end_session", "extend_step", "finish_epoch", "found", "give_back", "give_back_step",
     "leave_queue", "lock", "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull",
-    "pull_again", "pull_any", "pull_asking", "pull_first", "purge", "push", "push_all", "push_each", "push_existing",
+    "pull_again", "pull_asking", "pull_first", "purge", "push", "push_each", "push_existing",
     "push_items", "push_marked", "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session",
-    "report_digest", "reserve", "reserve_from", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time",
+    "report_digest", "reserve", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time",
     "set_token", "settle", "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock",
     "update", "upgrade", "with_limit", "withdraw",
 ]  # fmt: skip
@@ -42,7 +42,7 @@ NUMBERS: Final = 2
 ROWS: Final = 2
 """Of `push_items`, `push_rows`, `push_existing`, `push_or_wait`, `push_marked`."""
 ITEM: Final = 2
-"""Of `push_all` and `push_each`."""
+"""Of `push_each`."""
 TYPE: Final = 2
 """Of `push`: the content type of all contents."""
 CONTENTS: Final = 3
@@ -79,7 +79,6 @@ _TAKES: Final[dict[int, tuple[int, int]]] = {
     Op.MOVE: (1, 3),
     Op.PURGE: (1, 2),
     Op.RESERVE: (3, 5),
-    Op.RESERVE_FROM: (3, 5),
 }
 """Where those that take messages out of lines name a queue or several, and how many they take."""
 _STORES: Final[dict[int, int]] = {
@@ -226,11 +225,6 @@ def finish_epoch(job: bytes, epoch: int, run: bytes, rows: int, digest: bytes, o
     return [Op.FINISH_EPOCH, job, epoch, run, rows, digest, owner]
 
 
-def push_all(pattern: bytes, row: list[Any]) -> Command:
-    """A copy for every queue that a pattern finds."""
-    return [Op.PUSH_ALL, pattern, row]
-
-
 def push_each(queues: list[bytes], row: list[Any]) -> Command:
     """A copy for each of these queues."""
     return [Op.PUSH_EACH, queues, row]
@@ -250,11 +244,6 @@ Asked = tuple[Any, ...]
 def pull(queue: bytes, count: int) -> Command:
     """A pull with the queue's timeout."""
     return [Op.PULL, queue, count]
-
-
-def pull_any(pattern: bytes, count: int) -> Command:
-    """A pull from the queues that a pattern finds."""
-    return [Op.PULL_ANY, pattern, count]
 
 
 def pull_first(queues: list[bytes], count: int) -> Command:
@@ -500,17 +489,10 @@ def unlock(name: bytes, session: int, *owned: bytes) -> Command:
 
 
 def reserve(
-    name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int, *used: bytes | int
+    name: bytes, epoch: int, source: bytes | list[bytes], are_all: bool, count: int, lease_us: int, *used: bytes | int
 ) -> Command:
-    """Lease a batch for an epoch; `used` are session and owner."""
-    return [Op.RESERVE, name, epoch, source, is_pattern, count, lease_us, *used]
-
-
-def reserve_from(
-    name: bytes, epoch: int, queues: list[bytes], are_all: bool, count: int, lease_us: int, *used: bytes | int
-) -> Command:
-    """As `reserve`, from these queues."""
-    return [Op.RESERVE_FROM, name, epoch, queues, are_all, count, lease_us, *used]
+    """Lease a batch for an epoch from a queue or from several; `used` are session and owner."""
+    return [Op.RESERVE, name, epoch, source, are_all, count, lease_us, *used]
 
 
 def claim(name: bytes, owner: bytes) -> Command:
@@ -557,7 +539,7 @@ def renew_salt(salt: bytes) -> Command:
 
 
 def upgrade(version: int) -> Command:
-    """Another machine version."""
+    """Raise the machine version."""
     return [Op.UPGRADE, version]
 
 

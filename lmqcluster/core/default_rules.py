@@ -70,7 +70,7 @@ class DefaultRules:
         self.rules = rules
         if self._reached is None:
             self._begin()
-        self.expire(0, None if self._state.version < 3 else SPREAD_STEPS)
+        self.expire(0, SPREAD_STEPS)
         if self._reached is not None:
             self._state.expiry.at(0)
 

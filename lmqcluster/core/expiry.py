@@ -40,27 +40,20 @@ class Expiry:
     included: `next_us` may be too early, which does nothing, but never too late.
 
     Attributes:
-        next_us: no row ends before this log time; `NEVER` under machine version 1, where rows end when a command meets them.
+        next_us: no row ends before this log time.
     """
 
     def __init__(self) -> None:
         self.next_us = NEVER
         self._sources: Sequence[Limited] = ()
-        self._active = False
 
     def watch(self, sources: Sequence[Limited]) -> None:
         """Take the sources, in the order in which their rows end. Called once, before anything is applied."""
         self._sources = sources
 
-    def begin(self) -> None:
-        """From now on rows end by themselves."""
-        self._active = True
-        self._look()
-
     def at(self, due_us: int) -> None:
         """A row was added that ends at this log time."""
-        if due_us < self.next_us and self._active:
-            self.next_us = due_us
+        self.next_us = min(self.next_us, due_us)
 
     def run(self, now_us: int) -> None:
         """End what is due, within the limits."""
@@ -68,8 +61,9 @@ class Expiry:
             due_us = source.due_us()
             if due_us is not None and due_us <= now_us:
                 source.expire(now_us, limit)
-        self._look()
+        self.look()
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Find the time at which the next row ends, in the sources themselves."""
         dues = [source.due_us() for source, _ in self._sources]
         self.next_us = min((due for due in dues if due is not None), default=NEVER)

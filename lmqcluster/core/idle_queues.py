@@ -31,7 +31,7 @@ class IdleQueues:
     def pulled(self, queue: Queue) -> None:
         """A pull has found nothing in a queue."""
         state = self._state
-        if state.version < 2 or not _is_unused(queue):
+        if not _is_unused(queue):
             return
         if queue.idle_us and state.now_us - queue.idle_us < TOUCH_US:
             return

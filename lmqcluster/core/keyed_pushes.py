@@ -39,19 +39,8 @@ class KeyedPushes:
         queue = state.queue(name)
         if queue.special and len(checked) * state.intake.reach(queue) > COPIES_MAX:
             raise RefusedError("too_large", f"the copies of {len(checked)} messages are too many; push fewer at once")
-        if state.version < 2:
-            if any(item.key is not None for item in checked):
-                state.keys.expire(state.now_us, None)
-            return [self._push_keyed(queue, b"", item, b"") for item in checked]
         digests = self._check_keys(queue, owner, checked)
         return [self._push_keyed(queue, owner, item, digest) for item, digest in zip(checked, digests, strict=True)]
-
-    def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
-        """Store a message in every queue whose name the pattern finds."""
-        state = self._state
-        checked = checked_item(item)
-        names = sorted(state.patterns.view(pattern).queues)
-        return [(name, self._store(state.queue(name), checked)) for name in names]
 
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         """Store a message in each of these queues that exists, in the order given."""
@@ -78,7 +67,7 @@ class KeyedPushes:
                 continue
             known = found(owner, queue.name, item.key)
             before = new.setdefault(item.key, digest) if known is None else known.digest
-            if before not in (b"", digest):
+            if before != digest:
                 raise RefusedError(
                     "key_reused",
                     f"the idempotency key {item.key!r} was used for another body on this queue; nothing is stored",
@@ -94,8 +83,7 @@ class KeyedPushes:
         known = state.keys.find(owner, queue.name, item.key)
         if known is not None:
             # Above the flag there may be a sequence, see `TraitCommands`.
-            flag = known.flag % (1 << FLAG_BITS)
-            return flag | PushFlag.REPLAYED if state.version >= 2 else flag
+            return known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED
         flag = self._store(queue, item)
         if flag < PushFlag.FULL:
             state.keys.remember(owner, queue.name, item.key, KnownPush(flag, digest), state.now_us)

@@ -19,7 +19,7 @@ class KnownPush(NamedTuple):
 
     Attributes:
         flag: the result of the push that first used the key.
-        digest: of its body; empty if the push was carried out under machine version 1.
+        digest: of its body.
     """
 
     flag: int

@@ -25,28 +25,16 @@ class LeaseWatch:
         self._state = state
         self._heap: list[tuple[int, bytes]] = []
         self._watched = 0
-        self._active = False
-
-    def begin(self, *, rebuild: bool) -> None:
-        """Watch the queues from now on: with `rebuild` by what their leases say, otherwise those that were loaded."""
-        self._active = True
-        if rebuild:
-            for queue in self._state.queues.values():
-                head_us = queue.leases.head_us() if queue.leases.messages else None
-                queue.watched_us = NEVER if head_us is None else head_us
-            self._rebuild()
-        else:
-            heapify(self._heap)
 
     def load(self, queue: Queue) -> None:
         """Take a queue of a snapshot, which came with its bound."""
         if queue.watched_us != NEVER:
-            self._heap.append((queue.watched_us, queue.name))
+            heappush(self._heap, (queue.watched_us, queue.name))
             self._watched += 1
 
     def note(self, queue: Queue, deadline_us: int) -> None:
         """A lease of the queue ends at this log time."""
-        if deadline_us >= queue.watched_us or not self._active:
+        if deadline_us >= queue.watched_us:
             return
         if queue.watched_us == NEVER:
             self._watched += 1

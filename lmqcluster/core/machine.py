@@ -38,68 +38,45 @@ class Machine(State):
     def __init__(self, compile_pattern: Compile) -> None:
         super().__init__(compile_pattern)
         self._pushes_that_wait = WaitingPushCommands(self)
-        self._handlers = {**self._queue_handlers(), **self._cluster_handlers()}
+        self._handlers = {
+            **self._queue_handlers(),
+            **self._message_handlers(),
+            **self._cluster_handlers(),
+            **self._batch_handlers(),
+            **self._session_handlers(),
+            **self._poll_handlers(),
+        }
 
     def _queue_handlers(self) -> _Handlers:
-        queues, pushes, operations = QueueCommands(self), KeyedPushes(self), Operations(self)
+        queues, operations = QueueCommands(self), Operations(self)
         return {
             Op.PUSH: queues.push,
-            Op.PUSH_ITEMS: pushes.push_items,
             Op.PULL: queues.pull,
-            Op.PULL_ANY: queues.pull_any,
+            Op.PULL_FIRST: NamedQueues(self).pull_first,
             Op.ACK: queues.ack,
             Op.NACK: queues.nack,
             Op.EXTEND: queues.extend,
             Op.PUT_BACK: self.put_back,
-            Op.PUSH_ALL: pushes.push_all,
             Op.SET_PROPERTIES: queues.set_properties,
             Op.CLEAR_PROPERTIES: queues.clear_properties,
+            Op.CREATE_FOR: queues.create_for,
             Op.DELETE: self.delete,
             Op.SET_DEFAULTS: queues.set_defaults,
             Op.PURGE: operations.purge,
             Op.MOVE: operations.move,
             Op.SUSPEND: operations.suspend,
+            Op.BIND: queues.bind,
+            Op.UNBIND: queues.unbind,
         }
 
-    def _cluster_handlers(self) -> _Handlers:
-        cluster = ClusterCommands(self)
+    def _message_handlers(self) -> _Handlers:
+        pushes, marked, traits = KeyedPushes(self), MarkedPushes(self), TraitCommands(self)
         return {
-            Op.BARRIER: cluster.barrier,
-            Op.FOUND: cluster.found,
-            Op.UPGRADE: cluster.upgrade,
-            Op.SET_TOKEN: cluster.set_token,
-            Op.DELETE_TOKEN: cluster.delete_token,
-            Op.RESERVE: self.batches.reserve,
-            Op.RENEW: self.batches.renew,
-            Op.SETTLE_BATCHES: self.batches.settle,
-            Op.ABANDON_BATCHES: self.batches.abandon,
-        }
-
-    def _handlers_of_version_2(self) -> _Handlers:
-        cluster, marked = ClusterCommands(self), MarkedPushes(self)
-        return {
+            Op.PUSH_ITEMS: pushes.push_items,
+            Op.PUSH_EACH: pushes.push_each,
+            Op.FORGET_KEYS: pushes.forget_keys,
             Op.PUSH_MARKED: marked.push,
             Op.END_JOBS: marked.end_jobs,
-            Op.CLAIM: self.batches.claim,
-            Op.DELETE_SUBSCRIPTION: self.batches.delete,
-            Op.PULL_FIRST: NamedQueues(self).pull_first,
-            Op.PUSH_EACH: KeyedPushes(self).push_each,
-            Op.RESERVE_FROM: self.batches.reserve_from,
-            Op.CREATE_FOR: QueueCommands(self).create_for,
-            Op.RENEW_SALT: cluster.renew_salt,
-            Op.DIGEST: cluster.digest,
-            Op.REPORT_DIGEST: cluster.report_digest,
-        }
-
-    def _handlers_of_version_3(self) -> _Handlers:
-        traits, lines, sessions, marked = (
-            TraitCommands(self),
-            QueueCommands(self),
-            SessionCommands(self),
-            MarkedPushes(self),
-        )
-        return {
-            Op.SET_TIME: ClusterCommands(self).set_time,
             Op.BEGIN_EPOCH: marked.begin_epoch,
             Op.FINISH_EPOCH: marked.finish_epoch,
             Op.PUSH_TRAITS: traits.push,
@@ -108,9 +85,38 @@ class Machine(State):
             Op.EXTEND_BY: traits.extend,
             Op.WITHDRAW: traits.withdraw,
             Op.REDRIVE: traits.redrive,
-            Op.BIND: lines.bind,
-            Op.UNBIND: lines.unbind,
             Op.TRANSACTION: Transactions(self).run,
+            Op.PUSH_OR_WAIT: self._pushes_that_wait.push,
+            Op.CANCEL_PUSH: self._pushes_that_wait.cancel,
+        }
+
+    def _cluster_handlers(self) -> _Handlers:
+        cluster = ClusterCommands(self)
+        return {
+            Op.BARRIER: cluster.barrier,
+            Op.FOUND: cluster.found,
+            Op.RENEW_SALT: cluster.renew_salt,
+            Op.UPGRADE: cluster.upgrade,
+            Op.DIGEST: cluster.digest,
+            Op.REPORT_DIGEST: cluster.report_digest,
+            Op.SET_TIME: cluster.set_time,
+            Op.SET_TOKEN: cluster.set_token,
+            Op.DELETE_TOKEN: cluster.delete_token,
+        }
+
+    def _batch_handlers(self) -> _Handlers:
+        return {
+            Op.CLAIM: self.batches.claim,
+            Op.RESERVE: self.batches.reserve,
+            Op.RENEW: self.batches.renew,
+            Op.SETTLE_BATCHES: self.batches.settle,
+            Op.ABANDON_BATCHES: self.batches.abandon,
+            Op.DELETE_SUBSCRIPTION: self.batches.delete,
+        }
+
+    def _session_handlers(self) -> _Handlers:
+        sessions = SessionCommands(self)
+        return {
             Op.OPEN_SESSION: sessions.open,
             Op.RENEW_SESSION: sessions.renew,
             Op.END_SESSION: sessions.end,
@@ -118,9 +124,6 @@ class Machine(State):
             Op.LEAVE_QUEUE: sessions.leave,
             Op.LOCK: sessions.lock,
             Op.UNLOCK: sessions.unlock,
-            Op.PUSH_OR_WAIT: self._pushes_that_wait.push,
-            Op.CANCEL_PUSH: self._pushes_that_wait.cancel,
-            **self._poll_handlers(),
         }
 
     def _poll_handlers(self) -> _Handlers:
@@ -136,16 +139,6 @@ class Machine(State):
             Op.SET_API_KEY: self.api_keys.set,
             Op.DELETE_API_KEY: self.api_keys.delete,
         }
-
-    def begin_version_2(self, *, rebuild: bool) -> None:
-        """Go on as machine version 2, with its commands."""
-        self._handlers |= self._handlers_of_version_2()
-        super().begin_version_2(rebuild=rebuild)
-
-    def begin_version_3(self, *, rebuild: bool) -> None:
-        """Go on as machine version 3, with its commands."""
-        self._handlers |= self._handlers_of_version_3()
-        super().begin_version_3(rebuild=rebuild)
 
     # --- applying -------------------------------------------------------------------------------------------------
 
@@ -228,7 +221,7 @@ class Machine(State):
         """Build the machine whose `snapshot` gave the records.
 
         Raises:
-            ValueError: the records are not a complete snapshot of a known version.
+            ValueError: the records are not a complete snapshot in the format of this program.
         """
         restoration = cls.restore_incrementally(compile_pattern)
         for record in records:

@@ -48,8 +48,7 @@ class MarkedPushes:
 
         Args:
             name: the queue.
-            items: [content, content type or None, headers] of each; from machine version 3 on also traits, as in
-                ``PUSH_TRAITS``.
+            items: [content, content type or None, headers] of each, perhaps also traits as in ``PUSH_TRAITS``.
             job: by its name streams are ended together.
             stream: the stream's name within the job.
             first: position of the first message.
@@ -167,8 +166,6 @@ class MarkedPushes:
         return True
 
     def _checked(self, item: list[Any]) -> tuple[Item, Push]:
-        if self._state.version < 3:
-            return checked_item([*item, None]), PLAIN_PUSH
         content, content_type, headers, *traits = item
         push = checked_push(*traits) if traits else PLAIN_PUSH
         return checked_item([content, content_type, headers, None]), push

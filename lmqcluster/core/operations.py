@@ -8,7 +8,6 @@ __all__ = ["STEP_MAX", "Operations", "check_limit"]
 
 STEP_MAX = 10_000
 """Most messages that one command removes or moves, so that no command takes long."""
-_WHOLE_LINES = 3
 
 
 class Operations:
@@ -20,13 +19,13 @@ class Operations:
     def purge(self, name: bytes, limit: int) -> int | None:
         """Remove up to `limit` messages that are not leased, those first that would be delivered first.
 
-        With a limit of 0, from machine version 3 on, these are all that are due and have no traits, however many, and `STEP_MAX`
+        With a limit of 0 these are all that are due and have no traits, however many, and `STEP_MAX`
         of the others.
 
         Raises:
             ValueError: the limit is out of range.
         """
-        is_whole = limit == 0 and self._state.version >= _WHOLE_LINES
+        is_whole = limit == 0
         if not is_whole:
             check_limit(limit)
         queue = self._state.existing(name)

@@ -1,21 +1,15 @@
 """Queues by regular expression: which match, and which of them has the earliest message.
 
-Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name queues. Up to
-machine version 1 commands carried patterns themselves; for those the machine keeps views too, built when a pattern is first used
-and kept up to date as queues come and go. Views are derived from the queues: they are not part of a snapshot, and dropping one
-changes no result.
+Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name queues.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping
 from heapq import heapify, heappop, heappush, heapreplace
 
-from .commands import Compile
 from .queue import Queue
 
-__all__ = ["PatternIndex", "PatternView"]
+__all__ = ["PatternView"]
 
 _SWEEP_MIN = 64
 
@@ -92,76 +86,3 @@ class PatternView:
         for queue in found:
             self.note(queue)
         return found
-
-
-class PatternIndex:
-    """The views of the patterns that commands of machine version 1 used last.
-
-    Attributes:
-        keeps: whether views are kept; from machine version 2 on, a command that still comes with a pattern is the last of its
-            kind, and its view is built for it alone.
-    """
-
-    VIEWS_MAX = 1024
-
-    def __init__(self, compile_pattern: Compile, queues: Mapping[bytes, Queue]) -> None:
-        self.keeps = True
-        self._compile = compile_pattern
-        self._queues = queues
-        self._views: OrderedDict[bytes, _Kept] = OrderedDict()
-
-    def view(self, pattern: bytes) -> PatternView:
-        """The view of a pattern, built at first use in time proportional to the number of queues.
-
-        Raises:
-            ValueError: the pattern is not a valid regular expression.
-        """
-        kept = self._views.get(pattern)
-        if kept is not None:
-            self._views.move_to_end(pattern)
-            return kept
-        view = _Kept(self._compile, pattern)
-        for queue in self._queues.values():
-            if view.matches(queue.name):
-                view.add(queue)
-                if self.keeps:
-                    queue.views.append(view)
-        if self.keeps:
-            self._views[pattern] = view
-            if len(self._views) > self.VIEWS_MAX:
-                self._drop(self._views.popitem(last=False)[1])
-        return view
-
-    @staticmethod
-    def _drop(view: _Kept) -> None:
-        for queue in view.queues.values():
-            queue.views.remove(view)
-
-    def retire(self) -> None:
-        """Keep no views from now on."""
-        self.keeps = False
-        while self._views:
-            self._drop(self._views.popitem()[1])
-
-    def created(self, queue: Queue) -> None:
-        """List a new queue in every view that matches it."""
-        for view in self._views.values():
-            if view.matches(queue.name):
-                view.add(queue)
-                queue.views.append(view)
-
-    def deleted(self, queue: Queue) -> None:
-        """Take a queue out of every view."""
-        for view in queue.views:
-            view.remove(queue)
-        queue.views = []
-
-
-class _Kept(PatternView):
-    """A view of the machine's own."""
-
-    __slots__ = ("matches",)
-
-    def __init__(self, compile_pattern: Compile, pattern: bytes) -> None:
-        super().__init__()
-        self.matches = compile_pattern(pattern)

@@ -41,7 +41,7 @@ class PollCommands:
         state = self._state
         if name in state.queues:
             return False
-        properties = {key: value for key, value in checked_properties(pairs, state.version) if value is not None}
+        properties = {key: value for key, value in checked_properties(pairs) if value is not None}
         queue = state.create(name, checked_owner(owner))
         state.set_own(queue, properties)
         state.refresh(queue)

@@ -56,11 +56,8 @@ class Settings(NamedTuple):
     options: QueueOptions | None = None
 
 
-def checked_properties(pairs: Any, version: int) -> list[tuple[str, Any]]:
+def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
     """Turn a command's property pairs into the stored form.
-
-    Args:
-        version: the machine's; before 3 only LMQ's properties are known.
 
     Raises:
         ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better message.
@@ -68,7 +65,7 @@ def checked_properties(pairs: Any, version: int) -> list[tuple[str, Any]]:
     result: list[tuple[str, Any]] = []
     for name, value in pairs:
         text = name.decode() if isinstance(name, bytes) else name
-        if version >= 3 and text in OPTION_PROPERTIES:
+        if text in OPTION_PROPERTIES:
             result.append((text, checked_option(text, value)))
             continue
         if text not in LMQ_PROPERTIES:

@@ -64,7 +64,7 @@ class PushPlan:
         digest = digest_of(item.content)
         known = self._state.keys.find(self._owner, queue.name, key)
         before = self._new_keys.get((queue.name, key)) if known is None else known.digest
-        if before not in (None, b"", digest):
+        if before not in (None, digest):
             raise RefusedError(
                 "key_reused", f"the idempotency key {key!r} was used for another body on this queue; nothing is stored"
             )

@@ -26,16 +26,6 @@ REPEATS_MAX = 10_000
 """Most deliveries of a pull that may get the same message again and again, because they expire at once."""
 
 
-class Watcher(Protocol):
-    """Something that has to know when the queue's earliest due time may have fallen."""
-
-    def note(self, queue: Queue) -> None:
-        """It may have fallen."""
-
-    def remove(self, queue: Queue) -> None:
-        """The queue is gone."""
-
-
 class Exits(Protocol):
     """What a queue tells of itself: where messages go that it gives up, and what follows from those that have left it."""
 
@@ -53,11 +43,10 @@ class Queue(QueueContents):
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
-        views: the pattern views that list this queue; they must be told when its earliest due time falls.
         exits: gets what leaves the queue, and takes what it gives up.
     """
 
-    __slots__ = ("__weakref__", "exits", "views")
+    __slots__ = ("__weakref__", "exits")
 
     def __init__(
         self,
@@ -70,7 +59,6 @@ class Queue(QueueContents):
     ) -> None:
         super().__init__(name, settings, endings, stock, backlogs)
         self.exits = exits
-        self.views: list[Watcher] = []
 
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.
@@ -127,9 +115,9 @@ class Queue(QueueContents):
         return delivered
 
     def lease_followers(
-        self, now_us: int, count: int, last_number: int, deadline_us: int, charge: int, leader: int
+        self, now_us: int, count: int, last_number: int, deadline_us: int, leader: int
     ) -> list[Delivered]:
-        """Lease those that are held behind the message under the delivery number `leader`, in their order; see `lease`."""
+        """Lease those that are held behind the message under the delivery number `leader`, in order and uncharged."""
         message = self.live(leader, now_us)
         if self.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
@@ -137,7 +125,7 @@ class Queue(QueueContents):
         self.passed_over += self._follow(self.rich, message, taken, now_us, count)
         if taken and self.pushes_waiting:
             self.exits.changed(self)
-        return self.lease(now_us, count, last_number, deadline_us, charge, due=taken)
+        return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
 
     def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
         """Add what is held behind a message to those taken, up to `count` in all; how many were met that may not be delivered."""
@@ -441,17 +429,13 @@ class Queue(QueueContents):
         else:
             self._drop(message, now_us)
 
-    def nack_or_drop(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """As `nack`, but a message without deliveries left leaves the queue."""
-        if self.rich is not None:
-            return self.give_back(now_us, numbers, Place.TAIL)
-        return self.nack(now_us, numbers, drops=True)
-
-    def nack(self, now_us: int, numbers: list[int], *, drops: bool = False) -> list[bool]:
+    def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Give messages back: they go behind everything waiting, and the delivery stays charged.
 
-        Those without deliveries left leave the queue with `drops`, otherwise when a pull meets them.
+        Those without deliveries left leave the queue.
         """
+        if self.rich is not None:
+            return self.give_back(now_us, numbers, Place.TAIL)
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
@@ -461,7 +445,7 @@ class Queue(QueueContents):
                 self.endings.note(number, Ending.NACKED)
                 message.due_us = message.ready_us = now_us
                 self.nacked_total += 1
-                if drops and message.remaining <= 0:
+                if message.remaining <= 0:
                     self._drop(message, now_us)
                 else:
                     self.line_up(message)

@@ -6,9 +6,8 @@ from typing import Any
 
 from .commands import Delivered, PushFlag
 from .message import Meta
-from .patterns import PatternView
 from .properties import Rule, checked_properties
-from .queue import PASSES_MAX, REPEATS_MAX, Queue
+from .queue import Queue
 from .queue_state import are_all, check_numbers
 from .quotas import Kind, checked_owner
 from .state import REMEMBER_US, State
@@ -52,8 +51,6 @@ class QueueCommands:
         queue = state.queue(name)
         if producer is None:
             return state.store(queue, (content_type, ()), contents)
-        if state.version < 2:
-            state.producers.expire(state.now_us, None)
         duplicates = state.producers.admit(checked_owner(owner), producer, first, len(contents), state.now_us)
         state.expiry.at(state.now_us + REMEMBER_US)
         if not duplicates and not queue.special:
@@ -89,24 +86,6 @@ class QueueCommands:
         passed_before = queue.passed_over
         return state.pull_from(queue, count) or state.pulled_nothing(queue, passed_before)
 
-    def pull_any(self, pattern: bytes, count: int) -> list[Delivered] | None:
-        """Lease up to `count` messages of the queues that a pattern finds, those first that have been due longest."""
-        if type(count) is not int:
-            raise ValueError("a count must be an integer")
-        state = self._state
-        view: PatternView = state.patterns.view(pattern)
-        delivered: list[Delivered] = []
-        drops = 0
-        while len(delivered) < min(count, REPEATS_MAX) and drops < PASSES_MAX:
-            earliest = view.earliest()
-            if earliest is None or earliest[0] > state.now_us:
-                break
-            queue = earliest[1]
-            passed_before = queue.passed_over
-            delivered += state.pull_from(state.queue(queue.name), 1)
-            drops += queue.passed_over - passed_before
-        return None if not delivered and drops >= PASSES_MAX else delivered
-
     # --- settle ---------------------------------------------------------------------------------------------------
 
     def ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
@@ -119,7 +98,7 @@ class QueueCommands:
 
     def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Give messages back, the deliveries stay charged. None if there is no such queue."""
-        return self._state.settle(name, numbers, Queue.nack if self._state.version < 2 else Queue.nack_or_drop)
+        return self._state.settle(name, numbers, Queue.nack)
 
     def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         """Let leases end a full timeout from now; None if there is no such queue."""
@@ -134,11 +113,10 @@ class QueueCommands:
         With `only_unset` those stay as they are that the queue, its parent or a default rule has.
         """
         state = self._state
-        checked = checked_properties(pairs, state.version)
+        checked = checked_properties(pairs)
         if only_unset:
             checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
-        if state.version >= 2:
-            self._check_property_bytes(name, dict(checked))
+        self._check_property_bytes(name, dict(checked))
         queue = state.queue(name)
         own = {**queue.own, **dict(checked)}
         state.set_own(queue, {key: value for key, value in own.items() if value is not None})
@@ -162,8 +140,8 @@ class QueueCommands:
 
     def set_defaults(self, rules: list[Any]) -> bool:
         """Replace the default rules; see `DefaultRules` for when a queue takes them over."""
-        compiled, version = self._state.compile, self._state.version
-        checked = [(pattern, tuple(checked_properties(pairs, version))) for pattern, pairs in rules]
+        compiled = self._state.compile
+        checked = [(pattern, tuple(checked_properties(pairs))) for pattern, pairs in rules]
         if any(value is None for _, properties in checked for _, value in properties):
             raise ValueError("a rule cannot take a property away")
         self._state.defaults.replace([Rule(pattern, properties, compiled(pattern)) for pattern, properties in checked])

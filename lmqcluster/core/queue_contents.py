@@ -8,11 +8,10 @@ traits, and the order that these ask for, are in ``rich``, which most queues do 
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from itertools import chain, islice
+from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -229,13 +228,10 @@ class QueueContents(QueueCounters):
 
     # --- coming in ------------------------------------------------------------------------------------------------
 
-    def push(
-        self, now_us: int, sequence: int, meta: Meta, contents: list[bytes], *, bounds_windows: bool = True
-    ) -> list[int]:
+    def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
         """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
 
-        A window that has no room for another body is joined no more, and the next one is opened; not so, without
-        `bounds_windows`, in machine version 1.
+        A window that has no room for another body is joined no more, and the next one is opened.
         """
         stock, count, size = self.stock, len(contents), sum(map(len, contents))
         self.pushed_total += count
@@ -244,11 +240,7 @@ class QueueContents(QueueCounters):
         stock.messages += count
         stock.body_bytes += size
         if self.settings.accum_us:
-            bytes_max = COMPOUND_BYTES_MAX if bounds_windows else sys.maxsize
-            return [
-                self._accumulate(now_us, sequence + i, Part(*meta, content), bytes_max)
-                for i, content in enumerate(contents)
-            ]
+            return [self._accumulate(now_us, sequence + i, Part(*meta, content)) for i, content in enumerate(contents)]
         deliveries = self.settings.deliveries
         messages = [
             Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)
@@ -279,7 +271,7 @@ class QueueContents(QueueCounters):
 
     def split_line(self) -> None:
         """Let what comes now go to a backlog, if lines have such and this one has none yet."""
-        if self.backlogs.active and self.backlog is None and self.ready:
+        if self.backlog is None and self.ready:
             self.backlog = Backlog(self.backlogs)
 
     def _shorten_head(self, count: int) -> None:
@@ -323,14 +315,14 @@ class QueueContents(QueueCounters):
         self.add_to_sums(-bodies, -body_bytes)
         return count
 
-    def _accumulate(self, now_us: int, sequence: int, part: Part, bytes_max: int) -> int:
+    def _accumulate(self, now_us: int, sequence: int, part: Part) -> int:
         window = self.window
         size = part_bytes(part)
         if (
             window is not None
             and window.due_us > now_us
             and isinstance(window.content, list)
-            and self._window_bytes + size <= bytes_max
+            and self._window_bytes + size <= COMPOUND_BYTES_MAX
         ):
             window.content.append(part)
             self._window_bytes += size
@@ -479,14 +471,6 @@ class QueueContents(QueueCounters):
             self.rich.take(message)
         return message
 
-    def forget_past(self, now_us: int) -> None:
-        """Take what is here as pushed when it was last due, and not delivered yet: earlier versions do not know better."""
-        self.created_us = now_us
-        # A backlog there is from the next version on only.
-        for message in chain(self.ready, (row[2] for row in self.delayed), self.leases.messages.values()):
-            message.pushed_us = min(now_us, message.ready_us)
-            message.delivered = 0
-
     # --- bodies that may leave memory ----------------------------------------------------------------------------
 
     def bodies_gathered(self) -> QueueBodies:
@@ -510,8 +494,6 @@ class QueueContents(QueueCounters):
 
     def _gather(self, messages: Iterable[Message], now_us: int) -> None:
         body_min = self.backlogs.sizes.body
-        if not self.backlogs.active:
-            return
         for message in messages:
             content = message.content
             if type(content) is bytes and len(content) >= body_min:

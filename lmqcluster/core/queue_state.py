@@ -22,7 +22,6 @@ from .message import Meta
 from .message_index import MessageIndex
 from .notices import Notice
 from .past_deliveries import PastDeliveries
-from .patterns import PatternIndex
 from .poll_limits import PollLimits
 from .properties import SYSTEM_DEFAULTS, Settings, effective, inheritable, settings_of
 from .queue import PASSES_MAX, Queue
@@ -106,7 +105,6 @@ class QueueState:
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.deleted_total = 0
         self.aged_total = 0
-        self.patterns = PatternIndex(compile_pattern, self.queues)
         self.quotas = Quotas()
         self.tokens = Tokens(compile_pattern, self.quotas)
         self.endings = PastDeliveries()
@@ -149,7 +147,7 @@ class QueueState:
             ValueError: the name is not 1 to 255 bytes.
             RefusedError: ``quota_exceeded``. Where nobody needs a token the nodes bound the number of all queues.
         """
-        if self.version >= 2 and (owner or len(self.tokens)):
+        if owner or len(self.tokens):
             self.quotas.check(Kind.QUEUES, owner)
         return self.add(name, owner)
 
@@ -167,7 +165,6 @@ class QueueState:
         self.queues[name] = queue
         self._note_special(queue)
         self.names.add(name)
-        self.patterns.created(queue)
         self.created.append(queue)
         return queue
 
@@ -250,7 +247,7 @@ class QueueState:
 
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
         settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
-        if settings.deliveries < 1 and self.version >= 2:
+        if settings.deliveries < 1:
             # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
             return settings._replace(deliveries=1)
         return settings
@@ -290,7 +287,6 @@ class QueueState:
             self.timers.deleted(queue)
             self._unbound(self.bindings.deleted(name))
             self._refresh_children(name)
-            self.patterns.deleted(queue)
             self.waiting_pushes.deleted(name)
             self.deleted.append(queue)
             self.hooked.note(name, ())
@@ -313,8 +309,7 @@ class QueueState:
         """
         if queue.special or push is not PLAIN_PUSH:
             return self.intake.store(queue, meta, contents, push)
-        bounds_windows = self.version >= 2
-        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents, bounds_windows=bounds_windows)
+        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
         self.last_sequence += len(contents)
         self.note_due(queue)
         return flags
@@ -337,14 +332,14 @@ class QueueState:
         queue.extend_to(self.now_us, ending, deadline_us)
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
 
-    def take_groups(self, queue: Queue, count: int, deadline_us: int, charge: int) -> list[Delivered]:
-        """Take each message with those that are held behind it in its group, as far as there is room; see `take`."""
-        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, whole_groups=True)
+    def take_groups(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
+        """Take each message with those that are held behind it in its group, as far as there is room, uncharged."""
+        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, 0, whole_groups=True)
         return self._counted(queue, delivered)
 
-    def take_followers(self, queue: Queue, count: int, deadline_us: int, charge: int, leader: int) -> list[Delivered]:
-        """Take the messages that are held behind the one under the delivery number `leader`; see `take`."""
-        delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, charge, leader)
+    def take_followers(self, queue: Queue, count: int, deadline_us: int, leader: int) -> list[Delivered]:
+        """Take the messages that are held behind the one under the delivery number `leader`, uncharged."""
+        delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, leader)
         return self._counted(queue, delivered)
 
     def check_pull(self, queue: Queue) -> None:
@@ -370,8 +365,6 @@ class QueueState:
         if queue.settings.timeout_us < 0:
             # The leases ended before they began, so the queue's earliest due time may have fallen.
             self.ready.append(queue)
-        if queue.views:
-            _note_views(queue)
         return delivered
 
     def polled(self, queue: Queue, delivered: list[Delivered], hide_us: int) -> None:
@@ -425,8 +418,6 @@ class QueueState:
             self.ready.append(queue)
         if queue.rich is not None:
             self.timers.note(queue)
-        if queue.views:
-            _note_views(queue)
 
     def note_room(self, queue: Queue) -> None:
         """The queue may have room for pushes that wait."""
@@ -463,8 +454,3 @@ def are_all(kind: type, values: list[Any]) -> bool:
     """Whether all values are of exactly this type."""
     # Nearly always there is one.
     return type(values[0]) is kind if len(values) == 1 else set(map(type, values)) <= {kind}
-
-
-def _note_views(queue: Queue) -> None:
-    for view in queue.views:
-        view.note(queue)

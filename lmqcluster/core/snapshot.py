@@ -39,7 +39,7 @@ from .properties import Rule, checked_properties
 from .queue import Queue
 from .queue_counters import COUNTERS
 from .quotas import checked_owner
-from .snapshot_formats import FORMATS, from_format
+from .snapshot_view import FORMAT
 from .state import State
 
 __all__ = ["Restoration", "with_salt"]
@@ -64,7 +64,6 @@ class Restoration(Generic[S]):
     def __init__(self, machine: S) -> None:
         self._machine = machine
         self.pages: list[bytes] = []
-        self._format = FORMATS[-1]
         self._count = 0
         self._ended = False
         self._failed = False
@@ -139,10 +138,8 @@ class Restoration(Generic[S]):
         """
         if self._failed or not self._ended:
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
-        if self._machine.version >= 2:
-            self._machine.begin_version_2(rebuild=False)
-        if self._machine.version >= 3:
-            self._machine.begin_version_3(rebuild=False)
+        self._machine.waiting_pushes.loaded()
+        self._machine.expiry.look()
         return self._machine
 
     def _take(self, record: list[Any]) -> None:
@@ -166,11 +163,9 @@ class Restoration(Generic[S]):
     # --- tables ---------------------------------------------------------------------------------------------------
 
     def _take_header(self, version: int, *state: Any) -> None:
-        if version not in FORMATS:
-            raise ValueError(f"the snapshot has format {version}, this program reads {' and '.join(map(str, FORMATS))}")
-        self._format = version
-        header = from_format(version, "header", ["lmqcluster", version, *state])
-        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = header[2:]
+        if version != FORMAT:
+            raise ValueError(f"the snapshot has format {version}, this program reads {FORMAT}")
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = state
         as_ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
         machine = self._machine
         if machine_version > machine.VERSION_MAX:
@@ -195,35 +190,31 @@ class Restoration(Generic[S]):
     def _rules(self, rows: list[Any]) -> list[Rule]:
         machine = self._machine
         return [
-            Rule(as_bytes(pattern), tuple(checked_properties(pairs, machine.version)), machine.compile(pattern))
+            Rule(as_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
             for pattern, pairs in rows
         ]
 
     def _take_sessions(self, rows: list[Any]) -> None:
         self._machine.batch_sessions.load(_typed(rows, (bytes, int, int)))
 
-    def _rows(self, kind: str, rows: list[Any], *types: type) -> list[Any]:
-        """The rows in the present format, each with columns of these types."""
-        return _typed([from_format(self._format, kind, row) for row in rows], types)
-
     def _take_producers(self, rows: list[Any]) -> None:
-        self._machine.producers.load(self._rows("producers", rows, bytes, bytes, int, int))
+        self._machine.producers.load(_typed(rows, (bytes, bytes, int, int)))
 
     def _take_refused(self, rows: list[Any]) -> None:
         self._machine.producers.refused.load(_typed(rows, (bytes, bytes, list)))
 
     def _take_keys(self, rows: list[Any]) -> None:
-        self._machine.keys.load(self._rows("keys", rows, int, bytes, bytes, bytes, int, bytes))
+        self._machine.keys.load(_typed(rows, (int, bytes, bytes, bytes, int, bytes)))
 
     def _take_past_deliveries(self, rows: list[Any]) -> None:
         self._machine.endings.load(_typed(rows, (int, int)))
 
     def _take_batches(self, rows: list[Any]) -> None:
-        types = (bytes, bytes, int, int, int, int, int, int, int, list)
-        self._machine.batches.load(self._rows("batches", rows, *types))
+        types = (bytes, bytes, int, int, int, int, int, int, list)
+        self._machine.batches.load(_typed(rows, types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
-        self._machine.tokens.load(self._rows("tokens", rows, bytes, bytes, int, bytes, int, int, bytes))
+        self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
 
     def _take_jobs(self, rows: list[Any]) -> None:
         self._machine.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
@@ -237,14 +228,13 @@ class Restoration(Generic[S]):
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
-        record = from_format(self._format, "queue", ["queue", *columns])
-        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = record[1:]
+        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = columns
         self._end_queue()
         if name in self._machine.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
         queue = self._machine.add(name, checked_owner(owner))
         if own:
-            self._machine.set_own(queue, dict(checked_properties(own, self._machine.version)))
+            self._machine.set_own(queue, dict(checked_properties(own)))
             self._machine.refresh(queue)
         for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
             setattr(queue, counter, value)
@@ -310,7 +300,7 @@ class Restoration(Generic[S]):
 
     def _take_rich(self, line: str, *columns: Any) -> None:
         queue = self._current()
-        for message in self._messages(queue, line, *columns):
+        for message in self._messages(queue, *columns):
             if not isinstance(message, RichMessage):
                 raise ValueError("a message in a line for those with traits has none")
             queue.enriched().load(line, message)
@@ -318,7 +308,7 @@ class Restoration(Generic[S]):
 
     def _take_ready(self, *columns: Any) -> None:
         queue = self._current()
-        messages = self._messages(queue, "ready", *columns)
+        messages = self._messages(queue, *columns)
         if queue.backlog is None:
             queue.ready.extend(messages)
         else:
@@ -338,7 +328,7 @@ class Restoration(Generic[S]):
 
     def _take_chunk(self, *columns: Any) -> None:
         queue = self._current()
-        self._backlog().join(Chunk.of(self._messages(queue, "chunk", *columns)))
+        self._backlog().join(Chunk.of(self._messages(queue, *columns)))
 
     def _take_pages(self, rows: list[Any]) -> None:
         queue = self._current()
@@ -373,7 +363,7 @@ class Restoration(Generic[S]):
 
     def _take_delayed(self, *columns: Any) -> None:
         queue = self._current()
-        for message in self._messages(queue, "delayed", *columns):
+        for message in self._messages(queue, *columns):
             place = (message.due_us, message.sequence)
             if place <= self._last_delayed:
                 raise ValueError("delayed messages are out of order")
@@ -384,11 +374,10 @@ class Restoration(Generic[S]):
                 queue.reopen_window(message)
                 self._window = 0
 
-    def _take_leased(self, *given: Any) -> None:
-        _, numbers, *columns = from_format(self._format, "leased", ["leased", *given])
-        ready = columns.pop(5)
+    def _take_leased(self, numbers: list[int], *columns: Any) -> None:
+        ready = columns[5]
         queue = self._current()
-        messages = self._messages(queue, "", *columns)
+        messages = self._messages(queue, *columns[:5], *columns[6:])
         if not len(as_ints(numbers)) == len(as_ints(ready)) == len(messages):
             raise ValueError("the columns of a slice differ in length")
         for number in numbers:
@@ -416,8 +405,7 @@ class Restoration(Generic[S]):
         if self._window:
             raise ValueError("the message of an accumulation window is missing")
 
-    def _messages(self, queue: Queue, line: str, *given: Any) -> list[Message]:
-        columns = from_format(self._format, line, [line, *given])[1:]
+    def _messages(self, queue: Queue, *columns: Any) -> list[Message]:
         sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
         count = len(as_ints(sequences))
         if not count == len(as_ints(due)) == len(as_ints(remaining)) == len(contents) == sum(run[0] for run in metas):

@@ -24,10 +24,12 @@ from .pages import Pageable
 from .pre_images import PreImages
 from .queue import Queue
 from .queue_counters import COUNTERS
-from .snapshot_formats import format_of, to_format
 from .state import State
 
-__all__ = ["SnapshotView"]
+__all__ = ["FORMAT", "SnapshotView"]
+
+FORMAT = 1
+"""The format of the records; see `snapshot`."""
 
 _ROWS_MAX = 500
 _BODY_BYTES_MAX = 256 * 1024
@@ -59,8 +61,7 @@ class SnapshotView:
         self._machine: State | None = machine
         self._pre_images = pre_images
         self._begun = False
-        self._format = format_of(machine.version)
-        self._header = to_format(self._format, "header", _header(machine))
+        self._header = _header(machine)
         self._tables: list[tuple[str, Iterator[list[Any]]]] = [
             ("sessions", machine.batch_sessions.rows()),
             ("producers", machine.producers.rows()),
@@ -80,7 +81,7 @@ class SnapshotView:
             ("lock_tokens", machine.locks.token_rows()),
             ("waiting_pushes", machine.waiting_pushes.rows()),
             ("gaining", iter([[name] for name in sorted(machine.waiting_pushes.gaining)])),
-            ("poll limits", iter([machine.poll_limits.row()] if machine.version >= 3 else [])),
+            ("poll limits", iter([machine.poll_limits.row()])),
             ("api keys", machine.api_keys.rows()),
             ("times", machine.times.rows()),
         ]
@@ -136,7 +137,7 @@ class SnapshotView:
     def _body(self) -> Iterator[list[Any]]:
         yield self._header
         for kind, rows in self._tables:
-            yield from _slices(kind, (to_format(self._format, kind, row) for row in rows))
+            yield from _slices(kind, rows)
         for block in self._names:
             for name in block:
                 machine = self._machine
@@ -160,7 +161,7 @@ class SnapshotView:
         return self._frozen[name]
 
     def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
-        return _FrozenQueue(queue, self._format, self._pre_images, self._named)
+        return _FrozenQueue(queue, self._pre_images, self._named)
 
 
 class _FrozenQueue:
@@ -172,7 +173,6 @@ class _FrozenQueue:
         "_common",
         "_current",
         "_delayed",
-        "_format",
         "_index",
         "_leased",
         "_lines",
@@ -188,9 +188,8 @@ class _FrozenQueue:
         "_window",
     )
 
-    def __init__(self, queue: Queue, version: int, pre_images: PreImages | None, named: list[bytes] | None) -> None:
+    def __init__(self, queue: Queue, pre_images: PreImages | None, named: list[bytes] | None) -> None:
         self._queue = queue
-        self._format = version
         self._record = _queue_record(queue)
         self._window = queue.window
         self._parts = content_count(queue.window.content) if queue.window is not None else 0
@@ -221,10 +220,6 @@ class _FrozenQueue:
 
     def records(self) -> Iterator[list[Any]]:
         """The queue's record and those of its messages."""
-        for record in self._records():
-            yield to_format(self._format, record[0], record)
-
-    def _records(self) -> Iterator[list[Any]]:
         yield self._record
         if self._bodies is not None:
             yield from self._bodies.records(self._named_page, _PAGES_MAX)
@@ -361,7 +356,7 @@ class _FrozenQueue:
 def _header(machine: State) -> list[Any]:
     return [
         "lmqcluster",
-        format_of(machine.version),
+        FORMAT,
         machine.version,
         machine.now_us,
         machine.salt,

@@ -37,7 +37,7 @@ class State(QueueState):
         times: which time of day it was at a log time.
     """
 
-    VERSION_MAX: ClassVar = 4
+    VERSION_MAX: ClassVar = 1
     """The highest machine version that this program understands."""
     REMEMBER_US: ClassVar = REMEMBER_US
 
@@ -65,25 +65,6 @@ class State(QueueState):
                 Limited(self.waiting_pushes, 1_000),
             ]
         )
-
-    def begin_version_2(self, *, rebuild: bool) -> None:
-        """Go on as machine version 2: what ends by log time ends by itself; see `LeaseWatch.begin`."""
-        self.patterns.retire()
-        if rebuild:
-            for queue in self.queues.values():
-                self.resolve(queue)
-        self.lease_watch.begin(rebuild=rebuild)
-        self.expiry.begin()
-
-    def begin_version_3(self, *, rebuild: bool) -> None:
-        """Go on as machine version 3: queues can do more, and messages know when and how often they were delivered."""
-        if rebuild:
-            # A snapshot of an earlier version leaves this out.
-            self.deleted_total = self.aged_total = 0
-            for queue in self.queues.values():
-                self.touched(queue).forget_past(self.now_us)
-        self.backlogs.active = True
-        self.waiting_pushes.begin()
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
         """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.

@@ -51,7 +51,7 @@ class Token(NamedTuple):
         name: by which people tell tokens apart; 1 to 100 bytes.
         digest: SHA-256 of the secret.
         pattern: regular expression that is searched for in queue names.
-        created_us: time of day at the node that took it; log time if that was under machine version 1.
+        created_us: time of day at the node that took it.
         expires_us: time of day from which it is not valid any more, 0 for never.
         principal: the owner of what its clients leave at the cluster, which other tokens may have too; 1 to 100 bytes.
     """

@@ -1,4 +1,4 @@
-"""Commands of machine version 3 on messages with traits. Every public method is one command of the state machine."""
+"""Commands on messages with traits. Every public method is one command of the state machine."""
 
 from __future__ import annotations
 

@@ -227,7 +227,7 @@ class WaitingPushes:
             self._put(self._loading)
             self._loading = None
 
-    def begin(self) -> None:
+    def loaded(self) -> None:
         """All rows and queues of a snapshot are there."""
         self._put_loaded()
         for name, line in self._lines.items():

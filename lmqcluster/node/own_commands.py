@@ -53,7 +53,7 @@ class OwnCommands:
         if not replica.is_leader():
             return
         self._upgrade(replica, proposer)
-        if replica.lost_receipts.are_possible and replica.machine.version >= 2:
+        if replica.lost_receipts.are_possible:
             self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
         self._set_time(replica, proposer)
 
@@ -61,7 +61,7 @@ class OwnCommands:
         machine, unix_us = replica.machine, time.time_ns() // 1000
         told_us = machine.times.ahead_us
         is_due = told_us is None or abs(unix_us - replica.clock.now_us() - told_us) > TIME_STEP_US
-        if is_due and machine.version >= 3:
+        if is_due:
             self._propose(proposer, layout.set_time(unix_us))
 
     def _upgrade(self, replica: Replica, proposer: Proposer) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import msgpack
 
-from ..core import Machine
 from ..core import command_layout as layout
 from .backup_check import check_outline
 from .membership import MEMBERSHIP, REGULAR, apply_change, encode_change
@@ -93,8 +92,7 @@ def recover(disks: Disks) -> Remains:
     """Make the node of a folder the only member of its cluster, with all that its log holds; returns what that was.
 
     Entries that were not committed yet become so, and what only the lost members held is gone. The others must never come
-    back with their data. Deliveries may be lost with them, so the salt of message ids is renewed, for which the cluster moves to
-    the machine version of this program.
+    back with their data. Deliveries may be lost with them, so the salt of message ids is renewed.
 
     Raises:
         DamagedFileError, LookupError, OSError: as `remains`.
@@ -164,7 +162,7 @@ def verify(backup: Disk, name: str) -> None:
 
 def _new_salt() -> bytes:
     """A batch of nobody's, stamped with a time that is over."""
-    commands = [layout.upgrade(Machine.VERSION_MAX), layout.renew_salt(secrets.token_bytes(SALT_BYTES))]
+    commands = [layout.renew_salt(secrets.token_bytes(SALT_BYTES))]
     origin = b"recovery:" + secrets.token_hex(8).encode()
     return (0).to_bytes(8, "big") + bytes(msgpack.packb([origin, 1, 1, commands]))
 

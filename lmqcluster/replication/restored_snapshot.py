@@ -14,7 +14,6 @@ from ..core.backlog import Chunk
 from ..core.bodies import sizes_of
 from ..core.columns import messages_of
 from ..core.snapshot import with_salt
-from ..core.snapshot_formats import FORMATS
 from ..wire.values import Scan, TooManyValuesError
 from .storage.page_files import PageFiles
 from .storage.snapshot_file import Block, Kind
@@ -61,7 +60,6 @@ class _Copy:
         self._writer = writer
         self._pages = pages
         self._salt = salt
-        self._has_pages = False
         self._records = 0
         # Of pages that no record names yet, and the kind of the record that will.
         self._rows: list[Any] = []
@@ -89,9 +87,9 @@ class _Copy:
             record, position = payload[position : unpacker.tell()], unpacker.tell()
             if self._records == 0 and not self._rows:
                 self._take_header(record)
-            elif self._has_pages and record.startswith(_CHUNK) and _takes_little(record):
+            elif record.startswith(_CHUNK) and _takes_little(record):
                 self._take_chunk(record)
-            elif self._has_pages and record.startswith(_BODIES) and _takes_little(record):
+            elif record.startswith(_BODIES) and _takes_little(record):
                 self._take_bodies(record)
             else:
                 self._name_pages()
@@ -99,7 +97,6 @@ class _Copy:
 
     def _take_header(self, record: bytes) -> None:
         header = with_salt(_unpacked(record), self._salt)
-        self._has_pages = header[1] == FORMATS[-1]
         self._add(msgpack.packb(header))
 
     def _take_chunk(self, record: bytes) -> None:

@@ -36,7 +36,7 @@ def admin(node: NodeProcess, *arguments: str, token: str | None = None) -> Resul
 
 def set_token() -> bytes:
     """Return a batch as a peer would propose it, which creates a token for everything."""
-    command = [Op.SET_TOKEN, b"intruder", INTRUDER, 3, b".*", 0, True]
+    command = [Op.SET_TOKEN, b"intruder", INTRUDER, 3, b".*", 0, True, 0]
     return msgpack.packb([b"stranger", 1, 1, [command]])
 
 

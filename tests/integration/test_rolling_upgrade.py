@@ -64,8 +64,7 @@ async def rolling_upgrade(programs: Programs, old_version: int) -> None:
     for number in range(3):
         await programs.start(number, old_version)
     await until(lambda: all_know_each_other(nodes))
-    # A fresh cluster begins with version 1.
-    await until(lambda: all(node.replica.machine.version == old_version for node in nodes.values()))
+    assert {node.replica.machine.version for node in nodes.values()} == {old_version}, "at once"
     for number in range(3):
         for node in nodes.values():
             node._periodic.tend_cluster()
@@ -85,9 +84,6 @@ async def rolling_upgrade(programs: Programs, old_version: int) -> None:
         await programs.stop(number)
 
 
-@pytest.mark.parametrize("old_version", range(1, Machine.VERSION_MAX))
-def test_the_newest_version_that_all_understand_is_switched_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old_version: int
-) -> None:
-    programs = Programs(tmp_path, monkeypatch)
-    asyncio.run(rolling_upgrade(programs, old_version))
+def test_the_newest_version_that_all_understand_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next release stands in: the same program, which understands one version more."""
+    asyncio.run(rolling_upgrade(Programs(tmp_path, monkeypatch), Machine.VERSION_MAX))

@@ -104,13 +104,22 @@ class BatchModel(RichModel):
 
     # --- batches --------------------------------------------------------------------------------------------------
 
-    def reserve(self, _name: bytes, epoch: int, source: bytes, _is_pattern: bool, count: int, lease_us: int) -> Any:
-        return self._reserve(epoch, count, lease_us, lambda batch, end: self.take(source, batch, end))
-
-    def reserve_from(
-        self, _name: bytes, epoch: int, names: list[bytes], are_all: bool, count: int, lease_us: int, *_user: Any
+    def reserve(
+        self,
+        _name: bytes,
+        epoch: int,
+        source: bytes | list[bytes],
+        are_all: bool,
+        count: int,
+        lease_us: int,
+        *_user: Any,
     ) -> Any:
-        return self._reserve(epoch, count, lease_us, lambda batch, end: self.take_first(names, batch, end) and are_all)
+        def take(batch: Batch, end: int) -> bool:
+            if isinstance(source, bytes):
+                return self.take(source, batch, end)
+            return self.take_first(source, batch, end) and are_all
+
+        return self._reserve(epoch, count, lease_us, take)
 
     def _reserve(self, epoch: int, count: int, lease_us: int, take: Any) -> Any:
         if epoch <= self.settled:

@@ -56,15 +56,13 @@ def numbers(deliveries: Iterable[Any]) -> list[int]:
 class Driver:
     """A machine fed by one node, one command a batch. Time does not pass unless a test advances it."""
 
-    def __init__(self, machine: Machine | None = None, *, version: int = 1) -> None:
+    def __init__(self, machine: Machine | None = None) -> None:
         self.machine = Machine(compile_pattern) if machine is None else machine
         self.now_us = max(1_000 * SECOND, self.machine.now_us)
         self.origin = b"node-1"
         self.incarnation = 1
         self.sequence = self.machine.batch_sessions.last_sequence(self.origin, 1)
         self.ready: list[bytes] = []
-        if version > 1:
-            self.do(Op.UPGRADE, version)
 
     def wait(self, seconds: float) -> None:
         """Advance log time."""
@@ -106,8 +104,13 @@ class Driver:
         for _ in range(batches):
             self.batch()
 
-    def push_all(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
-        return self.do(Op.PUSH_ALL, pattern, [content, None, [], None])
+    def matching(self, pattern: bytes) -> list[bytes]:
+        """Return the names of the queues that a pattern finds, sorted; a node names them in its commands."""
+        matches = compile_pattern(pattern)
+        return sorted(name for name in self.machine.queues if matches(name))
+
+    def push_each(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
+        return self.do(Op.PUSH_EACH, self.matching(pattern), [content, None, [], None])
 
     def pull(self, queue: bytes, count: int = 1) -> list[Any]:
         return self.do(Op.PULL, queue, count)
@@ -121,8 +124,8 @@ class Driver:
         """Return the contents of all messages that can be pulled now, in order. Needs a positive timeout."""
         return bodies(self.pull(queue, 1000))
 
-    def pull_any(self, pattern: bytes, count: int = 1) -> list[Any]:
-        return self.do(Op.PULL_ANY, pattern, count)
+    def pull_first(self, pattern: bytes, count: int = 1) -> list[Any]:
+        return self.do(Op.PULL_FIRST, self.matching(pattern), count)
 
     def ack(self, queue: bytes, *given: int) -> list[bool] | None:
         return self.do(Op.ACK, queue, list(given))

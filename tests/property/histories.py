@@ -117,8 +117,7 @@ class History:
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
-            [Op.PUSH_ITEMS, queue, [self._item()], owner],
-            [Op.PUSH_ALL, pick(_PATTERNS), self._item()],
+            [Op.PUSH_ITEMS, queue, [self._item()], b"", owner],
             [Op.PUSH_EACH, [self._queue(), queue], self._item()],
             [Op.PUSH_TRAITS, queue, self._rows(), owner],
             [Op.PUSH_TRAITS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],
@@ -148,7 +147,6 @@ class History:
         commands: list[Command] = [
             [Op.PULL, self._queue(), count],
             [Op.PULL, self._queue(), count],
-            [Op.PULL_ANY, pick(_PATTERNS), count],
             [Op.PULL_FIRST, [self._queue(), self._queue()], count],
             [Op.PULL_LEASE, self._queue(), count, pick(_TIMES_US), pick((False, False, True))],
         ]
@@ -246,9 +244,9 @@ class History:
         lease_us = pick((SECOND, 60 * SECOND))
         names, session = [self._queue(), self._queue()], self._claim
         commands: list[Command] = [
-            [Op.RESERVE, b"s", epoch, self._queue(), False, pick((1, 3, 8)), lease_us, session, owner],
-            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, owner],
-            [Op.RESERVE_FROM, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, b""],
+            [Op.RESERVE, b"s", epoch, self._queue(), True, pick((1, 3, 8)), lease_us, session, owner],
+            [Op.RESERVE, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, owner],
+            [Op.RESERVE, b"s", epoch, names, pick((True, False)), pick((1, 3, 8)), lease_us, session, b""],
             [Op.RENEW, b"s", lease_us, session, 0, owner],
             [Op.SETTLE_BATCHES, b"s", epoch, session, owner],
             [Op.ABANDON_BATCHES, b"s", session, owner],

@@ -20,12 +20,11 @@ NO, NEW, YES = 0, 1, 2
 REPLAYED = 4
 WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
-PUSH, PUSH_ITEMS, PULL, PULL_ANY, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 4, 5, 6, 7, 8
-PUSH_ALL, SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 9, 10, 11, 12, 13, 14, 15
+PUSH, PUSH_ITEMS, PULL, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 5, 6, 7, 8
+SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 10, 11, 12, 13, 14, 15
 RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 17, 18, 19, 20
 PURGE, MOVE, SUSPEND = 22, 23, 24
-WHOLE_LINES = 3
-UPGRADE, PUSH_MARKED = 16, 27
+PUSH_MARKED, PULL_FIRST, PUSH_EACH = 27, 40, 41
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
 ANY_NUMBER = object()
@@ -45,7 +44,6 @@ class Model:
         self.block = block
         self.subscriptions: dict[bytes, Subscription] = {}
         self.window_us = window_s * 1_000_000
-        self.version = 1
         self.marks: dict[tuple[bytes, bytes, bytes], tuple[int, bool]] = {}  # owner, job, stream: position, done
         self.now_us = 0
         self.arrivals = 0
@@ -63,8 +61,7 @@ class Model:
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[list[Any]]
     ) -> tuple[str, list[Any]]:
         self.now_us = max(self.now_us, now_us)
-        if self.version >= 2:
-            self.end_leases()
+        self.end_leases()
         latest = max([i for o, i, _ in self.batches if o == origin], default=0)
         if incarnation < latest:
             return "duplicate", []
@@ -82,19 +79,18 @@ class Model:
             PUSH: self.push,
             PUSH_ITEMS: self.push_items,
             PULL: self.pull,
-            PULL_ANY: self.pull_any,
+            PULL_FIRST: self.pull_first,
             ACK: self.ack,
             NACK: self.nack,
             EXTEND: self.extend,
             PUT_BACK: self.put_back,
-            PUSH_ALL: self.push_all,
+            PUSH_EACH: self.push_each,
             SET_PROPERTIES: self.set_properties,
             CLEAR_PROPERTIES: self.clear_properties,
             DELETE: self.delete,
             SET_DEFAULTS: self.set_defaults,
             BARRIER: lambda: True,
             FOUND: lambda _salt: True,
-            UPGRADE: self.upgrade,
             PUSH_MARKED: self.push_marked,
             RESERVE: self.reserve,
             RENEW: self.renew,
@@ -105,10 +101,6 @@ class Model:
             SUSPEND: self.suspend,
         }
         return operations[op](*arguments)
-
-    def upgrade(self, version: int) -> int:
-        self.version = max(self.version, version)
-        return self.version
 
     # Time
 
@@ -194,7 +186,7 @@ class Model:
 
     def allowed_deliveries(self, name: bytes) -> int:
         deliveries: int = self.property(name, "retry") + 1
-        return deliveries if self.version < 2 else max(1, deliveries)
+        return max(1, deliveries)
 
     def end_of_line(self, queue: Queue) -> int:
         return 1 + max([entry.place[2] for entry in queue.entries if entry.place[1] == LINE_LAST], default=0)
@@ -217,7 +209,7 @@ class Model:
 
     def push_items(self, name: bytes, items: list[Any]) -> Any:
         self.named(name)
-        if self.version >= 2 and self.another_body(name, items):
+        if self.another_body(name, items):
             return REFUSED
         return [self.push_item(name, *item) for item in items]
 
@@ -257,7 +249,7 @@ class Model:
     ) -> int:
         for queue, known, flag, at_us, _ in self.keyed:
             if key is not None and (queue, known) == (name, key) and self.is_known(at_us):
-                return flag if self.version < 2 else flag + REPLAYED
+                return flag + REPLAYED
         flag = self.store(name, content, content_type, self.preserved(name, headers))
         if key is not None:
             self.keyed.append((name, key, flag, self.now_us, content))
@@ -275,12 +267,13 @@ class Model:
                             kept.append((header, value))
         return kept
 
-    def push_all(self, pattern: bytes, item: list[Any]) -> list[tuple[bytes, int]]:
+    def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         content, content_type, headers, _key = item
-        return [(name, self.push_item(name, content, content_type, headers, None)) for name in self.matching(pattern)]
+        return [(name, self.push_item(name, content, content_type, headers, None)) for name in self.found(names)]
 
-    def matching(self, pattern: bytes) -> list[bytes]:
-        return [name for name in sorted(self.queues) if self.search(pattern, name)]
+    def found(self, names: list[bytes]) -> list[bytes]:
+        """Those of the queues that exist, each once."""
+        return [name for name in dict.fromkeys(names) if name in self.queues]
 
     # Pull
 
@@ -319,10 +312,10 @@ class Model:
         content = list(entry.content) if isinstance(entry.content, list) else entry.content
         return Delivery(name, entry.number, entry.remaining, entry.content_type, entry.headers, content)
 
-    def pull_any(self, pattern: bytes, count: int) -> list[Delivery]:
+    def pull_first(self, names: list[bytes], count: int) -> list[Delivery]:
         delivered: list[Delivery] = []
         while len(delivered) < count:
-            heads = self.heads(pattern)
+            heads = self.heads(names)
             if not heads or min(heads)[0] > self.now_us:
                 break
             one = self.pull_one(min(heads)[1])
@@ -335,9 +328,9 @@ class Model:
         queue = self.queues[name]
         return None if queue.suspended else min([entry.due_us for entry in queue.entries], default=None)
 
-    def heads(self, pattern: bytes) -> list[tuple[int, bytes]]:
-        """Return due time and name of the queues that match and have a message to deliver."""
-        found = [(self.head_us(name), name) for name in self.matching(pattern)]
+    def heads(self, names: list[bytes]) -> list[tuple[int, bytes]]:
+        """Due time and name of those of the queues that have something to hand out."""
+        found = [(self.head_us(name), name) for name in self.found(names)]
         return [(due_us, name) for due_us, name in found if due_us is not None]
 
     # Settle
@@ -371,7 +364,7 @@ class Model:
                 entry.state = "waiting"
                 entry.place = (self.now_us, LINE_LAST, self.end_of_line(self.queues[name]))
                 self.ended[number] = NACK
-                if self.version >= 2 and entry.remaining <= 0:
+                if entry.remaining <= 0:
                     self.queues[name].entries.remove(entry)
                     self.queues[name].dropped += 1
             results.append(entry is not None)
@@ -434,8 +427,6 @@ class Model:
         return taken
 
     def purge(self, name: bytes, limit: int) -> Any:
-        if limit == 0 and self.version < WHOLE_LINES:
-            return REFUSED
         if name not in self.queues:
             return None
         taken = self.withdraw(name, limit or 1 << 30, float("inf"))
@@ -468,7 +459,9 @@ class Model:
 
     # Batch leases
 
-    def reserve(self, name: bytes, epoch: int, source: bytes, is_pattern: bool, count: int, lease_us: int) -> Any:
+    def reserve(
+        self, name: bytes, epoch: int, source: bytes | list[bytes], are_all: bool, count: int, lease_us: int
+    ) -> Any:
         subscription = self.subscriptions.setdefault(name, Subscription())
         if epoch <= subscription.settled:
             return (SETTLED, 0, True, 0)
@@ -476,13 +469,16 @@ class Model:
         if batch is None:
             if any(other > epoch for other in subscription.batches):
                 return REFUSED
-            batch = Batch(self.now_us + lease_us, 1 if self.version < 2 else 0)
+            batch = Batch(self.now_us + lease_us)
         elif batch.deadline_us <= self.now_us:
             return (EXPIRED, len(batch.items), True, batch.deadline_us)
         if not batch.sealed:
             limit = min(self.step, count - len(batch.items))
-            taken = self.take_any(source, limit, batch) if is_pattern else self.take(source, limit, batch)
-            batch.sealed = taken < limit or len(batch.items) >= count
+            if isinstance(source, bytes):
+                is_dry = self.take(source, limit, batch) < limit
+            else:
+                is_dry = self.take_first(source, limit, batch) < limit and are_all
+            batch.sealed = is_dry or len(batch.items) >= count
         if not batch.items:
             if not subscription.batches and not subscription.settled:
                 del self.subscriptions[name]
@@ -494,17 +490,17 @@ class Model:
         self.named(name)
         taken = 0
         while taken < limit:
-            one = self.pull_one(name, batch.deadline_us, batch.charge)
+            one = self.pull_one(name, batch.deadline_us, charge=0)
             if one is None:
                 break
             batch.items.append((name, one.number))
             taken += 1
         return taken
 
-    def take_any(self, pattern: bytes, limit: int, batch: Batch) -> int:
+    def take_first(self, names: list[bytes], limit: int, batch: Batch) -> int:
         taken = 0
         while taken < limit:
-            heads = self.heads(pattern)
+            heads = self.heads(names)
             if not heads or min(heads)[0] > self.now_us:
                 break
             taken += self.take(min(heads)[1], min(self.block, limit - taken), batch)
@@ -547,11 +543,11 @@ class Model:
                 batch.sealed = False
             while batch.items and left:
                 queue, number = batch.items.pop()
-                self.put_back(queue, [number], batch.charge)
+                self.put_back(queue, [number], 0)
                 left -= 1
             if not batch.items:
                 del subscription.batches[epoch]
-        if self.version >= 2 and not subscription.batches and not subscription.settled:
+        if not subscription.batches and not subscription.settled:
             self.subscriptions.pop(name, None)
         return bool(subscription.batches)
 
@@ -570,6 +566,5 @@ class Model:
         found = []
         for queue, number in batch.items:
             entries = self.queues[queue].entries if queue in self.queues else []
-            shown = 1 - batch.charge
-            found += [(e.number, e.remaining - shown) for e in entries if e.state == "leased" and e.number == number]
+            found += [(e.number, e.remaining - 1) for e in entries if e.state == "leased" and e.number == number]
         return found if len(found) == len(batch.items) else None

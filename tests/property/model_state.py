@@ -57,7 +57,6 @@ class Batch:
     """A batch lease: (queue, number) of its deliveries in order."""
 
     deadline_us: int
-    charge: int
     sealed: bool = False
     items: list[tuple[bytes, int]] = field(default_factory=list)
 

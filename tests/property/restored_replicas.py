@@ -128,7 +128,7 @@ def check(seed: int, batches: int = _BATCHES) -> None:
     """
     history, replicas = History(seed), _Replicas(seed)
     now_us, sequences = 1_700_000_000 * SECOND, dict.fromkeys(NODES, 0)
-    commands: list[list[Any]] = [[Op.FOUND, b"0123456789"], [Op.UPGRADE, Machine.VERSION_MAX]]
+    commands: list[list[Any]] = [[Op.FOUND, b"0123456789"]]
     for _ in range(batches):
         origin = history.random.choice(NODES)
         sequences[origin] += 1

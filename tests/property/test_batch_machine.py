@@ -45,9 +45,9 @@ GROUPED = st.lists(
 )
 PUSH_GROUPED = _command(Op.PUSH_TRAITS, QUEUES, GROUPED)
 RESERVE = st.one_of(
-    _command(Op.RESERVE, NAME, EPOCHS, QUEUES, st.just(False), COUNTS, LEASES_US),
+    _command(Op.RESERVE, NAME, EPOCHS, QUEUES, st.just(True), COUNTS, LEASES_US),
     _command(
-        Op.RESERVE_FROM,
+        Op.RESERVE,
         NAME,
         EPOCHS,
         st.lists(QUEUES, max_size=3),
@@ -105,7 +105,7 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
     def a_batch_is_settled_one_by_one(self, rows: list[Any], count: int, op: Op, ages: list[int]) -> None:
         for row in rows:
             row[4][5] = b"g"
-        reserve = [Op.RESERVE, b"s", self._next_epoch(), b"d", False, count, 60 * SECOND]
+        reserve = [Op.RESERVE, b"s", self._next_epoch(), b"d", True, count, 60 * SECOND]
         self._batch(0, [[Op.PUSH_TRAITS, b"d", rows], reserve, reserve])
         last = self.model.deliveries
         for age in ages[: len(rows)]:
@@ -115,7 +115,7 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
     def a_batch_is_abandoned(self, rows: list[Any], count: int, step_us: int) -> None:
         self._batch(0, [[Op.DELETE, b"e"], [Op.PUSH_TRAITS, b"e", rows], [Op.PUSH, b"e", None, [b"x"], None, 0]])
         self._batch(0, [[Op.ABANDON_BATCHES, b"s"]] * 3)
-        self._batch(step_us, [[Op.RESERVE, b"s", self._next_epoch(), b"e", False, count, 60 * SECOND]])
+        self._batch(step_us, [[Op.RESERVE, b"s", self._next_epoch(), b"e", True, count, 60 * SECOND]])
         self._batch(step_us, [[Op.ABANDON_BATCHES, b"s"], [Op.PULL, b"e", 2]])
 
     def _next_epoch(self) -> int:
@@ -131,7 +131,6 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
         model = self.model
         return super()._verbs() | {
             Op.RESERVE: model.reserve,
-            Op.RESERVE_FROM: model.reserve_from,
             Op.RENEW: model.renew,
             Op.SETTLE_BATCHES: model.settle_batches,
             Op.ABANDON_BATCHES: model.abandon_batches,

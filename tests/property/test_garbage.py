@@ -37,26 +37,25 @@ SOUND: list[list[Any]] = [
     [Op.PUSH, b"q", None, [b"three"], None, 0],
     [Op.PUSH_ITEMS, b"q", [[b"four", None, [[b"x-a", b"1"]], b"key"], [b"five", b"t", [], None]]],
     [Op.PULL, b"q", 2],
-    [Op.PULL_ANY, b"q", 2],
+    [Op.PULL_FIRST, [b"q"], 2],
     [Op.ACK, b"q", [1, 2]],
     [Op.NACK, b"q", [1, 3]],
     [Op.EXTEND, b"q", [2, 3]],
     [Op.PUT_BACK, b"q", [1, 4]],
-    [Op.PUSH_ALL, b"q", [b"six", None, [], None]],
+    [Op.PUSH_EACH, [b"q"], [b"six", None, [], None]],
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.CLEAR_PROPERTIES, b"q"],
     [Op.DELETE, b"q"],
     [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
     [Op.BARRIER],
     [Op.FOUND, b"0123456789"],
-    [Op.PUSH_ITEMS, b"q", [[b"seven", None, [], b"key"]], b"u"],
-    [Op.RESERVE, b"s", 1, b"q", False, 2, 1_000_000],
+    [Op.RESERVE, b"s", 1, b"q", True, 2, 1_000_000],
     [Op.RESERVE, b"s", 2, b"q", True, 2, 60_000_000],
     [Op.RENEW, b"s", 1_000_000],
     [Op.SETTLE_BATCHES, b"s", 1],
     [Op.ABANDON_BATCHES, b"s"],
-    [Op.SET_TOKEN, b"t", b"d" * 32, 3, b".*", 0, False],
-    [Op.SET_TOKEN, b"u", b"e" * 32, 2, b"q", 1_000_000, True],
+    [Op.SET_TOKEN, b"t", b"d" * 32, 3, b".*", 0, False, 0],
+    [Op.SET_TOKEN, b"u", b"e" * 32, 2, b"q", 1_000_000, True, 0],
     [Op.SET_TOKEN, b"v", b"f" * 32, 2, b"q", 0, True, 0, b"t"],
     [Op.RENEW, b"s", 1_000_000, 0, 0, b"u"],
     [Op.DELETE_TOKEN, b"t", False],
@@ -150,7 +149,7 @@ def _use(driver: Driver) -> list[Any]:
     driver.delete(b"fresh")
     driver.push(b"fresh", b"x", b"y")
     driver.wait(10**7)
-    answers: list[Any] = [[(queue, bodies([one]), one[1]) for one in driver.pull_any(b"", 50) for queue in [one[0]]]]
+    answers: list[Any] = [[(queue, bodies([one]), one[1]) for one in driver.pull_first(b"", 50) for queue in [one[0]]]]
     driver.delete(b"fresh")
     driver.push(b"fresh", b"z")
     (taken,) = driver.pull(b"fresh")

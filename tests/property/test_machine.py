@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import note, settings
+from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Fault, Machine, Op, batch_leases, lease, patterns
+from lmqcluster.core import Fault, Machine, Op, batch_leases, lease
 from lmqcluster.core.batch_lease import BatchState
 from lmqcluster.core.batch_leases import BatchLeases
 from lmqcluster.core.cluster_commands import ClusterCommands
@@ -24,6 +24,7 @@ from .driver import SECOND, compile_pattern, copied, records
 # Few names and contents, so that commands affect each other; patterns that match all, some and none of the names.
 QUEUES = st.sampled_from([b"a", b"a", b"ab", b"b"])
 PATTERNS = st.sampled_from([b"", b"", b"a", b"^b$", b"b|c", b"none"])
+NAMES = st.lists(st.sampled_from([b"a", b"ab", b"b", b"none"]), max_size=4)
 CONTENTS = st.binary(max_size=3)
 TYPES = st.sampled_from([None, b"text/plain"])
 COUNTS = st.integers(0, 4)
@@ -79,9 +80,9 @@ PUSH_MARKED = _command(
     st.sampled_from([False, False, False, True]),
     st.sampled_from([b"o", b"p"]),
 )
-PUSH_ALL = _command(m.PUSH_ALL, PATTERNS, ITEMS)
+PUSH_EACH = _command(m.PUSH_EACH, NAMES, ITEMS)
 PULL = _command(m.PULL, QUEUES, COUNTS)
-PULL_ANY = _command(m.PULL_ANY, PATTERNS, COUNTS)
+PULL_FIRST = _command(m.PULL_FIRST, NAMES, COUNTS)
 SETTLE = _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND, m.PUT_BACK]), st.none() | st.none() | QUEUES, AGES)
 SET_PROPERTIES = _command(m.SET_PROPERTIES, QUEUES, PROPERTIES)
 SET_DEFAULTS = _command(m.SET_DEFAULTS, st.lists(st.tuples(PATTERNS, PROPERTIES).map(list), max_size=3))
@@ -94,9 +95,9 @@ REMOVE = _command(st.sampled_from([m.CLEAR_PROPERTIES, m.DELETE]), QUEUES)
 ANY_COMMAND = st.one_of(
     PUSH,
     PUSH_ITEMS,
-    PUSH_ALL,
+    PUSH_EACH,
     PULL,
-    PULL_ANY,
+    PULL_FIRST,
     SETTLE,
     SETTLE,
     SET_PROPERTIES,
@@ -110,8 +111,8 @@ SUBSCRIPTIONS = st.sampled_from([b"s1", b"s1", b"s2"])
 EPOCHS = st.integers(1, 4)
 LEASES_US = st.sampled_from([SECOND // 2, SECOND, 60 * SECOND])
 RESERVE = st.one_of(
-    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, QUEUES, st.just(False), st.integers(1, 6), LEASES_US),
-    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, PATTERNS, st.just(True), st.integers(1, 6), LEASES_US),
+    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, QUEUES, st.just(True), st.integers(1, 6), LEASES_US),
+    _command(m.RESERVE, SUBSCRIPTIONS, EPOCHS, NAMES, st.booleans(), st.integers(1, 6), LEASES_US),
 )
 BATCH_COMMAND = st.one_of(
     RESERVE,
@@ -136,7 +137,6 @@ def sweep_often() -> Iterator[None]:
     """Make internal tables be swept at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "_SWEEP_MIN", 0)
-        patch.setattr(patterns, "_SWEEP_MIN", 0)
         patch.setattr(PastDeliveries, "ENDINGS_MAX", ENDINGS_MAX)
         patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
         patch.setattr(batch_leases, "_BLOCK", BLOCK)
@@ -153,8 +153,6 @@ class MachineAgainstModel(RuleBasedStateMachine):
     to the model.
     """
 
-    version = 3
-
     def __init__(self) -> None:
         super().__init__()
         self.machine = Machine(compile_pattern)
@@ -169,7 +167,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @initialize(salt=st.binary(min_size=10, max_size=10), start_us=st.sampled_from([0, 1_700_000_000 * SECOND]))
     def found(self, salt: bytes, start_us: int) -> None:
         self.stamp_us = start_us
-        self._send(b"n1", 1, 1, [[m.FOUND, salt], [m.UPGRADE, self.version]])
+        self._send(b"n1", 1, 1, [[m.FOUND, salt]])
         self.sent[b"n1"][1] = 1
 
     def _batch(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
@@ -180,21 +178,20 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     # Each rule is drawn equally often, so the common commands have several.
 
-    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_ALL, min_size=1, max_size=3))
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_EACH, min_size=1, max_size=3))
     def push(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(node, step_us, commands)
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH_MARKED | PULL, min_size=1, max_size=3))
     def write(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
-        if self.version >= 2:
-            self._batch(node, step_us, commands)
+        self._batch(node, step_us, commands)
 
     @rule(node=NODES, step_us=STEPS_US, command=PULL)
     def pull(self, node: bytes, step_us: int, command: list[Any]) -> None:
         self._batch(node, step_us, [command])
 
-    @rule(node=NODES, step_us=STEPS_US, command=PULL_ANY)
-    def pull_any(self, node: bytes, step_us: int, command: list[Any]) -> None:
+    @rule(node=NODES, step_us=STEPS_US, command=PULL_FIRST)
+    def pull_first(self, node: bytes, step_us: int, command: list[Any]) -> None:
         self._batch(node, step_us, [command])
 
     @rule(node=NODES, step_us=STEPS_US, command=SETTLE)
@@ -269,9 +266,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
         got = self.machine.apply(self.stamp_us, node, incarnation, sequence, commands)
         self.replica.apply(self.stamp_us, node, incarnation, sequence, commands)
         assert got.status == status
-        if self.machine.version >= 2:
-            # The comparison of running replicas: one restored from a snapshot must not look different.
-            assert ClusterCommands(self.machine).digest(b"") == ClusterCommands(self.replica).digest(b"")
+        # What replicas compare while they run: one that came from a snapshot must not look like the odd one out.
+        assert ClusterCommands(self.machine).digest(b"") == ClusterCommands(self.replica).digest(b"")
         pairs = zip(got.results, expected, strict=True)
         assert [_plain(result) for result in got.results] == [
             _plain(result if awaited is m.ANY_NUMBER else awaited) for result, awaited in pairs
@@ -414,20 +410,4 @@ def _text(value: Any) -> Any:
     return value
 
 
-class Version1AgainstModel(MachineAgainstModel):
-    """As it was before; nothing is to be added here."""
-
-    version = 1
-
-
-class Version2AgainstModel(MachineAgainstModel):
-    """As it was before; nothing is to be added here."""
-
-    version = 2
-
-
 TestMachineAgainstModel = MachineAgainstModel.TestCase
-TestVersion2AgainstModel = Version2AgainstModel.TestCase
-TestVersion1AgainstModel = Version1AgainstModel.TestCase
-TestVersion1AgainstModel.settings = settings(max_examples=20)
-TestVersion2AgainstModel.settings = settings(max_examples=20)

@@ -83,7 +83,7 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
     @initialize()
     def found(self) -> None:
         super().found()
-        self.twin.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"], [Op.UPGRADE, 3]])
+        self.twin.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"]])
 
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
         self.commands = []

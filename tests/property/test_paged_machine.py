@@ -121,7 +121,7 @@ def test_a_lost_page_stops_the_machine() -> None:
     pages = MemoryPages()
     machine = _empty(pages)
     push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
-    machine.apply(1, b"n", 1, 1, [[Op.UPGRADE, 3]])
+    machine.apply(1, b"n", 1, 1, [[Op.BARRIER]])
     machine.apply(1, b"n", 1, 2, [push, push])
     assert machine.backlogs.page_out(10)
     pages.payloads.clear()
@@ -140,7 +140,7 @@ class BusyPages(MemoryPages):
 
 def _long_line(pages: MemoryPages) -> Machine:
     machine = _empty(pages)
-    machine.apply(1, b"n", 1, 1, [[Op.UPGRADE, 3]])
+    machine.apply(1, b"n", 1, 1, [[Op.BARRIER]])
     pushes = [[Op.PUSH, b"q", None, [b"%d" % number], None, 0] for number in range(40)]
     machine.apply(1, b"n", 1, 2, pushes)
     return machine

@@ -61,7 +61,7 @@ class Run:
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
-        self.driver = Driver(version=3)
+        self.driver = Driver()
         self.model = Model()
         self.digests = 0
 

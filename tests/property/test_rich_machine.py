@@ -139,7 +139,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
     @initialize()
     def found(self) -> None:
         for machine in (self.machine, self.replica):
-            machine.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"], [Op.UPGRADE, 3]])
+            machine.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"]])
         self.model.now_us = self.stamp_us
         self.sequence = 1
 

@@ -75,15 +75,15 @@ def test_a_pull_of_a_huge_count_from_a_queue_without_timeout_ends() -> None:
     driver.set(b"q", timeout=0, retry=1 << 61)
     driver.push(b"q", b"x")
     assert len(driver.pull(b"q", 1 << 62)) <= 10_000
-    assert len(driver.pull_any(b"q", 1 << 62)) <= 10_000
+    assert len(driver.pull_first(b"q", 1 << 62)) <= 10_000
 
 
 @pytest.mark.parametrize("count", [b"many", None, [], 1.5, -1])
 def test_a_pull_with_an_invalid_count_takes_nothing(count: Any) -> None:
     driver = Driver()
     driver.push(b"q", b"x")
-    for op in (Op.PULL, Op.PULL_ANY):
-        (result,) = driver.batch([op, b"q", count])
+    for op, source in ((Op.PULL, b"q"), (Op.PULL_FIRST, [b"q"])):
+        (result,) = driver.batch([op, source, count])
         assert isinstance(result, Fault) or result == []
     assert driver.drain(b"q") == [b"x"]
 
@@ -113,15 +113,13 @@ def test_values_of_the_wrong_kind_are_refused(command: list[Any]) -> None:
     assert msgpack.packb(list(driver.machine.snapshot()))
 
 
-def test_pull_any_finds_messages_after_a_damaged_nack() -> None:
-    """A nack that fails half-way must not hide messages from pull_any on one replica and show them on a
-    restored one.
-    """
+def test_pull_first_finds_messages_that_a_damaged_nack_gave_back() -> None:
+    """A nack that fails half-way must not hide messages from it on one replica and show them on a restored one."""
     driver = Driver()
     driver.push(b"q", b"x")
-    assert driver.pull_any(b"none") == []
-    (taken,) = numbers(driver.pull_any(b"q"))
+    assert driver.pull_first(b"none") == []
+    (taken,) = numbers(driver.pull_first(b"q"))
     driver.batch([Op.NACK, b"q", [taken, {}]])
     restored = Driver(copied(driver.machine))
     restored.now_us = driver.now_us
-    assert bodies(restored.pull_any(b"q")) == bodies(driver.pull_any(b"q"))
+    assert bodies(restored.pull_first(b"q")) == bodies(driver.pull_first(b"q"))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.core import Machine, Op, Queue, SnapshotView, lease, patterns, snapshot_view
+from lmqcluster.core import Machine, Op, Queue, SnapshotView, lease, snapshot_view
 from lmqcluster.core.batch_leases import BatchLeases
 
 from . import model as m
@@ -29,7 +29,7 @@ BATCH_LEASE = st.one_of(
         SUBSCRIPTION,
         EPOCH,
         st.sampled_from([b"a", b"b"]),
-        st.just(False),
+        st.just(True),
         st.integers(1, 3),
         LEASE_US,
     ),
@@ -51,7 +51,6 @@ def small_slices() -> Iterator[None]:
         patch.setattr(snapshot_view, "_ROWS_MAX", 2)
         patch.setattr(snapshot_view, "_BODY_BYTES_MAX", 4)
         patch.setattr(lease, "_SWEEP_MIN", 0)
-        patch.setattr(patterns, "_SWEEP_MIN", 0)
         yield
 
 
@@ -70,7 +69,7 @@ class Log:
         resolved = [self._resolved(command) for command in commands]
         applied = self.machine.apply(self.stamp_us, b"n", 1, self.sequence, resolved)
         for command, result in zip(resolved, applied.results, strict=True):
-            if command[0] in (m.PULL, m.PULL_ANY) and isinstance(result, list):
+            if command[0] in (m.PULL, m.PULL_FIRST) and isinstance(result, list):
                 self.delivered += [(queue, number) for queue, number, _, _ in result]
 
     def _resolved(self, command: list[Any]) -> list[Any]:
@@ -157,12 +156,12 @@ def _view_over_batch_commands() -> bool:
     """Return whether a view that is read after changes of a batch lease shows the earlier state."""
     log = Log()
     log.apply(0, [[Op.PUSH, b"a", None, [b"1", b"2", b"3", b"4"], None, 0]])
-    log.apply(0, [[Op.RESERVE, b"s", 1, b"a", False, 2, 60 * SECOND]])
+    log.apply(0, [[Op.RESERVE, b"s", 1, b"a", True, 2, 60 * SECOND]])
     expected = _packed(log.machine.snapshot())
     with log.machine.freeze_view() as view:
         found = view.records()
         log.apply(SECOND, [[Op.RENEW, b"s", 90 * SECOND]])
-        log.apply(SECOND, [[Op.RESERVE, b"s", 1, b"a", False, 4, 60 * SECOND], [Op.ABANDON_BATCHES, b"s"]])
+        log.apply(SECOND, [[Op.RESERVE, b"s", 1, b"a", True, 4, 60 * SECOND], [Op.ABANDON_BATCHES, b"s"]])
         return _packed(found) == expected
 
 

@@ -20,14 +20,12 @@ class Change(NamedTuple):
 
     Attributes:
         settled: whether the epoch has been settled.
-        charged: whether the batch has used up a delivery of each message.
     """
 
     epoch: int
     added: list[Run]
     removed: list[Run]
     settled: bool
-    charged: bool
 
 
 class BatchWatch:
@@ -61,9 +59,7 @@ class BatchWatch:
                 continue
             # A batch grows and shrinks at its end; one that begins otherwise is another, of the same epoch.
             shared = min(_count(old), _count(new)) if old and new and old[0][:2] == new[0][:2] else 0
-            batch = None if subscription is None else subscription.batches.get(epoch)
-            charged = batch is not None and batch.charged
-            found.append(Change(epoch, [*_after(new, shared)], [*_after(old, shared)], epoch <= settled, charged))
+            found.append(Change(epoch, [*_after(new, shared)], [*_after(old, shared)], epoch <= settled))
         return found
 
 

@@ -74,7 +74,7 @@ from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
 from ...core.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, sent_to
-from ...core.commands import COPIES, PULLS, Command, Delivered
+from ...core.commands import PULLS, Command, Delivered
 from ...core.notices import Pushed as StoredLater
 from ...core.transactions import single_commands
 from ...core.waiting_push_commands import Waits
@@ -97,7 +97,7 @@ _ANSWERS: Final = {
 _REMOVALS: Final = {Op.PURGE: "purge", Op.WITHDRAW: "withdraw"}
 _MOVES: Final = {Op.MOVE: "move", Op.REDRIVE: "redrive"}
 _BATCHES: Final = (
-    Op.RESERVE, Op.RESERVE_FROM, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
+    Op.RESERVE, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
 )  # fmt: skip
 _RICH_PUSHES: Final = (Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT)
 _NOTED_SPARE: Final = 1_000
@@ -244,7 +244,7 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
         if not isinstance(result, Waits):
             bodies = [row if type(row) is bytes else row[0] for row in command[ROWS]]
             _note(offered, command[QUEUE], bodies, [flag for flag, _sequence in result])
-    elif op in COPIES:
+    elif op == Op.PUSH_EACH:
         for queue, flag in result:
             _note(offered, queue, [command[ITEM][0]], [flag])
 
@@ -262,7 +262,7 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
 def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bool) -> list[Event]:
     """What a subscription took or gave up."""
     batch = (name, change.epoch)
-    events = _pulled(machine, [one for run in change.added for one in _leased(machine, run, change)], batch)
+    events = _pulled(machine, [one for run in change.added for one in _leased(machine, run)], batch)
     op = Op.ACK if change.settled else Op.PUT_BACK
     for queue, first, count in change.removed:
         numbers = range(first, first + count)
@@ -275,16 +275,18 @@ def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bo
     return events
 
 
-def _leased(machine: Machine, run: Run, change: Change) -> Iterable[Delivered]:
-    """Deliveries of a run, as far as they have not been settled by the same batch of commands."""
-    uncharged = 0 if change.charged else 1
+def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
+    """Return the deliveries of a run that were not settled by the same batch of commands.
+
+    A batch charges no delivery. What remains of a message is told as if it had.
+    """
     name, first, count = run
     queue = machine.queues.get(name)
     leased = {} if queue is None else queue.leases.messages
     for number in range(first, first + count):
         message = leased.get(number)
         if message is not None:
-            yield name, number, message.remaining - uncharged, message
+            yield name, number, message.remaining - 1, message
 
 
 def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = None) -> list[Event]:

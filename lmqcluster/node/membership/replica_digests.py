@@ -48,8 +48,6 @@ class ReplicaDigests:
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
         """To be called once a second: begin a comparison as the leader, and report this node's digest in the present one."""
-        if replica.machine.version < 2:
-            return
         self._calls += 1
         if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
             self._propose(proposer, layout.digest(os.urandom(TOKEN_BYTES)))

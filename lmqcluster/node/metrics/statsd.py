@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...core import Machine, Op, PushFlag
 from ...core.command_layout import OP, QUEUE
-from ...core.commands import COPIES, PULLS, Command, Delivered, Fault
+from ...core.commands import PULLS, Command, Delivered, Fault
 from ...core.notices import Notice, Pushed
 from ...core.transactions import single_commands
 from ...core.waiting_push_commands import Waits
@@ -73,7 +73,7 @@ class StatsdSender:
             elif op in _RICH_PUSHES:
                 if not isinstance(result, Waits):
                     self._count_pushes(command[QUEUE], result)
-            elif op in COPIES:
+            elif op == Op.PUSH_EACH:
                 self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
             elif op in PULLS:
                 self._count_deliveries(now_us, result)

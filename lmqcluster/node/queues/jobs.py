@@ -20,7 +20,6 @@ from .proposals import Proposals
 
 __all__ = ["JobInfo", "Jobs", "MarkInfo", "Run", "Stream"]
 
-_PLAIN_ROW = 3
 _BEGUN, _TO_BE_REPEATED = 0, 1
 NOTES_SLICE_BYTES = 4 * 1024 * 1024
 """Most bytes of notes in one answer."""
@@ -116,7 +115,6 @@ class Jobs:
             LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
         """
         proposals = self._proposals
-        proposals.check_version()
         proposals.check_name(queue)
         for name in (stream.job, stream.name):
             _check_name(name)
@@ -127,8 +125,6 @@ class Jobs:
         if len(rows) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
         size = 128 + len(note)
-        if any(len(row) > _PLAIN_ROW for row in rows):
-            proposals.check_version(3)
         for content, content_type, headers, *options in rows:
             if content_type == CONTENT_TYPE:
                 proposals.check_packed(content)
@@ -154,7 +150,6 @@ class Jobs:
         Raises:
             LmqError: among others ``epoch_conflict`` if another run has taken over, or the epoch is too old.
         """
-        self._proposals.check_version(3)
         _check_name(job)
         _check_run(run)
         while True:
@@ -173,7 +168,6 @@ class Jobs:
         Raises:
             LmqError: among others ``epoch_conflict`` if other rows are stored.
         """
-        self._proposals.check_version(3)
         _check_name(job)
         _check_run(run)
         if not 0 <= rows < 1 << 61 or len(digest) != DIGEST_BYTES:
@@ -182,7 +176,6 @@ class Jobs:
 
     async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
         """How far a stream is stored, with its notes from a byte on; None if it is not known."""
-        self._proposals.check_version()
         await self._proposals.barrier()
         found = self._proposals.machine().marks.find(stream.owner, stream.job, stream.name)
         if found is None:
@@ -192,7 +185,6 @@ class Jobs:
 
     async def end(self, names: Sequence[bytes], owner: bytes) -> int:
         """Forget an owner's jobs; returns how many streams they had."""
-        self._proposals.check_version()
         if len(names) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
         ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))

@@ -258,8 +258,6 @@ class PatternLine(Line):
         return (None, 0) if earliest is None else (earliest[0], earliest[1].due_count(self._machine().now_us))
 
     def command(self, count: int) -> Command:
-        if self._machine().version < 2:
-            return layout.pull_any(self.key, count)
         found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._machine().now_us))
         return layout.pull_first([queue.name for queue in found], count)
 

@@ -79,7 +79,6 @@ class OpenReads:
     ) -> list[Delivered]:
         """As `open`, with the deliveries as the core names them. With `until` the wait is over, too, when that is done."""
         service = self._service
-        service.check_version(3)
         service.check_name(queue, OWNER)
         until_us = 0 if lease_s is None else lease_us(lease_s)
         ends_s = None if wait_s is None else self._loop.time() + wait_s
@@ -140,7 +139,6 @@ class OpenReads:
             LmqError: as `QueueService.pull`. If the outcome is not known, it may be gone.
         """
         service = self._service
-        service.check_version(3)
         service.check_name(queue, OWNER)
         found = service.machine().queues.get(queue)
         if found is not None and _may_page(found):
@@ -182,7 +180,6 @@ class OpenReads:
 
     async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
         """As `abort`, with the numbers of the deliveries."""
-        self._service.check_version(3)
         command = layout.give_back(queue, list(numbers), Place.HEAD)
         settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
         return [False] * len(numbers) if settled is None else settled

@@ -27,8 +27,8 @@ log = structlog.get_logger("lmq.operations")
 
 _COUNT_MAX = 1 << 62
 _LABEL_BYTES_MAX = 255
-_WHOLE, _WHOLE_LINES = 0, 3
-"""The limit of a purge for all that is in line, and the machine version that knows it."""
+_WHOLE = 0
+"""The limit of a purge for all that is in line."""
 PURGED_TOGETHER = 100
 """Most queues that one entry of the log purges."""
 _DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
@@ -53,7 +53,7 @@ class QueueOperations:
         stands behind those.
         """
         command = layout.purge(queue)
-        if count is not None or self._proposals.machine().version < _WHOLE_LINES:
+        if count is not None:
             return self._repeat(command, _checked_count(count))
         return self._purge_rest(self._send(layout.with_limit(command, _WHOLE)), command)
 
@@ -75,7 +75,6 @@ class QueueOperations:
         Many queues share an entry of the log, and one call runs at a time: those that wait find nothing left to do.
         """
         proposals = self._proposals
-        proposals.check_version(_WHOLE_LINES)
         async with self._purging:
             done = waiting = 0
             names: list[bytes] = []
@@ -127,7 +126,6 @@ class QueueOperations:
             LmqError: at once: ``bad_request`` if the label or the count is out of range.
         """
         _check_label(label)
-        self._proposals.check_version(3)
         return self._repeat(layout.withdraw(queue, label), _checked_count(count))
 
     def redrive(
@@ -156,7 +154,6 @@ class QueueOperations:
             raise LmqError("bad_request", "messages cannot be sent back to the queue in which they are")
         if label:
             _check_label(label)
-        self._proposals.check_version(3)
         if destination is None and not principal.everywhere:
             return self._redrive_allowed(queue, label, _checked_count(count), principal)
         return self._repeat(layout.redrive(queue, destination or b"", label), _checked_count(count))
@@ -213,12 +210,10 @@ class QueueOperations:
         if source == target:
             raise LmqError("bad_request", "a queue cannot be bound to itself")
         self._proposals.check_room()
-        self._proposals.check_version(3)
         return self._changed(self._send(layout.bind(source, target)), "queue bound", source, target)
 
     def unbind(self, source: bytes, target: bytes) -> Coroutine[Any, Any, bool]:
         """End a binding; False if there is none."""
-        self._proposals.check_version(3)
         if max(len(source), len(target)) > NAME_BYTES_MAX:
             raise LmqError("bad_name", f"a queue name has at most {NAME_BYTES_MAX} bytes")
         return self._changed(self._send(layout.unbind(source, target)), "queue unbound", source, target)

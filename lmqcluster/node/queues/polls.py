@@ -97,7 +97,6 @@ class PolledQueues:
 
     async def create(self, queue: bytes, owner: bytes = b"") -> bool:
         """Make a queue; False if it exists already."""
-        self._service.check_version(3)
         self._service.check_name(queue, b"")
         pairs = [["retry", RETRY_WITHOUT_END]]
         return bool(await self._service.propose(layout.create_indexed(queue, pairs, owner), 96))
@@ -225,7 +224,6 @@ class PolledQueues:
         return done
 
     def _check(self, queue: bytes) -> None:
-        self._service.check_version(3)
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
 
@@ -306,12 +304,10 @@ class PolledQueues:
 
     async def set_api_key(self, digest: bytes, prefix: bytes) -> None:
         """Add a key, or give it another prefix."""
-        self._service.check_version(3)
         await self._service.propose(layout.set_api_key(digest, prefix), 64 + len(digest) + len(prefix))
 
     async def delete_api_key(self, digest: bytes) -> bool:
         """Delete a key; False if there is none."""
-        self._service.check_version(3)
         return bool(await self._service.propose(layout.delete_api_key(digest), 64 + len(digest)))
 
 

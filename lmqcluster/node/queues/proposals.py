@@ -14,8 +14,6 @@ from ...core.quotas import Kind
 from ...wire.errors import LmqError
 from ...wire.legacy_msgpack import CONTENT_TYPE, head_bytes
 from ...wire.limits import NAME_BYTES_MAX
-from ...wire.properties import Properties
-from ...wire.queue_options import QUEUE_OPTIONS
 from ..memory import MESSAGE_OVERHEAD_BYTES
 from ..proposer import Group, Proposer
 from ..turns import Turns
@@ -27,7 +25,6 @@ from .push_items import PushItem
 __all__ = ["Proposals", "unheard"]
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
-KEYS_MAX = 2_000_000
 KEY_BYTES_MAX = 255
 QUEUES_MAX = 1_000_000
 
@@ -123,7 +120,7 @@ class Proposals:
         if len(queues) >= QUEUES_MAX:
             raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
         self.check_room()
-        if owner and machine.version >= 2:
+        if owner:
             try:
                 machine.quotas.check(Kind.QUEUES, owner)
             except RefusedError as exc:
@@ -183,43 +180,14 @@ class Proposals:
         """Refuse an idempotency key that cannot be remembered.
 
         Raises:
-            LmqError: ``bad_request``, or ``overloaded`` if too many are remembered.
+            LmqError: ``bad_request``.
         """
-        if key is None:
-            return
-        if not 0 < len(key) <= KEY_BYTES_MAX:
+        if key is not None and not 0 < len(key) <= KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
-        machine = self.machine()
-        # From machine version 2 on each owner has a quota.
-        if machine.version < 2 and len(machine.keys) >= KEYS_MAX:
-            reason = f"{KEYS_MAX} idempotency keys are remembered, the limit; push more slowly"
-            raise LmqError("overloaded", reason)
 
     def owned(self, owner: bytes) -> list[bytes]:
-        """The last argument of a command whose effect is kept for an owner; none as long as old programs could not read it."""
-        return [owner] if owner and self.machine().version >= 2 else []
-
-    def check_version(self, needed: int = 2) -> None:
-        """Refuse what needs a machine version as long as the cluster may have members that do not know it.
-
-        Raises:
-            LmqError: ``overloaded``, because it is over soon: a cluster of new programs moves to the version at once.
-        """
-        if self.machine().version < needed:
-            raise LmqError(
-                "overloaded",
-                "this node has not caught up with the cluster yet, or not all members have a program that can do this;"
-                " try again, or upgrade them",
-            )
-
-    def check_options(self, properties: Properties) -> None:
-        """Refuse properties beyond LMQ's as long as the cluster may have members that do not know them.
-
-        Raises:
-            LmqError: ``overloaded``.
-        """
-        if any(name in QUEUE_OPTIONS for name, _ in properties):
-            self.check_version(3)
+        """Return the last argument of a command whose effect is kept for an owner; none if nobody owns it."""
+        return [owner] if owner else []
 
     def send_first(self, command: Command) -> asyncio.Future[None]:
         """Send a small command of the node itself before all that waits, also while clients are refused.

@@ -35,14 +35,9 @@ async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], clie
     size = len(row[0])
     check_pattern(pattern)
     proposals.check_push(size)
-    if proposals.machine().version < 2:
-        stored: list[tuple[bytes, int]] = await proposals.propose(
-            layout.push_all(pattern, row), size + 64 + len(pattern)
-        )
-        return stored
     names = await _names(proposals, pattern, client)
     proposals.check_push(size, copies=len(names))
-    stored = []
+    stored: list[tuple[bytes, int]] = []
     for start in range(0, len(names), NAMES_MAX):
         part = names[start : start + NAMES_MAX]
         try:

@@ -34,9 +34,7 @@ _NUMBER_BYTES = 12
 class Checks(Protocol):
     """What refuses requests that may not be sent: `Proposals`."""
 
-    def check_options(self, properties: Properties) -> None: ...
     def check_room(self, more_bytes: int = 0) -> None: ...
-    def check_version(self, needed: int = 2) -> None: ...
 
 
 class Request(NamedTuple):
@@ -98,9 +96,8 @@ def delete(queue: bytes) -> Request:
     return Request(layout.delete(queue), _SMALL_BYTES)
 
 
-def set_properties(checks: Checks, queue: bytes, properties: Properties, *, only_unset: bool = False) -> Request:
-    """Set some of a queue's own properties, or those that nobody has chosen. Raises as `Checks.check_options`."""
-    checks.check_options(properties)
+def set_properties(queue: bytes, properties: Properties, *, only_unset: bool = False) -> Request:
+    """Set some of a queue's own properties, or those that nobody has chosen."""
     pairs = [list(pair) for pair in properties]
     return Request(
         layout.set_properties(queue, pairs, only_unset=only_unset), _SMALL_BYTES + properties_bytes(properties)
@@ -112,47 +109,40 @@ def clear_properties(queue: bytes) -> Request:
     return Request(layout.clear_properties(queue), _SMALL_BYTES)
 
 
-def set_defaults(checks: Checks, rules: Rules) -> Request:
-    """Replace the default rules. Raises as `Checks.check_options`."""
-    for _, properties in rules:
-        checks.check_options(properties)
+def set_defaults(rules: Rules) -> Request:
+    """Replace the default rules."""
     rows = [[pattern.encode(), [list(pair) for pair in properties]] for pattern, properties in rules]
     return Request(layout.set_defaults(rows), _SMALL_BYTES + rules_bytes(rules))
 
 
-# --- sessions and locks: all raise as `Checks.check_version` -------------------------------------------------------
+# --- sessions and locks -----------------------------------------------------------------------------------------------
 
 
 def open_session(checks: Checks, ttl_s: float, owned: Sequence[bytes]) -> Request:
     """Begin a session; the result is its number. Raises ``bad_request`` and as `Checks.check_room`, too."""
     ttl_us = session_us(ttl_s)
-    checks.check_version(3)
     checks.check_room()
     return Request(layout.open_session(ttl_us, *owned), _SMALL_BYTES)
 
 
-def renew_session(checks: Checks, number: int, owned: Sequence[bytes]) -> Request:
+def renew_session(number: int, owned: Sequence[bytes]) -> Request:
     """Let a session live its whole time from now; the result is whether it is alive."""
-    checks.check_version(3)
     return Request(layout.renew_session(number, *owned), _SMALL_BYTES)
 
 
-def end_session(checks: Checks, number: int, owned: Sequence[bytes]) -> Request:
+def end_session(number: int, owned: Sequence[bytes]) -> Request:
     """End a session; the result is whether it was alive."""
-    checks.check_version(3)
     return Request(layout.end_session(number, *owned), _SMALL_BYTES)
 
 
-def lock(checks: Checks, name: bytes, number: int, owned: Sequence[bytes], *, waits: bool) -> Request:
+def lock(name: bytes, number: int, owned: Sequence[bytes], *, waits: bool) -> Request:
     """Get a lock, or stand in line for it; the result is its token, or 0. Raises ``bad_name``."""
-    checks.check_version(3)
     check_lock_name(name)
     return Request(layout.lock(name, number, waits, *owned), _SMALL_BYTES + len(name))
 
 
-def unlock(checks: Checks, name: bytes, number: int, owned: Sequence[bytes]) -> Request:
+def unlock(name: bytes, number: int, owned: Sequence[bytes]) -> Request:
     """Free a lock, or leave its line; the result is whether the session had to do with it."""
-    checks.check_version(3)
     return Request(layout.unlock(name, number, *owned), _SMALL_BYTES + len(name))
 
 

@@ -171,9 +171,7 @@ class QueueService(Proposals):
             has_options |= item.options is not None
         if wait_s:
             return await self.push_or_wait(queue, items, wait_s, owner)
-        if has_options:
-            self.check_version(3)
-        as_rows = has_options or ((len(items) > 1 or tells_sequence) and self.machine().version >= 3)
+        as_rows = has_options or len(items) > 1 or tells_sequence
         if not as_rows and len(items) == 1 and not items[0].headers and items[0].key is None:
             return [Stored(await self._push_plain(queue, items[0]))]
         if as_rows:
@@ -189,7 +187,6 @@ class QueueService(Proposals):
         self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes = b""
     ) -> Coroutine[Any, Any, list[Stored]]:
         """As `push` with `wait_s`. It is sent at once, so that what is sent next takes effect behind it."""
-        self.check_version(3)
         self.check_name(queue, owner)
         for item in items:
             self.check_item(item)
@@ -280,7 +277,6 @@ class QueueService(Proposals):
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         start: Callable[[bytes, Ticket], None] = self.pulls.start
         if lease_s is not None:
-            self.check_version(3)
             start = partial(self.pulls.start_with_lease, lease_us(lease_s))
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room, None if settles else place)
         return await self._settled(queue, delivered) if settles and delivered else delivered
@@ -400,14 +396,12 @@ class QueueService(Proposals):
         """
         if place is Place.TAIL and delay_s is None:
             return await self._settle(Op.NACK, queue, ids)
-        self.check_version(3)
         return await self._settle(Op.GIVE_BACK, queue, ids, int(place), retry_delay_us(delay_s))
 
     async def extend(self, queue: bytes, ids: Sequence[bytes], lease_s: float | None = None) -> list[bool]:
         """Let leases end so much later than now, or a full timeout. Raises ``queue_not_found``."""
         if lease_s is None:
             return await self._settle(Op.EXTEND, queue, ids)
-        self.check_version(3)
         return await self._settle(Op.EXTEND_BY, queue, ids, lease_us(lease_s))
 
     async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes], *more: int) -> list[bool]:
@@ -432,7 +426,7 @@ class QueueService(Proposals):
         """Set some of a queue's own properties, keep the others; creates the queue."""
         self.check_name(queue, owner)
         self.check_room()
-        await self.ask(requests.set_properties(self, queue, properties))
+        await self.ask(requests.set_properties(queue, properties))
 
     async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
         """Forget a queue's own properties; creates the queue."""
@@ -450,7 +444,7 @@ class QueueService(Proposals):
             LmqError: at once: ``bad_pattern``, and ``bad_property`` if they are too many.
         """
         check_rules(rules)
-        return self._spread(self.send(*requests.set_defaults(self, rules)))
+        return self._spread(self.send(*requests.set_defaults(rules)))
 
     async def _spread(self, begun: asyncio.Future[Any]) -> None:
         await begun

@@ -77,11 +77,9 @@ class Sessions:
         """As `end`, also while clients are refused. Nobody has to wait for what is returned; it never fails."""
         return self._service.send_first(layout.end_session(self.number(session), *self._service.owned(owner)))
 
-    async def _ask(
-        self, request: Callable[[requests.Checks, int, list[bytes]], requests.Request], session: bytes, owner: bytes
-    ) -> bool:
+    async def _ask(self, request: Callable[[int, list[bytes]], requests.Request], session: bytes, owner: bytes) -> bool:
         service = self._service
-        return bool(await service.ask(request(service, self.number(session), service.owned(owner))))
+        return bool(await service.ask(request(self.number(session), service.owned(owner))))
 
     def number(self, session: bytes) -> int:
         """The number of a session, 0 if the text is no id of one."""
@@ -125,7 +123,6 @@ class Sessions:
         first asked. `charge` is how many of a message's deliveries it uses up, 0 or 1.
         """
         service = self._service
-        service.check_version(3)
         service.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
@@ -137,7 +134,6 @@ class Sessions:
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""
         service = self._service
-        service.check_version(3)
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
         command = layout.leave_queue(queue, self.number(session), *service.owned(owner))
@@ -165,22 +161,21 @@ class Sessions:
             The fencing token, larger than every token given before; None if another session had the lock all the time.
         """
         service, number = self._service, self.number(session)
-        service.check_version(3)
         requests.check_lock_name(name)
         owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
         # From now on, because the notice may come with the same batch.
         granted = self._board.lock(name, number)
         try:
-            token: int = await service.ask(requests.lock(service, name, number, owned, waits=waits))
+            token: int = await service.ask(requests.lock(name, number, owned, waits=waits))
             if token or not waits:
                 return token or None
             return await asyncio.wait_for(granted, wait_s)
         except TimeoutError:
-            held = await service.ask(requests.lock(service, name, number, owned, waits=False))
+            held = await service.ask(requests.lock(name, number, owned, waits=False))
             if held:
                 return int(held)
-            await service.ask(requests.unlock(service, name, number, owned))
+            await service.ask(requests.unlock(name, number, owned))
             return None
         except asyncio.CancelledError:
             service.proposer.add_first(Group(layout.unlock(name, number, *owned), [], unheard))
@@ -191,4 +186,4 @@ class Sessions:
     async def unlock(self, name: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Free a lock; False if the session did not have it."""
         service = self._service
-        return bool(await service.ask(requests.unlock(service, name, self.number(session), service.owned(owner))))
+        return bool(await service.ask(requests.unlock(name, self.number(session), service.owned(owner))))

@@ -171,9 +171,9 @@ class Subscriptions:
         _check_range("a count", count, BatchLeases.COUNT_MAX)
         lease_us = _microseconds(lease_s)
         used = self._used(session, owner)
-        if is_pattern and self._proposals.machine().version >= 2:
+        if is_pattern:
             return await self._reserve_any(name, epoch, source, client, count, lease_us, used)
-        command = layout.reserve(name, epoch, source, is_pattern, count, lease_us, *used)
+        command = layout.reserve(name, epoch, source, True, count, lease_us, *used)
         while True:
             reserved: Reserved = await self._proposals.propose(command, _STEP_BYTES)
             if reserved.sealed:
@@ -191,7 +191,7 @@ class Subscriptions:
                 await proposals.views.settled(view)
                 queues = [queue.name for queue in view.first(_NAMED_MAX + 1, proposals.machine().now_us)]
                 named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
-                command = layout.reserve_from(name, epoch, named, are_all, count, lease_us, *used)
+                command = layout.reserve(name, epoch, named, are_all, count, lease_us, *used)
                 reserved: Reserved = await proposals.propose(command, _STEP_BYTES + sum(map(len, named)))
                 if reserved.sealed:
                     return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
@@ -201,15 +201,12 @@ class Subscriptions:
     async def claim(self, name: bytes, owner: bytes = b"") -> int:
         """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
         _check_name(name)
-        self._proposals.check_version()
         session: int = await self._proposals.propose(layout.claim(name, owner), 64)
         return session
 
     async def renew(self, name: bytes, lease_s: float, session: int | None = None, owner: bytes = b"") -> int:
         """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
         _check_name(name)
-        if session is not None:
-            self._proposals.check_version()
         lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
         while more:
             command = layout.renew(name, lease_us, session or 0, epoch, owner)
@@ -248,7 +245,6 @@ class Subscriptions:
     async def delete(self, name: bytes, owner: bytes = b"") -> bool:
         """As `abandon`, and forget the subscription, also if another consumer has claimed it; False if there is none."""
         _check_name(name)
-        self._proposals.check_version()
         more: bool | None = True
         existed = False
         while more:
@@ -257,11 +253,7 @@ class Subscriptions:
         return existed
 
     def _used(self, session: int | None, owner: bytes) -> list[int | bytes]:
-        """The last arguments of a command on a subscription; none as long as old programs could not read them."""
-        if self._proposals.machine().version < 2:
-            if session is not None:
-                self._proposals.check_version()
-            return []
+        """Return the last arguments of a command on a subscription."""
         return [session or 0, owner]
 
     # --- reading --------------------------------------------------------------------------------------------------

@@ -80,7 +80,6 @@ def run_transaction(
         LmqError: at once, or awaited. Nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
             ``quota_exceeded`` with the step that failed; or ``unknown_outcome``.
     """
-    proposals.check_version(3)
     if len(steps) > OPERATIONS_MAX:
         reason = f"a transaction has at most {OPERATIONS_MAX} operations, this has {len(steps)}"
         raise LmqError("too_large", reason)

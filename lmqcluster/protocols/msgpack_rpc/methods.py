@@ -61,7 +61,7 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
     properties = parse_properties(arguments[1]) if len(arguments) >= 2 else []
     check_named_queues(connection.known_principal(), properties)
     if properties or only_unset:
-        request = requests.set_properties(connection.service, name, properties, only_unset=only_unset)
+        request = requests.set_properties(name, properties, only_unset=only_unset)
         propose(connection, msgid, request, say_ok)
     else:
         propose(connection, msgid, requests.clear_properties(name), say_ok)

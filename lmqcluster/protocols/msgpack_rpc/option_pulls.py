@@ -49,7 +49,6 @@ def _start(
     if b"session" in options:
         own_lease_us = 0 if lease_s is None else lease_us(lease_s)
         number = service.sessions.number(text(options[b"session"]))
-        service.check_version(3)
         service.check_name(name, connection.kept_for())
         known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
         asked = asks_in_session(own_lease_us, number, 1, known, *connection.owned())
@@ -63,7 +62,6 @@ def _start(
         service.pulls.start(name, ticket)
         return
     own_lease_us = lease_us(lease_s)
-    service.check_version(3)
     service.check_name(name, connection.kept_for())
     service.receipts()
     service.pulls.start_with_lease(own_lease_us, name, ticket)

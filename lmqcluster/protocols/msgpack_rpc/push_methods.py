@@ -226,7 +226,6 @@ def _push_items(
 ) -> None:
     """Store messages with options, all of them or none; under the numbers of the producer if there is one."""
     service = connection.service
-    service.check_version(3)
     service.check_name(name, connection.kept_for())
     for item in items:
         service.check_item(item)

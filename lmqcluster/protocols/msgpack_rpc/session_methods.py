@@ -32,13 +32,13 @@ def _open_session(connection: Connection, msgid: Any, arguments: Arguments) -> N
     propose(connection, msgid, request, render)
 
 
-def _on_session(request: Callable[[requests.Checks, int, list[bytes]], requests.Request]) -> Handler:
+def _on_session(request: Callable[[int, list[bytes]], requests.Request]) -> Handler:
     """``renew_session(id) -> bool`` and ``end_session(id) -> bool``."""
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         arity(arguments, 1, 1)
         number = session_number(connection, arguments[0])
-        propose(connection, msgid, request(connection.service, number, connection.owned()), pack)
+        propose(connection, msgid, request(number, connection.owned()), pack)
 
     return handler
 
@@ -47,9 +47,8 @@ def session_number(connection: Connection, session: Any) -> int:
     """The number of a session.
 
     Raises:
-        LmqError: ``bad_arguments``; ``overloaded`` if some members do not know sessions yet.
+        LmqError: ``bad_arguments``.
     """
-    connection.service.check_version(3)
     return connection.service.sessions.number(text(session))
 
 
@@ -71,7 +70,7 @@ def _lock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         connection.run_packed(msgid, lambda: sessions.lock(name, session, wait_s, owner), waits=True)
         return
     number = session_number(connection, session)
-    request = requests.lock(connection.service, name, number, connection.owned(), waits=False)
+    request = requests.lock(name, number, connection.owned(), waits=False)
     propose(connection, msgid, request, lambda token: pack(token or None))
 
 
@@ -81,7 +80,7 @@ def _unlock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     name = text(arguments[0])
     requests.check_lock_name(name)
     number = session_number(connection, arguments[1])
-    propose(connection, msgid, requests.unlock(connection.service, name, number, connection.owned()), pack)
+    propose(connection, msgid, requests.unlock(name, number, connection.owned()), pack)
 
 
 SESSION_METHODS: dict[bytes, Handler] = {

@@ -50,20 +50,17 @@ def lease_argument(options: dict[bytes, Any]) -> int | None:
     return None if lease_s is None else lease_us(lease_s)
 
 
-def _verb(connection: Connection, op: Op, options: dict[bytes, Any]) -> _Verb:
+def _verb(op: Op, options: dict[bytes, Any]) -> _Verb:
     """The command for a method with these options.
 
     Raises:
-        LmqError: as those of the arguments, and ``overloaded`` if some members do not know the command yet.
+        LmqError: as those of the arguments.
     """
-    verb = _Verb(op)
     if op == Op.NACK and not options.keys().isdisjoint(_OPTIONS[op]):
-        verb = _Verb(Op.GIVE_BACK, give_back_arguments(options))
-    elif op == Op.EXTEND and (own_lease_us := lease_argument(options)) is not None:
-        verb = _Verb(Op.EXTEND_BY, (own_lease_us,))
-    if verb.op != op:
-        connection.service.check_version(3)
-    return verb
+        return _Verb(Op.GIVE_BACK, give_back_arguments(options))
+    if op == Op.EXTEND and (own_lease_us := lease_argument(options)) is not None:
+        return _Verb(Op.EXTEND_BY, (own_lease_us,))
+    return _Verb(op)
 
 
 def _settle(op: Op) -> Handler:
@@ -81,7 +78,7 @@ def _settle_with_options(op: Op) -> Handler:
             connection.settle(op, msgid, arguments)
             return
         name, receipt = text(arguments[0]), text(arguments[1])
-        verb = _verb(connection, op, given(arguments[2], _OPTIONS[op]))
+        verb = _verb(op, given(arguments[2], _OPTIONS[op]))
         if len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         number = connection.service.receipts().parse(receipt)
@@ -113,7 +110,7 @@ def _settle_many(op: Op) -> Handler:
         if len(arguments) == 3 and not options:
             raise LmqError("bad_arguments", "the options must be a map that says something")
         again = flag_of(options, b"again")
-        verb = _verb(connection, op, options)
+        verb = _verb(op, options)
         parse = connection.service.receipts().parse
         numbers = [parse(one) for one in ids]
 

@@ -157,7 +157,7 @@ def test_all_kinds_of_push_share_a_window(driver: Driver) -> None:
     """Spec 5 and 11: a window may be opened by one API and joined by the other."""
     assert driver.push_item(Q, b"1", b"text/plain") == NEW
     assert driver.push(Q, b"2", b"3") == [YES, YES]
-    assert driver.push_all(b"q", b"4") == [(Q, YES)]
+    assert driver.push_each(b"q", b"4") == [(Q, YES)]
     driver.wait(10)
     assert driver.drain(Q) == [[b"1", b"2", b"3", b"4"]]
 
@@ -199,8 +199,7 @@ def test_a_window_costs_time_proportional_to_its_parts(driver: Driver) -> None:
 
 
 def test_a_compound_message_is_bounded(driver: Driver) -> None:
-    """A window without room for another body takes no more, and the next one opens: everything can be delivered."""
-    driver.batch([Op.UPGRADE, 2])
+    """A window that has no room for another body is joined no more, and the next one opens: everything can be delivered."""
     body = bytes(COMPOUND_BYTES_MAX // 4)
     flags = [driver.push(Q, body)[0] for _ in range(9)]
     assert flags == [NEW, YES, YES, NEW, YES, YES, NEW, YES, YES]
@@ -211,27 +210,18 @@ def test_a_compound_message_is_bounded(driver: Driver) -> None:
 
 
 def test_a_compound_message_of_many_empty_bodies_is_bounded_too(driver: Driver) -> None:
-    driver.batch([Op.UPGRADE, 2])
     parts_max = COMPOUND_BYTES_MAX // part_bytes(Part(None, (), b""))
     flags = driver.push(Q, *[b""] * (parts_max + 1))
     assert (flags.count(NEW), flags[-1]) == (2, NEW)
 
 
 def test_one_body_of_the_largest_size_makes_a_message(driver: Driver) -> None:
-    driver.batch([Op.UPGRADE, 2])
     assert driver.push(Q, bytes(COMPOUND_BYTES_MAX)) == [NEW]
     assert driver.push(Q, b"x") == [NEW]
 
 
-def test_a_window_keeps_its_size_after_a_snapshot(driver: Driver) -> None:
-    driver.batch([Op.UPGRADE, 2])
+def test_a_window_goes_on_at_its_size_after_a_snapshot(driver: Driver) -> None:
     half = bytes(COMPOUND_BYTES_MAX // 2 - 1000)
     assert [driver.push(Q, half)[0] for _ in range(2)] == [NEW, YES]
     driver.machine = copied(driver.machine)
     assert driver.push(Q, bytes(10_000)) == [NEW]
-
-
-def test_machine_version_1_bounds_no_window(driver: Driver) -> None:
-    """Nodes of the former release would not; all replicas have to agree."""
-    body = bytes(COMPOUND_BYTES_MAX // 2)
-    assert [driver.push(Q, body)[0] for _ in range(3)] == [NEW, YES, YES]

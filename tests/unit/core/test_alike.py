@@ -16,8 +16,8 @@ SECOND = 1_000_000
 
 
 def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any], list[Any]]:
-    """Return the results of a machine for some batches of these rows, and its state afterwards."""
-    driver = Driver(version=3)
+    """What a machine says to some batches of these rows, and its state afterwards."""
+    driver = Driver()
     driver.do(Op.CREATE_INDEXED, Q, options)
     answers = [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
     # The queue is emptied in between, and filled again.
@@ -41,8 +41,8 @@ def test_the_fast_path_has_the_same_result(traits: list[Any], options: list[Any]
     assert alike == long
 
 
-def test_an_emptied_queue_is_filled_in_order() -> None:
-    driver = Driver(version=3)
+def test_a_line_that_was_empty_is_filled_in_order() -> None:
+    driver = Driver()
     driver.do(Op.CREATE_INDEXED, Q, [])
     many = [b"%d" % number for number in range(3_000)]
     driver.do(Op.PUSH_EXISTING, Q, many)
@@ -51,7 +51,7 @@ def test_an_emptied_queue_is_filled_in_order() -> None:
 
 @pytest.mark.parametrize("rows", [[[b"x", None, [], 7, PLAIN], b"y"], [b"x", 7], [b"x", None], [[b"x"], b"y"]])
 def test_malformed_rows_store_nothing(rows: list[Any]) -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     driver.do(Op.CREATE_INDEXED, Q, [])
     assert isinstance(driver.batch([Op.PUSH_EXISTING, Q, rows])[0], Fault)
     assert len(driver.machine.queues[Q]) == 0

@@ -17,8 +17,8 @@ BATCH = 1_000
 
 
 def filled(count: int, groups: int) -> Driver:
-    """Return a queue of `count` messages in `groups` groups."""
-    driver = Driver(version=3)
+    """A queue of so many messages in so many groups."""
+    driver = Driver()
     row = [-1, 0, 0, 0, b""]
     for start in range(0, count, 1_000):
         rows = [[b"x", None, [], None, [*row, b"%d" % (n % groups)]] for n in range(start, start + 1_000)]
@@ -30,7 +30,7 @@ def lines_per_message(driver: Driver, end: Op) -> float:
     """Return the lines of Python per message that a batch, its end, and concurrent pulls cost."""
     with counted() as work:
         for epoch in range(1, 3):
-            found = driver.do(Op.RESERVE, S, epoch, Q, False, BATCH, 60 * SECOND)
+            found = driver.do(Op.RESERVE, S, epoch, Q, True, BATCH, 60 * SECOND)
             assert found.size == BATCH
             for _, number, _, _ in driver.pull(Q, 10):
                 driver.ack(Q, number)
@@ -51,9 +51,9 @@ def test_a_message_costs_the_same_however_long_its_group_is_and_however_many_the
 def test_one_command_takes_a_bounded_part_of_a_group() -> None:
     """A group of any length delays the log no more than other messages do."""
     driver = filled(25_000, 1)
-    steps = [driver.do(Op.RESERVE, S, 1, Q, False, 100_000, SECOND)]
+    steps = [driver.do(Op.RESERVE, S, 1, Q, True, 100_000, SECOND)]
     while not steps[-1].sealed:
-        steps.append(driver.do(Op.RESERVE, S, 1, Q, False, 100_000, SECOND))
+        steps.append(driver.do(Op.RESERVE, S, 1, Q, True, 100_000, SECOND))
     sizes = [found.size for found in steps]
     assert sizes == [STEP_MAX, 2 * STEP_MAX, 25_000]
     driver.wait(2)
@@ -82,7 +82,7 @@ def main() -> None:
         epoch, sealed = epoch + 1, False
         while not sealed:
             step_s = time.process_time()
-            found = driver.do(Op.RESERVE, S, epoch, Q, False, 100_000, 60 * SECOND)
+            found = driver.do(Op.RESERVE, S, epoch, Q, True, 100_000, 60 * SECOND)
             slowest, sealed = max(slowest, time.process_time() - step_s), found.sealed
         taken += found.size
         if not found.size:

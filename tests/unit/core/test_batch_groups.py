@@ -14,7 +14,7 @@ Q, S = b"q", b"s"
 
 
 def new_driver() -> Driver:
-    return Driver(version=3)
+    return Driver()
 
 
 def push(driver: Driver, *bodies: bytes, group: bytes = b"g", queue: bytes = Q, ttl_us: int = 0) -> None:
@@ -29,7 +29,7 @@ def numbered(count: int, stem: bytes = b"") -> list[bytes]:
 def reserve(driver: Driver, epoch: int, count: int = 1000, subscription: bytes = S, lease_us: int = 60 * SECOND) -> Any:
     """Reserve until the batch is complete."""
     while True:
-        found = driver.do(Op.RESERVE, subscription, epoch, Q, False, count, lease_us)
+        found = driver.do(Op.RESERVE, subscription, epoch, Q, True, count, lease_us)
         if found.sealed:
             return found
 
@@ -83,8 +83,8 @@ def test_a_batch_of_several_steps_continues_its_group(monkeypatch: pytest.Monkey
     push(driver, *numbered(7, b"g"))
     push(driver, b"other", group=b"")
     for step in range(3):
-        driver.do(Op.RESERVE, S, 1, Q, False, 9, 60 * SECOND)
-        # Messages that arrive in between belong to the group too; a restored replica continues alike.
+        driver.do(Op.RESERVE, S, 1, Q, True, 9, 60 * SECOND)
+        # What comes in between belongs to the group too; a replica that is restored goes on alike.
         push(driver, b"g%d" % (7 + step))
         driver = Driver(copied(driver.machine))
     assert held_by(driver, 1) == numbered(9, b"g")
@@ -99,8 +99,8 @@ def test_a_pattern_takes_groups_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
     for number in range(5):
         push(driver, b"a%d" % number, queue=b"a")
         push(driver, b"b%d" % number, queue=b"b", group=b"")
-    while not driver.do(Op.RESERVE_FROM, S, 1, [b"a", b"b"], True, 100, 60 * SECOND, 0, b"").sealed:
-        # The node does this when no message of a queue is due.
+    while not driver.do(Op.RESERVE, S, 1, [b"a", b"b"], True, 100, 60 * SECOND, 0, b"").sealed:
+        # As the node does when nothing of a queue is due.
         assert len(driver.machine.batches.subscriptions[S].batches[1].runs) <= 10
     found = held_by(driver, 1)
     assert sorted(found) == sorted(numbered(5, b"a") + numbered(5, b"b"))
@@ -167,6 +167,6 @@ def test_a_suspended_queue_delivers_no_more_of_a_group(monkeypatch: pytest.Monke
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     driver = new_driver()
     push(driver, *numbered(10))
-    assert not driver.do(Op.RESERVE, S, 1, Q, False, 9, 60 * SECOND).sealed
+    assert not driver.do(Op.RESERVE, S, 1, Q, True, 9, 60 * SECOND).sealed
     driver.do(Op.SUSPEND, Q, True)
-    assert driver.do(Op.RESERVE, S, 1, Q, False, 9, 60 * SECOND)[1:3] == (3, True)
+    assert driver.do(Op.RESERVE, S, 1, Q, True, 9, 60 * SECOND)[1:3] == (3, True)

@@ -34,7 +34,7 @@ def paged_driver() -> tuple[Driver, MemoryPages]:
     pages = MemoryPages()
     machine = Machine(compile_pattern)
     machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
-    return Driver(machine, version=3), pages
+    return Driver(machine), pages
 
 
 def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:

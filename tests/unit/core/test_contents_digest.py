@@ -18,7 +18,7 @@ Q, TOKEN = b"q", b"a token."
 
 
 def _driver() -> Driver:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     driver.push(Q, b"first", b"second", b"third")
     driver.pull(Q, 1)
     driver.do(Op.PUSH_TRAITS, Q, [[b"rich", None, [], None, [SECOND, 0, 0, 7, b"label", b""]]])
@@ -73,7 +73,7 @@ def test_a_difference_in_contents_alone_is_seen(differ: Callable[[Queue], None])
 
 
 def test_comparisons_with_other_tokens_reach_every_message() -> None:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     for number in range(3 * QUEUES):
         driver.push(b"%03d" % number, *[b"x"] * 20)
     for name in (b"007", b"250"):
@@ -85,7 +85,7 @@ def test_comparisons_with_other_tokens_reach_every_message() -> None:
 
 
 def _work(queues: int, messages: int) -> int:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     for number in range(queues):
         driver.push(b"%05d" % number, *[b"x"] * messages)
         driver.pull(b"%05d" % number, messages // 2)

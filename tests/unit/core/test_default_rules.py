@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Op
 from lmqcluster.core.default_rules import SPREAD_STEPS
 from tests.property.driver import Driver, copied, records
 
@@ -18,7 +18,7 @@ class Replicas:
     """Two replicas of one log: the second may write snapshots, or be restored from one."""
 
     def __init__(self) -> None:
-        self.drivers = [Driver(version=Machine.VERSION_MAX) for _ in range(2)]
+        self.drivers = [Driver() for _ in range(2)]
 
     def do(self, *command: Any) -> None:
         for driver in self.drivers:
@@ -63,7 +63,7 @@ def test_an_unused_child_keeps_its_inherited_properties_over_a_restore() -> None
 
 
 def _crowd(count: int) -> Driver:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     for number in range(count):
         driver.push(b"q%04d" % number, b"x")
     return driver

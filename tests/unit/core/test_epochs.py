@@ -59,7 +59,7 @@ class Writer:
 @pytest.fixture
 def driver() -> Driver:
     """A machine."""
-    return Driver(version=4)
+    return Driver()
 
 
 def code(result: Any) -> str | None:
@@ -304,7 +304,7 @@ def test_any_repetition_stores_every_row_once(seed: int, monkeypatch: pytest.Mon
     """
     monkeypatch.setattr("lmqcluster.core.epochs.CLAIM_STEP", 3)
     rng = random.Random(seed)
-    driver = Driver(version=4)
+    driver = Driver()
     wanted: list[bytes] = []
     for epoch in range(3):
         rows = [rng.choice((b"same", b"%d" % number)) for number in range(rng.randint(0, 40))]

@@ -17,8 +17,7 @@ WINDOW_S = REMEMBER_US / SECOND
 
 @pytest.fixture
 def driver() -> Driver:
-    """A machine of version 2."""
-    return Driver(version=2)
+    return Driver()
 
 
 def test_an_expired_lease_returns_its_message_by_itself(driver: Driver) -> None:
@@ -130,24 +129,9 @@ def test_nothing_is_done_while_nothing_is_due(driver: Driver) -> None:
     assert work.lines < 30
 
 
-def test_a_rolling_upgrade_ends_what_is_overdue() -> None:
-    driver = Driver()
-    driver.push(Q, b"1", b"2")
-    driver.push_item(Q, b"3", key=b"key")
-    driver.pull(Q, 2)
-    driver.wait(WINDOW_S)
-    driver.tick()
-    queue = driver.machine.queues[Q]
-    assert (len(queue.leases), len(driver.machine.keys)) == (2, 1)
-    driver.do(Op.UPGRADE, 2)
-    driver.tick()
-    assert (len(queue.leases), len(driver.machine.keys)) == (0, 0)
-    assert sorted(driver.drain(Q)) == [b"1", b"2", b"3"]
-
-
 def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> None:
-    """This holds also if more is due than one batch may expire, and old bounds exist beside new ones."""
-    driver = Driver(version=2)
+    """Also when more is due than one batch may end, and old bounds stand beside new ones."""
+    driver = Driver()
     for index in range(40):
         name = b"q%02d" % index
         driver.set(name, timeout=5 + index % 3)
@@ -182,12 +166,9 @@ def test_a_snapshot_view_shows_the_state_at_its_opening(driver: Driver) -> None:
     assert driver.machine.queues[Q].dropped_total == 2
 
 
-def test_a_queue_with_a_retry_below_zero_drops_nothing() -> None:
-    """Front ends refuse it; a cluster may still have such a queue from before."""
+def test_a_queue_with_a_retry_below_zero_delivers_once() -> None:
+    """Front ends refuse it."""
     driver = Driver()
     driver.set(Q, retry=-7)
-    driver.push(Q, b"lost")
-    assert driver.drain(Q) == []
-    driver.do(Op.UPGRADE, 2)
     driver.push(Q, b"kept")
     assert bodies(driver.pull(Q)) == [b"kept"]

@@ -13,7 +13,7 @@ Q = b"q"
 
 @pytest.mark.parametrize("place", list(Place))
 def test_a_group_waits_for_a_message_that_is_put_back_with_a_delay(place: Place) -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     for body in (b"1", b"2", b"3"):
         driver.do(Op.PUSH_TRAITS, Q, [[body, None, [], None, [-1, 0, 0, 0, b"", b"g"]]])
     driver.do(Op.GIVE_BACK, Q, [driver.pull_one(Q)[1]], place, SECOND)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmqcluster.core import Op
 from tests.property.driver import Driver, copied
 
 Q = b"q"
@@ -96,12 +97,12 @@ def test_parts_keep_their_own_headers() -> None:
     assert [part.headers for part in parts] == [((b"x-foo", b"a"),), ((b"x-foo", b"b"),), ()]
 
 
-def test_push_all_is_hooked_once_per_queue() -> None:
+def test_push_each_is_hooked_once_per_queue() -> None:
     """Spec 6: also once per queue for push-to-all, each with its own hooks."""
     driver = Driver()
     driver.set(b"a", hooks=_hooks(["x-foo"]))
     driver.set(b"b", hooks=_hooks(["x-bar"]))
-    driver.do(9, b"", [b"x", None, [list(header) for header in SENT], None])
+    driver.do(Op.PUSH_EACH, [b"a", b"b"], [b"x", None, [list(header) for header in SENT], None])
     assert (_stored(driver, b"a"), _stored(driver, b"b")) == (((b"x-foo", b"1"),), ((b"x-bar", b"2"),))
 
 

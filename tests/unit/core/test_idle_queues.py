@@ -17,13 +17,11 @@ DIGEST = b"d" * 32
 
 
 def _driver() -> Driver:
-    driver = Driver()
-    driver.do(Op.UPGRADE, 2)
-    return driver
+    return Driver()
 
 
 def _with_token(driver: Driver) -> None:
-    driver.do(Op.SET_TOKEN, b"boss", DIGEST, 3, b".*", 0, False)
+    driver.do(Op.SET_TOKEN, b"boss", DIGEST, 3, b".*", 0, False, driver.now_us)
 
 
 def _names(driver: Driver) -> list[bytes]:
@@ -75,14 +73,6 @@ def test_very_many_end_a_few_at_a_time_and_alike_on_a_restored_replica() -> None
         assert 0 < left[-2] - left[-1] <= 100
     assert driver.machine.expiry.next_us > driver.now_us
     assert driver.machine.quotas.total(Kind.QUEUES) == 0
-
-
-def test_before_version_2_they_stay() -> None:
-    driver = Driver()
-    driver.pull(b"q")
-    driver.wait(2 * HOUR_S)
-    driver.do(Op.BARRIER)
-    assert _names(driver) == [b"q"]
 
 
 def test_the_table_of_idle_queues_does_not_grow_with_pulls() -> None:

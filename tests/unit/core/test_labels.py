@@ -15,7 +15,7 @@ LABELS = [b"a", b"ab", b"ab\x00", b"abc", b"b"]
 @pytest.fixture
 def driver() -> Driver:
     """A machine with one message of each label, whose bodies are their labels."""
-    driver = Driver(version=3)
+    driver = Driver()
     driver.set(Q, retry=0, dead_letter_queue="dead")
     for label in LABELS:
         driver.do(Op.PUSH_TRAITS, Q, [[label, None, [], None, [-1, 0, 0, 0, label, b""]]])

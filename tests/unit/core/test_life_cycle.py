@@ -31,8 +31,8 @@ def test_reading_properties_and_settling_do_not_create_a_queue() -> None:
 def test_patterns_do_not_create_a_queue() -> None:
     """Spec 8.4: no match of push-to-all creates nothing; pull-any waits for a queue to appear."""
     driver = Driver()
-    assert driver.push_all(b"q", b"x") == []
-    assert driver.pull_any(b"q") == []
+    assert driver.push_each(b"q", b"x") == []
+    assert driver.pull_first(b"q") == []
     assert driver.machine.queues == {}
 
 
@@ -206,7 +206,7 @@ def test_a_push_reports_its_queues_as_ready() -> None:
     assert driver.ready == [b"a"]
     driver.push_item(b"b", b"x")
     assert driver.ready == [b"b"]
-    driver.push_all(b"", b"x")
+    driver.push_each(b"", b"x")
     assert driver.ready == [b"a", b"b"]
 
 
@@ -228,13 +228,13 @@ def test_a_queue_deleted_with_messages_is_forgotten_by_patterns() -> None:
     """Spec 8.6 and 4: pull-any does not see the deleted queue's messages, and works when the queue is recreated."""
     driver = Driver()
     driver.push(Q, b"old")
-    assert driver.pull_any(b"none") == []
-    driver.nack(Q, driver.pull_any(b"q")[0][1])
+    assert driver.pull_first(b"none") == []
+    driver.nack(Q, driver.pull_first(b"q")[0][1])
     driver.delete(Q)
-    assert driver.pull_any(b"q") == []
+    assert driver.pull_first(b"q") == []
     driver.wait(1)
     driver.push(Q, b"new")
-    assert bodies(driver.pull_any(b"q", 5)) == [b"new"]
+    assert bodies(driver.pull_first(b"q", 5)) == [b"new"]
 
 
 def test_log_time_never_goes_back() -> None:

@@ -18,8 +18,7 @@ Q = b"q"
 
 @pytest.fixture
 def driver() -> Driver:
-    """A machine of version 2."""
-    return Driver(version=2)
+    return Driver()
 
 
 def _write(
@@ -67,7 +66,7 @@ def test_streams_jobs_and_owners_are_apart(driver: Driver) -> None:
 )
 def test_a_batch_is_stored_like_single_messages(prepare: Callable[[Driver], object]) -> None:
     def stored(step: int) -> list[Any]:
-        driver = Driver(version=3)
+        driver = Driver()
         prepare(driver)
         commands = [
             [Op.PUSH_MARKED, Q, rows[first : first + step], b"job", b"s", first, b"", False, b"a"]
@@ -155,21 +154,19 @@ def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
     assert len(records(driver.machine)) < before + 80
 
 
-def test_messages_may_carry_traits_from_version_3_on() -> None:
+def test_messages_may_carry_traits(driver: Driver) -> None:
     rows = [
         [b"late", None, [], [-1, 0, 0, 5, b"", b""]],
         [b"first", None, [], [-1, 0, 0, -5, b"", b"g"]],
         [b"plain", None, []],
     ]
     command = [Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"]
-    assert isinstance(Driver(version=2).batch(command)[0], Fault)
-    driver = Driver(version=3)
     assert driver.batch(command, command) == [[0, 0, 0], []]
     assert driver.drain(Q) == [b"first", b"plain", b"late"]
 
 
-def test_a_full_queue_stores_none_of_them() -> None:
-    driver = Driver(version=3)
+def test_a_queue_that_is_full_takes_none_of_them() -> None:
+    driver = Driver()
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
     rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]
     result = driver.batch([Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"])[0]

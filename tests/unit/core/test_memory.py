@@ -6,9 +6,10 @@ import pytest
 
 from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.lease import LeaseTable
+from lmqcluster.core.patterns import PatternView
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.core.state import REMEMBER_US
-from tests.property.driver import SECOND, Driver, bodies, numbers
+from tests.property.driver import SECOND, Driver, numbers
 
 Q = b"q"
 ROUNDS = 5000
@@ -129,20 +130,23 @@ def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -
     assert [record[0] for record in driver.machine.batch_sessions.records()] == [b"c", b"a", b"d"]
 
 
-def test_pull_any_leaves_no_trail_beside_a_long_lease() -> None:
+def test_a_view_of_a_pattern_leaves_no_trail_beside_a_long_lease() -> None:
     """Each round lowers the queue's earliest due time and raises it again to the end of the long lease."""
-    driver = Driver()
+    driver, view = Driver(), PatternView()
     driver.set(Q, timeout=3600)
     driver.push(Q, b"slow")
-    driver.pull_any(b"q")
+    queue = driver.machine.queues[Q]
+    view.add(queue)
+    driver.pull(Q)
+    ends_us = driver.now_us + 3600 * SECOND
     for _ in range(ROUNDS):
         driver.wait(0.001)
         driver.push(Q, b"x")
-        driver.ack(Q, driver.pull_any(b"q")[0][1])
-        assert driver.pull_any(b"q") == []
-        assert len(driver.machine.patterns.view(b"q")._heap) <= 2 + 64 + 1
-    driver.wait(3600)
-    assert bodies(driver.pull_any(b"q", 5)) == [b"slow"]
+        view.note(queue)
+        assert view.earliest() == (driver.now_us, queue)
+        driver.ack(Q, driver.pull_one(Q)[1])
+        assert view.earliest() == (ends_us, queue)
+        assert len(view._heap) <= 2 + 64 + 1
 
 
 def test_bytes_of_bodies_are_accounted_exactly() -> None:
@@ -160,8 +164,8 @@ def test_bytes_of_bodies_are_accounted_exactly() -> None:
     driver.wait(1)
     driver.ack(Q, *numbers(driver.pull(Q, 2)))
     assert queue.body_bytes == 0
-    driver.set(Q, retry=-1, accum=0)
-    driver.push(Q, b"never")
+    driver.set(Q, retry=0, accum=0)
+    driver.push(Q, b"once!")
     assert queue.body_bytes == 5
-    driver.pull(Q)
+    driver.nack(Q, driver.pull_one(Q)[1])
     assert queue.body_bytes == 0

@@ -12,7 +12,7 @@ Q, DEAD = b"q", b"dead"
 
 @pytest.fixture
 def driver() -> Driver:
-    return Driver(version=3)
+    return Driver()
 
 
 def _push(driver: Driver, body: bytes, *, ttl_us: int = 0, priority: int = 0) -> None:

@@ -1,4 +1,4 @@
-"""Commands that name several queues, as nodes propose them from machine version 2 on instead of patterns."""
+"""Commands that name several queues; a node finds those for a pattern."""
 
 from __future__ import annotations
 
@@ -7,21 +7,15 @@ import pytest
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.batch_lease import BatchState
 from lmqcluster.core.named_queues import NAMES_MAX
-from tests.property.driver import Driver, bodies, copied
+from tests.property.driver import Driver, bodies
 
 A, B, C, NONE = b"a", b"b", b"c", b"none"
 LEASE_US = 60_000_000
 
 
-def _driver() -> Driver:
-    driver = Driver(version=2)
-    driver.do(Op.UPGRADE, 2)
-    return driver
-
-
 def _filled() -> Driver:
-    """Return b, a, b, c in the order in which their messages are due."""
-    driver = _driver()
+    """b, a, b, c in the order in which their messages are due."""
+    driver = Driver()
     for queue, body in ((B, b"1"), (A, b"2"), (B, b"3"), (C, b"4")):
         driver.push(queue, body)
         driver.wait(1)
@@ -53,56 +47,37 @@ def test_push_each_reaches_those_of_the_named_queues_that_exist_once() -> None:
     assert driver.drain(C) == [b"4", b"x"]
 
 
-def test_reserve_from_fills_a_batch_by_several_commands() -> None:
+def test_reserve_from_several_queues_fills_a_batch_by_several_commands() -> None:
     driver = _filled()
-    part = driver.do(Op.RESERVE_FROM, b"s", 1, [A], False, 10, LEASE_US)
+    part = driver.do(Op.RESERVE, b"s", 1, [A], False, 10, LEASE_US)
     assert (part.state, part.size, part.sealed) == (BatchState.LIVE, 1, False)
-    whole = driver.do(Op.RESERVE_FROM, b"s", 1, [B, C], True, 10, LEASE_US)
+    whole = driver.do(Op.RESERVE, b"s", 1, [B, C], True, 10, LEASE_US)
     assert (whole.state, whole.size, whole.sealed) == (BatchState.LIVE, 4, True)
     found = driver.machine.batches.read(b"s", 1, 0, 10)
     assert found is not None
     assert bodies(found) == [b"2", b"1", b"3", b"4"]
-    assert driver.do(Op.RESERVE_FROM, b"s", 1, [A], True, 10, LEASE_US) == whole
+    assert driver.do(Op.RESERVE, b"s", 1, [A], True, 10, LEASE_US) == whole
 
 
 def test_reserve_from_nothing_is_empty() -> None:
     driver = _filled()
-    empty = driver.do(Op.RESERVE_FROM, b"s", 1, [NONE], True, 10, LEASE_US)
+    empty = driver.do(Op.RESERVE, b"s", 1, [NONE], True, 10, LEASE_US)
     assert (empty.state, empty.sealed) == (BatchState.EMPTY, True)
-    more = driver.do(Op.RESERVE_FROM, b"s", 1, [NONE], False, 10, LEASE_US)
+    more = driver.do(Op.RESERVE, b"s", 1, [NONE], False, 10, LEASE_US)
     assert (more.state, more.sealed) == (BatchState.EMPTY, False)
 
 
-@pytest.mark.parametrize("op", [Op.PULL_FIRST, Op.PUSH_EACH, Op.RESERVE_FROM])
+@pytest.mark.parametrize("op", [Op.PULL_FIRST, Op.PUSH_EACH, Op.RESERVE])
 @pytest.mark.parametrize("names", [b"q", [1], [b"q"] * (NAMES_MAX + 1), None])
 def test_an_invalid_list_of_names_is_a_fault(op: Op, names: object) -> None:
     driver = _filled()
     rest = {
         Op.PULL_FIRST: [names, 1],
         Op.PUSH_EACH: [names, [b"x", None, [], None]],
-        Op.RESERVE_FROM: [b"s", 1, names, True, 1, LEASE_US],
+        Op.RESERVE: [b"s", 1, names, True, 1, LEASE_US],
     }[op]
+    if op == Op.RESERVE and isinstance(names, bytes):
+        assert driver.do(op, *rest).state == BatchState.EMPTY, "it names one queue"
+        return
     assert isinstance(driver.batch([op, *rest])[0], Fault)
     assert not driver.machine.batches.subscriptions
-
-
-def test_commands_with_patterns_that_are_late_still_do_what_they_did() -> None:
-    """They were proposed before the upgrade, or stand in a journal; from then on no view is kept for them."""
-    driver = _filled()
-    for pattern in (b"", b"a|b"):
-        driver.pull_any(pattern, 0)
-    assert bodies(driver.pull_any(b"b|c", 2)) == [b"1", b"3"]
-    assert [name for name, _ in driver.push_all(b"[ac]", b"x")] == [A, C]
-    assert driver.do(Op.RESERVE, b"s", 1, b"a", True, 5, LEASE_US).size == 2
-    assert not any(queue.views for queue in driver.machine.queues.values())
-
-
-def test_an_upgrade_drops_the_views_that_were_kept_and_a_snapshot_brings_none_back() -> None:
-    driver = Driver()
-    driver.push(A, b"1")
-    driver.pull_any(b"a", 0)
-    assert driver.machine.queues[A].views
-    driver.do(Op.UPGRADE, 2)
-    for machine in (driver.machine, copied(driver.machine)):
-        machine.patterns.view(b"a")
-        assert not machine.queues[A].views

@@ -18,8 +18,7 @@ URGENT = [-1, 0, 0, -1, b"", b""]
 
 @pytest.fixture
 def driver() -> Driver:
-    """A machine of version 3."""
-    return Driver(version=3)
+    return Driver()
 
 
 def push(driver: Driver, first: int, *contents: bytes, owner: bytes = b"", producer: bytes = ME) -> Any:

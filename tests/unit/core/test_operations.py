@@ -86,7 +86,7 @@ def test_purging_costs_the_same_for_each_message_however_many_there_are() -> Non
 
 def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     driver = Driver()
-    driver.set(Q, retry=0, hooks=[["pre_http_push", [["m", ["x-a"]]]]])
+    driver.set(Q, retry=1, hooks=[["pre_http_push", [["m", ["x-a"]]]]])
     driver.set(R, retry=5, accum=1_000)
     driver.push(R, b"waits")
     driver.push_item(Q, b"1", b"text/plain", [(b"x-a", b"v")])
@@ -99,8 +99,8 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     assert bodies(found) == [[b"waits"], b"1", b"2"]
     one = found[1][3]
     assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
-    assert one.remaining == 5, "its deliveries had been used up"
-    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a new number"
+    assert one.remaining == 5, "it has the deliveries of its new queue"
+    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a number of its own"
     assert driver.machine.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
@@ -147,9 +147,9 @@ def test_a_suspended_queue_delivers_nothing_and_stores_everything() -> None:
     one, two, three = numbers(driver.pull(Q, 3))
     assert driver.do(Op.SUSPEND, Q, True) is True
     assert driver.pull(Q, 5) == []
-    assert driver.pull_any(b"") == []
-    assert driver.do(Op.RESERVE, b"s", 1, Q, False, 5, SECOND).state == BatchState.EMPTY
-    assert driver.do(Op.RESERVE, b"s", 1, b"", True, 5, SECOND).state == BatchState.EMPTY
+    assert driver.pull_first(b"") == []
+    assert driver.do(Op.RESERVE, b"s", 1, Q, True, 5, SECOND).state == BatchState.EMPTY
+    assert driver.do(Op.RESERVE, b"s", 1, [Q], True, 5, SECOND).state == BatchState.EMPTY
     driver.push(Q, b"5")
     assert (driver.ack(Q, one), driver.nack(Q, two), driver.extend(Q, three)) == ([True], [True], [True])
     driver.wait(30)
@@ -160,8 +160,8 @@ def test_a_suspended_queue_delivers_nothing_and_stores_everything() -> None:
         twin.now_us = driver.now_us
         assert twin.pull(Q) == [], "a restart does not resume"
         assert twin.do(Op.SUSPEND, Q, False) is True
-        assert twin.ready == [Q], "waiting pulls are woken"
-        assert bodies(twin.pull_any(b"q", 9)) == [b"4", b"5", b"2", b"3"]
+        assert twin.ready == [Q], "those who wait are told"
+        assert bodies(twin.pull_first(b"q", 9)) == [b"4", b"5", b"2", b"3"]
 
 
 def test_a_pattern_skips_a_suspended_queue() -> None:
@@ -170,11 +170,11 @@ def test_a_pattern_skips_a_suspended_queue() -> None:
     driver.wait(1)
     driver.push(R, b"late")
     driver.do(Op.SUSPEND, Q, True)
-    assert bodies(driver.pull_any(b"", 9)) == [b"late"]
+    assert bodies(driver.pull_first(b"", 9)) == [b"late"]
     driver.push(Q, b"more")
-    assert driver.pull_any(b"", 9) == []
+    assert driver.pull_first(b"", 9) == []
     driver.do(Op.SUSPEND, Q, False)
-    assert bodies(driver.pull_any(b"", 9)) == [b"early", b"more"]
+    assert bodies(driver.pull_first(b"", 9)) == [b"early", b"more"]
 
 
 def test_a_suspended_queue_can_be_purged_and_moved_from() -> None:

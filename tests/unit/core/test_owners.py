@@ -18,8 +18,7 @@ VICTIM, THIEF = b"victim", b"thief"
 
 @pytest.fixture
 def driver() -> Driver:
-    """A machine of version 2."""
-    return Driver(version=2)
+    return Driver()
 
 
 def _produce(driver: Driver, owner: bytes, producer: bytes, first: int, *contents: bytes) -> Any:
@@ -88,7 +87,7 @@ def test_keys_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_a_transaction_may_use_all_remaining_keys_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 5})
-    driver = Driver(version=3)
+    driver = Driver()
     _keyed(driver, THIEF, b"0", b"x")
 
     def push(*keys: bytes) -> Any:
@@ -125,8 +124,8 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     assert _token(driver, b"one", THIEF, 3_600_000_000) == TokenResult.DONE
     driver.push(Q, *[b"%d" % number for number in range(5)])
     session = driver.do(Op.CLAIM, b"s", THIEF)
-    driver.do(Op.RESERVE, b"s", 1, Q, False, 5, 86_400_000_000, session, THIEF)
-    _keyed(driver, THIEF, b"k", b"x")
+    driver.do(Op.RESERVE, b"s", 1, Q, True, 5, 86_400_000_000, session, THIEF)
+    _keyed(driver, THIEF, b"k", b"x", b"job")
     driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
     before = driver.machine.quotas.kept(THIEF)
     driver.wait(300)
@@ -185,14 +184,14 @@ def test_principals_that_own_something_are_bounded(driver: Driver, monkeypatch: 
 def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
     driver.push(Q, b"1", b"2", b"3")
     session = driver.do(Op.CLAIM, b"s", VICTIM)
-    driver.do(Op.RESERVE, b"s", 1, Q, False, 2, 60_000_000, session, VICTIM)
+    driver.do(Op.RESERVE, b"s", 1, Q, True, 2, 60_000_000, session, VICTIM)
     driver.do(Op.SETTLE_BATCHES, b"unclaimed", 1, 0, VICTIM)
     before = records(driver.machine)
     for name, number in ((b"s", session), (b"s", 0), (b"unclaimed", 0)):
         for command in (
             [Op.CLAIM, name, THIEF],
-            [Op.RESERVE, name, 2, Q, False, 2, 60_000_000, number, THIEF],
-            [Op.RESERVE_FROM, name, 2, [Q], True, 2, 60_000_000, number, THIEF],
+            [Op.RESERVE, name, 2, Q, True, 2, 60_000_000, number, THIEF],
+            [Op.RESERVE, name, 2, [Q], True, 2, 60_000_000, number, THIEF],
             [Op.RENEW, name, 1, number, 0, THIEF],
             [Op.SETTLE_BATCHES, name, 9, number, THIEF],
             [Op.ABANDON_BATCHES, name, number, THIEF],
@@ -213,7 +212,7 @@ def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
 def test_a_random_job_of_another_principal_cannot_be_begun_again() -> None:
     """A query that is restarted with a token of another principal would store the same rows again."""
     random, guessable = b"spark/stream/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001", b"spark/application/daily"
-    driver, seed = Driver(version=3), b"s" * 16
+    driver, seed = Driver(), b"s" * 16
     for job in (random, guessable):
         assert driver.do(Op.BEGIN_EPOCH, job, 3, b"run", seed, VICTIM) == 0
     (refused,) = driver.batch([Op.BEGIN_EPOCH, random, 3, b"another", seed, THIEF])
@@ -230,7 +229,7 @@ def test_a_random_job_of_another_principal_cannot_be_begun_again() -> None:
 
 def test_a_task_under_another_principal_does_not_store_a_stream_again() -> None:
     """The token of a write is replaced by one of another principal between two attempts of a task."""
-    driver, job = Driver(version=3), b"spark/batch/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001"
+    driver, job = Driver(), b"spark/batch/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001"
 
     def push(owner: bytes, stream: bytes, first: int = 0, job: bytes = job) -> Any:
         return driver.batch([Op.PUSH_MARKED, Q, [[b"x", None, []]], job, stream, first, b"", False, owner])[0]

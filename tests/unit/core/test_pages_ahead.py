@@ -50,8 +50,8 @@ def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
         [Op.MOVE, Q, b"other", 10_000],
         [Op.PURGE, Q, 10_000],
         [Op.PULL_LEASE, Q, 10_000, 0, True],
-        [Op.RESERVE, b"s", 1, Q, False, 10_000, 1_000_000],
-        [Op.RESERVE_FROM, b"s", 1, [Q], True, 10_000, 1_000_000, 0, b""],
+        [Op.RESERVE, b"s", 1, Q, True, 10_000, 1_000_000],
+        [Op.RESERVE, b"s", 1, [Q], True, 10_000, 1_000_000, 0, b""],
     ],
     ids=lambda command: Op(command[0]).name,
 )

@@ -15,7 +15,7 @@ Q = b"q"
 
 @pytest.fixture
 def driver() -> Driver:
-    driver = Driver(version=3)
+    driver = Driver()
     assert driver.do(Op.CREATE_INDEXED, Q, []) is True
     driver.push(Q, b"x")
     return driver

@@ -20,7 +20,7 @@ def test_a_new_queue_has_counted_nothing_but_its_push() -> None:
 
 
 def test_a_restored_machine_has_counted_the_same_deleted_queues() -> None:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     driver.push(b"deleted", b"x")
     driver.delete(b"deleted")
     driver.set(b"aged", max_queue_age=10)
@@ -33,7 +33,7 @@ def test_a_restored_machine_has_counted_the_same_deleted_queues() -> None:
 
 
 def test_machines_that_have_counted_other_deleted_queues_differ() -> None:
-    machine = Driver(version=Machine.VERSION_MAX).machine
+    machine = Driver().machine
     other = copied(machine)
     other.deleted_total += 1
     digests = [Driver(one).do(Op.DIGEST, b"12345678") for one in (machine, other)]

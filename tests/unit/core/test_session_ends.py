@@ -18,7 +18,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     """A machine that releases two things per batch, with a session that holds nine messages and a lock."""
     for module in (sessions, state):
         monkeypatch.setattr(module, "END_STEPS", STEPS)
-    driver = Driver(version=3)
+    driver = Driver()
     driver.push(Q, *[b"%d" % number for number in range(HELD)])
     assert driver.do(Op.OPEN_SESSION, 1_000_000) == 1
     assert len(driver.do(Op.PULL_IN_SESSION, Q, HELD, 0, 1, 1, -1)) == HELD
@@ -83,7 +83,7 @@ def test_a_session_keeps_its_locks_until_its_messages_are_back(driver: Driver, e
 
 
 def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     for session in (1, 2):
         driver.do(Op.OPEN_SESSION, 60_000_000)
         driver.do(Op.LOCK, b"l", session, True)
@@ -92,8 +92,8 @@ def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
     assert driver.machine.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
 
 
-def test_a_session_lives_for_its_ttl_from_its_last_renewal() -> None:
-    driver = Driver(version=3)
+def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
+    driver = Driver()
     driver.do(Op.OPEN_SESSION, 1_000_000)
     driver.wait(0.5)
     assert driver.do(Op.RENEW_SESSION, 1) is True
@@ -103,8 +103,8 @@ def test_a_session_lives_for_its_ttl_from_its_last_renewal() -> None:
     assert driver.do(Op.RENEW_SESSION, 1) is False
 
 
-def test_messages_of_a_session_return_before_later_ones() -> None:
-    driver = Driver(version=3)
+def test_what_a_session_held_returns_before_what_came_later() -> None:
+    driver = Driver()
     driver.do(Op.OPEN_SESSION, 60_000_000)
     driver.push(Q, b"1")
     driver.wait(1)
@@ -115,8 +115,8 @@ def test_messages_of_a_session_return_before_later_ones() -> None:
     assert driver.drain(Q) == [b"1", b"2"]
 
 
-def test_exhausted_messages_of_a_session_become_dead_letters_in_order() -> None:
-    driver = Driver(version=3)
+def test_what_a_session_has_used_up_becomes_dead_letters_in_order() -> None:
+    driver = Driver()
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.do(Op.OPEN_SESSION, 60_000_000)
     expected = [b"%d" % number for number in range(HELD)]

@@ -17,7 +17,7 @@ NEVER_RECEIVED = 0
 @pytest.fixture
 def driver() -> Driver:
     """A machine with a session, number 1, and five messages."""
-    driver = Driver(version=3)
+    driver = Driver()
     driver.do(Op.OPEN_SESSION, 60_000_000)
     driver.push(Q, *[b"%d" % number for number in range(5)])
     return driver

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.core import Applied, Machine, Op
+from lmqcluster.core import Applied, Machine, Op, PushFlag
 from lmqcluster.core.batch_sessions import BatchSessions
 from lmqcluster.core.state import REMEMBER_US
 from lmqcluster.wire import limits
@@ -12,6 +12,7 @@ from tests.property.driver import SECOND, Driver, compile_pattern, copied, recor
 
 Q = b"q"
 NO, NEW, YES = 0, 1, 2
+AGAIN = PushFlag.REPLAYED
 PUSH = [Op.PUSH, Q, None, [b"x"], None, 0]
 
 
@@ -165,7 +166,7 @@ def test_the_core_remembers_as_long_as_the_limits_say() -> None:
 
 def test_a_keyed_push_is_stored_once() -> None:
     driver = Driver()
-    assert [driver.push_item(Q, b"x", key=b"k") for _ in range(3)] == [NO, NO, NO]
+    assert [driver.push_item(Q, b"x", key=b"k") for _ in range(3)] == [NO, AGAIN, AGAIN]
     assert driver.drain(Q) == [b"x"]
 
 
@@ -176,14 +177,17 @@ def test_a_repeated_key_gets_the_first_flag() -> None:
     assert driver.push_item(Q, b"1", key=b"a") == NEW
     assert driver.push_item(Q, b"2", key=b"b") == YES
     driver.set(Q, accum=0)
-    assert [driver.push_item(Q, b"", key=key) for key in (b"a", b"b")] == [NEW, YES]
+    assert [driver.push_item(Q, body, key=key) for body, key in ((b"1", b"a"), (b"2", b"b"))] == [
+        NEW | AGAIN,
+        YES | AGAIN,
+    ]
     assert driver.size(Q) == 1
 
 
 def test_a_key_repeated_within_one_command_is_stored_once() -> None:
     driver = Driver()
     item = [b"x", None, [], b"k"]
-    assert driver.do(Op.PUSH_ITEMS, Q, [item, item]) == [NO, NO]
+    assert driver.do(Op.PUSH_ITEMS, Q, [item, item]) == [NO, AGAIN]
     assert driver.drain(Q) == [b"x"]
 
 
@@ -224,12 +228,12 @@ def test_a_key_outlives_its_message_and_its_queue() -> None:
     assert driver.size(Q) == 0
 
 
-def test_push_all_takes_no_key() -> None:
+def test_push_each_takes_no_key() -> None:
     """A key names one push to one queue."""
     driver = Driver()
     driver.push(Q)
     for _ in range(2):
-        driver.do(Op.PUSH_ALL, b"", [b"x", None, [], b"k"])
+        driver.do(Op.PUSH_EACH, [Q], [b"x", None, [], b"k"])
     assert driver.size(Q) == 2
     assert len(driver.machine.keys) == 0
 

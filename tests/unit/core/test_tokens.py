@@ -16,13 +16,16 @@ def digest(number: int) -> bytes:
 
 
 def admin(driver: Driver, name: bytes = b"root", number: int = 0) -> Any:
-    return driver.do(Op.SET_TOKEN, name, digest(number), Role.ADMIN, b".*", 0, False)
+    return driver.do(Op.SET_TOKEN, name, digest(number), Role.ADMIN, b".*", 0, False, driver.now_us)
 
 
 def test_a_token_is_kept_with_log_time() -> None:
     driver = Driver()
     assert admin(driver) == TokenResult.DONE
-    assert driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", 60 * SECOND, False) == TokenResult.DONE
+    assert (
+        driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", 60 * SECOND, False, driver.now_us)
+        == TokenResult.DONE
+    )
     root, worker = driver.machine.tokens
     assert (root.name, root.role, root.expires_us) == (b"root", Role.ADMIN, 0)
     assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND, b"w")
@@ -45,15 +48,15 @@ def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> No
 def test_the_first_token_must_be_one_that_can_make_others(role: Role, pattern: bytes, lifetime_us: int) -> None:
     driver = Driver()
     command = (b"t", digest(0), role, pattern, lifetime_us)
-    assert driver.do(Op.SET_TOKEN, *command, False) == TokenResult.NO_ADMIN
+    assert driver.do(Op.SET_TOKEN, *command, False, driver.now_us) == TokenResult.NO_ADMIN
     assert len(driver.machine.tokens) == 0
-    assert driver.do(Op.SET_TOKEN, *command, True) == TokenResult.DONE
+    assert driver.do(Op.SET_TOKEN, *command, True, driver.now_us) == TokenResult.DONE
 
 
 def test_the_last_administrator_can_be_deleted_only_after_all_other_tokens() -> None:
     driver = Driver()
     admin(driver)
-    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b".*", 0, False)
+    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b".*", 0, False, driver.now_us)
     assert driver.do(Op.DELETE_TOKEN, b"root", False) == TokenResult.NO_ADMIN
     assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.DONE
     assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.UNKNOWN
@@ -71,14 +74,14 @@ def test_tokens_are_limited_in_number() -> None:
 @pytest.mark.parametrize(
     "arguments",
     [
-        (b"", digest(0), 3, b".*", 0, True),
-        (b"x" * 101, digest(0), 3, b".*", 0, True),
-        (b"t", b"short", 3, b".*", 0, True),
-        (b"t", digest(0), 0, b".*", 0, True),
-        (b"t", digest(0), 3, b"(", 0, True),
-        (b"t", digest(0), 3, b".*", 1.5, True),
-        (b"t", digest(0), 3, b".*", -1, True),
-        ("t", digest(0), 3, b".*", 0, True),
+        (b"", digest(0), 3, b".*", 0, True, 0),
+        (b"x" * 101, digest(0), 3, b".*", 0, True, 0),
+        (b"t", b"short", 3, b".*", 0, True, 0),
+        (b"t", digest(0), 0, b".*", 0, True, 0),
+        (b"t", digest(0), 3, b"(", 0, True, 0),
+        (b"t", digest(0), 3, b".*", 1.5, True, 0),
+        (b"t", digest(0), 3, b".*", -1, True, 0),
+        ("t", digest(0), 3, b".*", 0, True, 0),
         (b"t", digest(0), 3, b".*", 0, True, 0, b"x" * 101),
         (b"t", digest(0), 3, b".*", 0, True, 0, "principal"),
     ],
@@ -95,7 +98,7 @@ def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
     driver.do(Op.BARRIER)
     assert not any(record[0] == b"tokens" for record in records(driver.machine))
     admin(driver)
-    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False)
+    driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False, driver.now_us)
     restored = copied(driver.machine)
     assert list(restored.tokens) == list(driver.machine.tokens)
     assert records(restored) == records(driver.machine)

@@ -22,7 +22,7 @@ SECOND = 1_000_000
 
 @pytest.fixture
 def driver() -> Driver:
-    return Driver(version=3)
+    return Driver()
 
 
 def push(
@@ -154,7 +154,7 @@ def test_a_group_continues_when_its_message_expires_is_dropped_or_withdrawn(driv
 def test_settling_a_batch_makes_the_next_messages_of_its_groups_ready(driver: Driver) -> None:
     for body in (b"1", b"2"):
         push(driver, body, group=b"g")
-    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 1, 60 * SECOND)
+    driver.do(Op.RESERVE, b"subscription", 1, Q, True, 1, 60 * SECOND)
     driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
     assert Q in driver.ready, "pulls that wait for the queue are woken"
     assert driver.drain(Q) == [b"2"]
@@ -480,7 +480,7 @@ def test_an_empty_queue_is_deleted_at_its_age(driver: Driver) -> None:
 def test_settling_a_batch_can_end_an_old_queue(driver: Driver) -> None:
     driver.set(Q, max_queue_age=10)
     driver.push(Q, b"x")
-    driver.do(Op.RESERVE, b"subscription", 1, Q, False, 10, 60 * SECOND)
+    driver.do(Op.RESERVE, b"subscription", 1, Q, True, 10, 60 * SECOND)
     driver.wait(11)
     driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
     driver.tick()
@@ -534,36 +534,7 @@ def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Dri
     assert driver.ack(Q, number) == [True]
 
 
-# --- versions ---------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_older_machines_know_nothing_of_it(version: int) -> None:
-    """Members with the program before would not understand: such commands are refused until all are upgraded."""
-    driver = Driver(version=version)
-    driver.push(Q, b"x")
-    assert isinstance(driver.batch([Op.PUSH_TRAITS, Q, [[b"x", None, [], None, []]]])[0], Fault)
-    assert isinstance(driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])[0], Fault)
-    assert isinstance(driver.batch([Op.TRANSACTION, []])[0], Fault)
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_an_upgrade_gives_equal_replicas_whatever_they_began_with(version: int) -> None:
-    """One that lived through all of it, and one that was restored before the upgrade."""
-    driver = Driver(version=version)
-    driver.push(Q, b"1", b"2", b"3")
-    driver.pull(Q, 2)
-    driver.nack(Q, 1)
-    restored = Driver(copied(driver.machine))
-    for one in (driver, restored):
-        one.wait(1)
-        one.do(Op.UPGRADE, 3)
-        one.pull(Q, 2)
-    assert list(driver.machine.snapshot()) == list(restored.machine.snapshot())
-
-
-# --- information in messages
-# -------------------------------------------------------------------------------------------
+# --- messages say ------------------------------------------------------------------------------------------------------
 
 
 def test_a_delivery_has_its_number_and_the_push_time(driver: Driver) -> None:

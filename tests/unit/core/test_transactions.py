@@ -18,7 +18,7 @@ def _refused(driver: Driver, *operations: list[Any]) -> tuple[int, str]:
 
 
 def test_a_delivery_is_settled_once() -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
     ack = [Op.ACK, Q, number]
@@ -27,7 +27,7 @@ def test_a_delivery_is_settled_once() -> None:
 
 
 def test_a_key_names_one_body_within_a_transaction_too() -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     pushes = [[Op.PUSH_TRAITS, Q, [body, None, [], b"k", []]] for body in (b"first", b"second")]
     assert _refused(driver, *pushes) == (1, "key_reused")
     assert driver.size(Q) == 0

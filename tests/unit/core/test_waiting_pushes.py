@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op, PushFlag
+from lmqcluster.core import Op, PushFlag
 from lmqcluster.core.quotas import Kind, Quotas
 from lmqcluster.core.waiting_push_commands import SERVED_MAX, Waits
 from tests.property.driver import SECOND, Driver, copied, records
@@ -20,7 +20,7 @@ def _row(body: bytes, key: bytes | None = None) -> list[Any]:
 
 
 def _full_queue() -> Driver:
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     driver.set(Q, max_items=1)
     driver.push(Q, b"first")
     return driver
@@ -72,8 +72,8 @@ def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
 
 
 def _queue_with_room_for_one_more() -> Driver:
-    """Return a queue with room for one message, but not for the two of the push that waits for it."""
-    driver = Driver(version=Machine.VERSION_MAX)
+    """A queue that takes a message, but not the two of the push that waits for it."""
+    driver = Driver()
     driver.set(Q, max_items=2)
     driver.push(Q, b"first")
     assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"a"), _row(b"b")], SECOND, b"") == Waits(1)

@@ -51,8 +51,8 @@ class World:
         found: list[Any] = self.batch([Op.PULL, queue, count], own=own)[0]
         return found
 
-    def reserve(self, epoch: int, source: bytes, count: int = 1, *, is_pattern: bool = False, own: bool = True) -> None:
-        self.batch([Op.RESERVE, SPARK, epoch, source, is_pattern, count, 60 * SECOND], own=own)
+    def reserve(self, epoch: int, source: bytes | list[bytes], count: int = 1, *, own: bool = True) -> None:
+        self.batch([Op.RESERVE, SPARK, epoch, source, True, count, 60 * SECOND], own=own)
 
     def events(self, *names: str) -> list[dict[str, Any]]:
         """Return the written events, filtered by name if any is given, with only the queue and the event of
@@ -206,7 +206,6 @@ def test_a_push_that_waited_has_its_line_at_the_node_whose_batch_made_room(world
     def waiting(content: bytes) -> list[Any]:
         return [Op.PUSH_OR_WAIT, Q, [[content, None, [], None, []]], SECOND]
 
-    world.batch([Op.UPGRADE, 3])
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 1]]])
     world.batch(waiting(b"1"))
     world.batch(waiting(b"22"), waiting(b"333"), own=False)
@@ -220,7 +219,6 @@ def test_a_push_that_waited_has_its_line_at_the_node_whose_batch_made_room(world
 
 
 def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -> None:
-    world.batch([Op.UPGRADE, 3])
     world.push(Q, b"a")
     (session,) = world.batch([Op.OPEN_SESSION, SECOND])
     world.batch([Op.PULL_IN_SESSION, Q, 1, 0, session, 1, -1])
@@ -230,8 +228,7 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
     assert world.events("pull") == [pull_event(1, 1, 0), pull_event(2, 1, 0, 1, True)]
 
 
-def test_features_beyond_lmq_are_recorded_too(world: World) -> None:
-    world.batch([Op.UPGRADE, 3])
+def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
     world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], b"bc"]])
@@ -269,7 +266,7 @@ def test_compound_messages(world: World) -> None:
 
 def test_pushes_of_one_batch_are_one_line_for_each_queue(world: World) -> None:
     world.batch(plain(Q, b"a", b"bb"), plain(R, b"c"), keyed(Q, (b"ddd", b"k1"), (b"", b"k2")))
-    world.batch([Op.PUSH_ALL, b".", [b"12", None, [], None]])
+    world.batch([Op.PUSH_EACH, [Q, R], [b"12", None, [], None]])
     assert world.events() == [pushed("q", 4, 6), pushed("r", 1, 1), pushed("q", 1, 2), pushed("r", 1, 2)]
 
 
@@ -321,7 +318,7 @@ def test_a_batch_applied_twice_is_recorded_once(world: World) -> None:
 
 def test_refused_and_empty_operations_are_not_events(world: World) -> None:
     world.batch([], ["what"], [Op.PUSH, Q, None, ["text"], None, 0])
-    world.batch([Op.PULL, Q, 1], [Op.PULL_ANY, b".", 1], [Op.ACK, Q, []])
+    world.batch([Op.PULL, Q, 1], [Op.PULL_FIRST, [Q, R], 1], [Op.ACK, Q, []])
     world.batch([Op.BARRIER], [Op.CLEAR_PROPERTIES, Q], [Op.UPGRADE, 1], plain(Q))
     world.push(Q, b"the end")
     assert world.events() == [pushed("q", 1, 7)]
@@ -342,7 +339,7 @@ def test_invalid_ids_and_missing_queues(world: World) -> None:
 def test_a_pull_of_any_queue_names_the_queue_it_came_from(world: World) -> None:
     world.push(Q, b"a")
     world.push(R, b"b")
-    delivered = world.batch([Op.PULL_ANY, b".", 5])[0]
+    delivered = world.batch([Op.PULL_FIRST, [Q, R], 5])[0]
     assert numbers(delivered) == [1, 2]
     assert [(event["queue"], event["id"]) for event in world.events("pull")] == [
         ("q", identity(1)),
@@ -387,9 +384,9 @@ def test_a_batch_lease_that_grows_by_several_commands_of_any_node(
     monkeypatch.setattr(batch_leases, "STEP_MAX", 3)
     world.push(Q, b"a", b"b", b"c", b"d")
     world.push(R, b"e", b"f", b"g")
-    world.reserve(1, b".", 7, is_pattern=True, own=False)
-    world.reserve(1, b".", 7, is_pattern=True)
-    world.reserve(1, b".", 7, is_pattern=True, own=False)
+    world.reserve(1, [Q, R], 7, own=False)
+    world.reserve(1, [Q, R], 7)
+    world.reserve(1, [Q, R], 7, own=False)
     world.batch([Op.SETTLE_BATCHES, SPARK, 1])
     assert [(event["queue"], event["id"]) for event in world.events("pull")] == [
         ("q", identity(4)),
@@ -453,7 +450,7 @@ def test_a_batch_lease_of_a_snapshot_is_known(world: World) -> None:
 def test_an_epoch_that_is_abandoned_and_reserved_again_by_one_batch(world: World) -> None:
     world.push(Q, b"a")
     world.reserve(1, Q)
-    world.batch([Op.ABANDON_BATCHES, SPARK], [Op.RESERVE, SPARK, 1, Q, False, 1, 60 * SECOND])
+    world.batch([Op.ABANDON_BATCHES, SPARK], [Op.RESERVE, SPARK, 1, Q, True, 1, 60 * SECOND])
     assert [(event["event"], event["id"]) for event in world.events("pull", "put_back")] == [
         ("pull", identity(1)),
         ("pull", identity(2)),

@@ -18,7 +18,7 @@ from lmqcluster.ports import ConnectionSlot
 
 def new_machine() -> Machine:
     machine = Machine(compile_pattern)
-    machine.apply(1, b"test", 1, 1, [[Op.UPGRADE, 3]])
+    machine.apply(1, b"test", 1, 1, [[Op.BARRIER]])
     return machine
 
 

@@ -88,7 +88,6 @@ def test_a_queue_unknown_to_the_node_is_created_for_its_owner_first(monkeypatch:
 
     async def scenario() -> None:
         bench = Bench()
-        bench.foreign([Op.UPGRADE, 2])
         service = _service(bench, 1 << 30)
         for queue in (b"q1", b"q2", b"q1"):
             service.check_name(queue, b"owner")

@@ -16,7 +16,7 @@ def _row(index: int) -> list[object]:
 
 def test_messages_count_with_their_real_size() -> None:
     """An attack: empty bodies with long labels and groups, all different."""
-    driver = Driver(version=3)
+    driver = Driver()
     driver.push(b"q", b"")
     before = stored_bytes(driver.machine)
     tracemalloc.start()
@@ -32,7 +32,7 @@ def test_messages_count_with_their_real_size() -> None:
 
 
 def test_bindings_count() -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     for index in range(10):
         driver.do(Op.BIND, b"q", b"copy %d" % index)
     before = stored_bytes(driver.machine)

@@ -117,7 +117,7 @@ def test_any_name_becomes_a_label() -> None:
 def test_held_messages_and_busy_groups_are_counted() -> None:
     machine = Machine(compile_pattern)
     rows = [[b"body", None, [], None, [-1, 0, 0, 0, b"", group]] for group in (b"g", b"g", b"g", b"h")]
-    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 2], [Op.UPGRADE, 3]])
+    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.BARRIER]])
     commands = [[Op.PUSH_TRAITS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
     machine.apply(SECOND_US, b"n1", 1, 2, commands)
     totals = asyncio.run(sum_queues(machine, Turns()))
@@ -129,7 +129,7 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
 
 def test_waiting_pushes_are_counted_by_queue() -> None:
     machine = Machine(compile_pattern)
-    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
+    machine.apply(SECOND_US, b"n1", 1, 1, [[Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
     waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], SECOND_US]
     machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
     page = samples(page_of(node_of(machine, SECOND_US)))

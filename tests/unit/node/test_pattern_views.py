@@ -49,8 +49,6 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Matches:
 def run(scenario: Scenario) -> None:
     async def main() -> None:
         bench = Bench()
-        bench.machine.version = 2
-        bench.machine.begin_version_2(rebuild=True)
         await scenario(bench)
         error = LmqError("shutting_down", "the test is over")
         bench.pulls.close(error)
@@ -117,8 +115,6 @@ def test_views_are_rebuilt_for_another_machine() -> None:
         view = await opened(bench.views, b"^q")
         old = bench.machine
         bench.machine = type(old)(patterns.compile_pattern)
-        bench.machine.version = 2
-        bench.machine.begin_version_2(rebuild=True)
         push(bench, b"q3")
         bench.views.replaced()
         await bench.views.settled(view)
@@ -371,20 +367,5 @@ def test_a_wait_whose_pattern_finds_too_much_ends_with_the_reason(monkeypatch: p
         bench.foreign(*([Op.SET_PROPERTIES, b"q%d" % number, []] for number in range(5)))
         await bench.settle()
         assert (client.got, bench.pulls.waiting(), len(bench.views)) == (["quota_exceeded"], 0, 0)
-
-    run(scenario)
-
-
-def test_before_version_2_commands_carry_the_pattern() -> None:
-    """Members of the former release must understand them."""
-
-    async def scenario(bench: Bench) -> None:
-        bench.machine.version = 1
-        client = Client()
-        push(bench, b"q1")
-        bench.pulls.start_any(b"^q", (client, 1, 1, 0.0), A)
-        await bench.settle()
-        assert client.got == [[(b"q1", b"x")]]
-        assert _ops(bench) == [Op.BARRIER, Op.PULL_ANY]
 
     run(scenario)

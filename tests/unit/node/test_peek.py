@@ -34,7 +34,7 @@ class History:
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
-        self.driver = Driver(version=3)
+        self.driver = Driver()
         self.pages = MemoryPages()
         backlogs = self.driver.machine.backlogs
         backlogs.sizes, backlogs.store, backlogs.resident_bytes_max = SIZES, self.pages, 0

@@ -25,7 +25,6 @@ def run(scenario: Scenario) -> None:
     """Run a scenario on a machine with per-pull leases and delays."""
 
     async def upgraded(bench: Bench) -> None:
-        bench.foreign([Op.UPGRADE, 2], [Op.UPGRADE, 3])
         await scenario(bench)
 
     run_plain(upgraded)

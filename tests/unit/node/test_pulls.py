@@ -196,8 +196,6 @@ def test_a_pull_that_is_still_searching_can_be_cancelled(applied: int, another_t
     """A pull from a pattern has several commands; the cancellation may arrive between any two."""
 
     async def scenario(bench: Bench) -> None:
-        bench.machine.version = 2
-        bench.machine.begin_version_2(rebuild=True)
         client = Client()
         push(bench, b"x")
         bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")
@@ -223,8 +221,6 @@ def test_a_pull_can_be_cancelled_while_its_view_is_filled(monkeypatch: pytest.Mo
     monkeypatch.setattr(turns, "SLICE_S", 0.0)
 
     async def scenario(bench: Bench) -> None:
-        bench.machine.version = 2
-        bench.machine.begin_version_2(rebuild=True)
         bench.foreign(*([Op.PUSH, b"other%d" % number, None, [b"x"], None, 0] for number in range(200)))
         client = Client()
         bench.pulls.start_any(b"^q", (client, 1, 1, None), b"c")
@@ -395,7 +391,6 @@ def test_a_queue_stays_while_a_pull_waits_for_it(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(pulls_module, "KEEP_PERIOD_S", 0.001)
 
     async def scenario(bench: Bench) -> None:
-        bench.foreign([Op.UPGRADE, 2])
         client = Client()
         bench.pulls.start(b"q", (client, 1, 1, None))
         bench.pulls.start(b"empty", (client, 2, 1, 0.0))

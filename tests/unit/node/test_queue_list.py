@@ -164,7 +164,7 @@ def test_queues_created_and_deleted_while_a_list_is_made_are_listed_at_most_once
 
 
 def test_queues_with_dead_letters_are_found_and_counted() -> None:
-    driver = Driver(version=3)
+    driver = Driver()
     driver.push(b"other", b"x")
     for name, label in ((b"a", b"l"), (b"b", b"")):
         driver.set(name, retry=0, dead_letter_queue="dead")

@@ -55,7 +55,7 @@ def test_reports_of_an_earlier_comparison_do_not_count() -> None:
 def test_the_digest_distinguishes_states_and_changes_nothing() -> None:
     def digest_of(*commands: list[object]) -> object:
         machine = Machine(compile_pattern)
-        machine.apply(5, b"n", 1, 1, [[Op.UPGRADE, 2], *commands])
+        machine.apply(5, b"n", 1, 1, commands)
         before = list(machine.snapshot())
         [digest] = machine.apply(5, b"m", 1, 1, [[Op.DIGEST, TOKEN]]).results
         machine.batch_sessions._sessions.pop(b"m")

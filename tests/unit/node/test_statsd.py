@@ -85,7 +85,7 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
 
 def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) -> None:
     machine = Machine(compile_pattern)
-    machine.apply(1, b"n1", 1, 1, [[Op.UPGRADE, 3], [Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
+    machine.apply(1, b"n1", 1, 1, [[Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
     waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], 1_000_000]
     batches: list[list[Any]] = [[waiting, waiting, waiting], [[Op.PULL, b"q", 1]]]
 

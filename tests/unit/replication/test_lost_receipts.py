@@ -39,11 +39,10 @@ def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
     return machine.apply(1_000_000, b"n", 1, sequence, commands).results
 
 
-def one_delivery(version: int) -> tuple[Machine, bytes]:
-    """Return a cluster's state with three messages of which one is delivered, and its receipt."""
+def one_delivery() -> tuple[Machine, bytes]:
+    """A cluster's state with three messages of which one is delivered, and the receipt of that."""
     machine = Machine(compile_pattern)
-    upgrade = [Op.UPGRADE, version]
-    apply(machine, [Op.FOUND, SALT], upgrade, [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
+    apply(machine, [Op.FOUND, SALT], [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
     return machine, ReceiptFormat(SALT).format(1)
 
 
@@ -61,9 +60,8 @@ def backed_up(machine: Machine) -> SimDisk:
     return disk
 
 
-@pytest.mark.parametrize("version", [1, 2])
-def test_a_restored_backup_is_another_incarnation(version: int) -> None:
-    machine, receipt = one_delivery(version)
+def test_a_restored_backup_is_another_life() -> None:
+    machine, receipt = one_delivery()
     folders = Folders()
     restore(backed_up(machine), "backup", folders, "new", "127.0.0.1:1")
     storage = NodeStorage.open(folders, "new", {}, "disk")
@@ -86,22 +84,20 @@ def test_a_recovered_cluster_accepts_no_earlier_receipt() -> None:
     storage.close()
     recover(folders)
     again = NodeStorage.open(folders, "a", MEMBERS, "disk")
-    machine, receipt = one_delivery(1)
+    machine, receipt = one_delivery()
     entry = again.journal.entries(again.journal.last_index, 1)[0].command
     origin, incarnation, sequence, commands = msgpack.unpackb(entry[9:])
     results = machine.apply(int.from_bytes(entry[1:9], "big"), origin, incarnation, sequence, commands).results
-    assert results == [Machine.VERSION_MAX, True]
+    assert results == [True]
     assert ReceiptFormat(machine.salt).parse(receipt) == 0
     [[delivered]] = apply(machine, [Op.PULL, b"q", 1])
     assert delivered[1] > 1 << 32, "numbers that a node may be about to settle are skipped"
     assert machine.now_us == 1_000_000
 
 
-def test_the_salt_is_renewed_from_the_version_on_that_has_the_command() -> None:
-    machine, _ = one_delivery(1)
-    [refused] = apply(machine, [Op.RENEW_SALT, b"new salt.."])
-    assert (machine.salt, refused.reason) == (SALT, "KeyError: <Op.RENEW_SALT: 50>")
-    assert apply(machine, [Op.UPGRADE, 2], [Op.RENEW_SALT, b"new salt.."]) == [2, True]
+def test_the_salt_is_renewed() -> None:
+    machine, _ = one_delivery()
+    assert apply(machine, [Op.RENEW_SALT, b"new salt.."]) == [True]
     assert machine.salt == b"new salt.."
     [bad] = apply(machine, [Op.RENEW_SALT, b"short"])
     assert (machine.salt, "10 bytes" in bad.reason) == (b"new salt..", True)

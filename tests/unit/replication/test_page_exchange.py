@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import Any
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Op
 from lmqcluster.core.backlog import ChunkSizes
 from lmqcluster.core.backlogs import Backlogs
 from lmqcluster.core.stock import Stock
@@ -149,7 +149,7 @@ class Holder:
 
     def __init__(self, *, resident_bytes_max: int) -> None:
         _, self.files = _files()
-        driver = Driver(version=Machine.VERSION_MAX)
+        driver = Driver()
         self.machine = driver.machine
         backlogs = self.machine.backlogs
         backlogs.store, backlogs.resident_bytes_max = self.files, resident_bytes_max

@@ -40,7 +40,7 @@ class Member:
         self.pages = PageFiles(SimDisk(random.Random(1)), AtOnce(), sync=False)
         self.machine = Machine(compile_pattern)
         self.machine.backlogs.store, self.machine.backlogs.sizes = self.pages, SIZES
-        self.driver = Driver(self.machine, version=Machine.VERSION_MAX)
+        self.driver = Driver(self.machine)
         self.index = 1
         self.in_use: list[SnapshotInfo] = []
         self.asked: asyncio.Queue[bytes] = asyncio.Queue()

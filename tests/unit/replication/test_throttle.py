@@ -34,7 +34,7 @@ class Slow(AtOnce):
 def _flooded(worker: Worker, disk: SimDisk) -> tuple[Machine, PageFiles]:
     """Return a machine with far more in memory than it should have, so that the maximum number of pages waits."""
     files = PageFiles(disk, worker, sync=False)
-    driver = Driver(version=Machine.VERSION_MAX)
+    driver = Driver()
     backlogs = driver.machine.backlogs
     backlogs.store, backlogs.resident_bytes_max, backlogs.sizes = files, 0, SIZES
     for number in range(SIZES.messages * (page_files.UNWRITTEN_MAX + 10)):
