@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lmqcluster.core import Machine
+
 __all__ = ["PROFILES", "Profile", "profile_for"]
 
 NET_FAULTS = {
@@ -40,8 +42,8 @@ class Profile:
     spares: int = 0
     """Machines that are not members at first."""
     program: int | None = None
-    """The newest machine version that the programs understand with which all machines begin; None for that of
-    this program.
+    """The newest machine version that the programs understand with which all machines begin. The program under test stands
+    in for the next release then, and understands one version more. None: all machines run the program under test.
     """
     quorum_lost_s: float | None = None
     """Time that a leader continues without a majority; None as in production. No guarantee may depend on it."""
@@ -121,7 +123,7 @@ PROFILES = {
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
         _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
         # Machines are upgraded one after the other, while others are down or unreachable.
-        _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=2),
+        _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=Machine.VERSION_MAX),
         _on_disk(
             "five",
             {

@@ -61,10 +61,7 @@ class Requests:
 
 
 class QueueClient:
-    """Performs a random action from time to time at one node, and pulls all the time; a `Puller` of the node's pulls.
-
-    It begins when the node has machine version 3.
-    """
+    """Performs a random action from time to time at one node, and pulls all the time; a `Puller` of the node's pulls."""
 
     closed = False
     place = None
@@ -81,9 +78,6 @@ class QueueClient:
         self._replica.loop.call_later(self._rng.expovariate(1.0 / mean_s), callback)
 
     def _begin(self) -> None:
-        if self._replica.node.replica.machine.version < 3:
-            self._later(PAUSE_S, self._begin)
-            return
         for queue, pairs in QUEUES.items():
             self._send([Op.SET_PROPERTIES, queue, pairs])
         self._act()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from lmqcluster.core import Machine
 from lmqcluster.replication.membership import PeerNode
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
@@ -94,7 +96,8 @@ def upgrade_while_a_member_is_unknown(subject: Subject) -> set[str]:
     old program.
     """
     stage = Stage(subject, 3)
-    with stage.simulation.world():
+    # The next release stands in for the program under test.
+    with patch.object(Machine, "VERSION_MAX", 2), stage.simulation.world():
         hosts = list(stage.simulation.hosts.values())
         stage.simulation.start_members()
         for host in hosts:

@@ -7,7 +7,9 @@ import hashlib
 import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
+from lmqcluster.core import Machine
 from lmqcluster.replication.meta import NodeMeta
 from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.clock import Clock
@@ -109,7 +111,10 @@ class Simulation:
     @contextlib.contextmanager
     def world(self) -> Iterator[None]:
         """Enter the context in which the whole run happens; the processes end with it."""
-        with deterministic_library(self.clock, self.library_rng), self.subject.world(self):
+        program = self.profile.program
+        newest = Machine.VERSION_MAX if program is None else program + 1
+        version = patch.object(Machine, "VERSION_MAX", newest)
+        with version, deterministic_library(self.clock, self.library_rng), self.subject.world(self):
             yield
             for host in self.hosts.values():
                 host.kill()

@@ -30,8 +30,6 @@ AT_ONCE = -1
 class SessionClient:
     """Opens one session after the other at its node. Some stalls outlast the session, and the client continues to use
     it.
-
-    It begins when the node has machine version 3.
     """
 
     def __init__(self, host: Host, replica: Any, requests: Requests, judge: SessionJudge, seed: int) -> None:
@@ -50,9 +48,6 @@ class SessionClient:
         self._replica.loop.call_later(self._rng.expovariate(1.0 / mean_s), callback)
 
     def _begin(self) -> None:
-        if self._replica.node.replica.machine.version < 3:
-            self._later(self._begin)
-            return
         for queue, pairs in SESSION_QUEUES.items():
             self._send([Op.SET_PROPERTIES, queue, pairs])
         self._act()
