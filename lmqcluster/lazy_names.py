@@ -1,7 +1,7 @@
-"""Names that a package offers and imports only when they are asked for.
+"""Names that a package exports and imports on first use.
 
-Every import of a module runs the ``__init__`` of the packages above it: a program that needs one small module of a package
-must not pay for all of them.
+Importing a module runs the ``__init__`` of all its parent packages. A program that needs one small module of a package
+should not pay for importing all of them.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ __all__ = ["lazy_names"]
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> Callable[[str], object]:
-    """The ``__getattr__`` of a package (PEP 562).
+    """Return a module-level ``__getattr__`` (PEP 562).
 
     Args:
-        package: its ``__name__``.
-        modules: by name, the module of the package that has it.
+        package: the package's ``__name__``.
+        modules: maps each exported name to the module of the package that defines it.
     """
 
     def attribute(name: str) -> object:

@@ -1,4 +1,4 @@
-"""The whole server: a node with its front ends, signals and the process id file."""
+"""The server process: a node with its front ends, signals and the pid file."""
 
 from __future__ import annotations
 
@@ -36,37 +36,37 @@ log = structlog.get_logger("lmq.server")
 
 EXIT_OK, EXIT_DAMAGED, EXIT_SOFTWARE, EXIT_CONFIG = 0, 65, 70, 78
 OUTCOME_S, GRACE_S = 3.0, 4.0
-"""How long a node that stops waits for the outcome of what it took, and for its clients to have their answers."""
+"""How long a stopping node waits for the outcome of accepted requests, and for clients to read their answers."""
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """Parameters of glibc's ``mallopt``."""
 REUSED_BYTES_MAX = 128 * 1024 * 1024
-"""Larger blocks are given back as soon as they are not needed."""
+"""Larger blocks are returned to the system as soon as they are free."""
 FILES = 32_768
 SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop may keep the thread waiting that is to sync the log."""
+"""How long the event loop may hold the interpreter lock while the thread that syncs the log waits for it."""
 
 
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-"""Signals that would end the process by default; SIGHUP is ignored until the node has started."""
+"""Signals that would otherwise end the process; SIGHUP is ignored only until the node has started."""
 
 
 class FrontEnd(Protocol):
-    """One port for clients."""
+    """A port for clients."""
 
     async def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
 
     def retire(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
 
     async def stop(self, grace_s: float) -> None:
-        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        """Answer requests in progress for up to `grace_s`, then close the connections."""
 
 
 async def serve(config: NodeConfig) -> int:
-    """Run a node until SIGTERM or SIGINT; returns the exit status.
+    """Run a node until SIGTERM or SIGINT; return the exit status.
 
-    A second signal ends the process at once. An error in replication ends it with 70: restarting is safe.
+    A second signal kills the process. A replication error ends it with status 70: restarting is safe.
     """
     _tune_allocator()
     GarbageCollection.prepare()
@@ -123,7 +123,7 @@ async def serve(config: NodeConfig) -> int:
 
 
 def front_ends_of(node: Node) -> list[FrontEnd]:
-    """Make the ports for clients that the node is to have."""
+    """Return the front ends that the node's configuration enables."""
     config = node.config
     front_ends: list[FrontEnd] = []
     if config.rpc is not None:
@@ -136,7 +136,7 @@ def front_ends_of(node: Node) -> list[FrontEnd]:
 
 
 def _kestrel_ports(node: Node) -> list[FrontEnd]:
-    """The ports for Kestrel's clients that the node is to have."""
+    """Return the enabled front ends for Kestrel's clients."""
     status = ServerStatus(node.config.data_dir / "kestrel-status")
     node.observed.kestrel.status = lambda: status.present.name
     return [
@@ -146,7 +146,7 @@ def _kestrel_ports(node: Node) -> list[FrontEnd]:
 
 
 def _kestrel_connection(protocol: str) -> Factory:
-    """What serves a client of one of Kestrel's protocols."""
+    """Return the connection class of one of Kestrel's protocols."""
     if protocol == "thrift":
         # Its library is installed only where it is wanted.
         from .protocols.thrift import ThriftConnection  # noqa: PLC0415
@@ -156,7 +156,7 @@ def _kestrel_connection(protocol: str) -> Factory:
 
 
 def _write_pid(folder: Path) -> Path:
-    """Write the file with the process id, in one step for readers, also over the one of a process that was killed."""
+    """Write the pid file atomically; replace one that a killed process left behind."""
     pid_file = folder / "lmq.pid"
     unfinished = folder / "lmq.pid.new"
     unfinished.write_text(f"{os.getpid()}\n", encoding="ascii")
@@ -164,7 +164,7 @@ def _write_pid(folder: Path) -> Path:
 
 
 def _repair_flag(config: NodeConfig) -> str:
-    """What a node needs beside the command that repairs: one that is alone can copy from nobody."""
+    """Return the further option that `lmq repair` needs: a node without peers has none to copy from."""
     try:
         return " --alone" if is_alone(lambda name: Folder(config.data_dir / name)) else ""
     except (OSError, LookupError, DamagedFileError):
@@ -224,7 +224,7 @@ async def _shut_down(node: Node, front_ends: list[FrontEnd], pid_file: Path) -> 
 
 
 def _raise_file_limit() -> None:
-    """Ask for as many open files as two full client ports need; the usual soft limit of 1,024 is from another time."""
+    """Raise the soft limit of open files to what two full client ports need; the usual 1,024 is too low."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = FILES if hard == resource.RLIM_INFINITY else min(FILES, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -232,9 +232,10 @@ def _raise_file_limit() -> None:
 
 
 def _tune_allocator() -> None:
-    """Let the memory of large messages be used again, as glibc does with blocks of up to 32 MiB.
+    """Keep freed blocks of up to 128 MiB for reuse, as glibc does with blocks of up to 32 MiB.
 
-    It gives larger ones back to the system at once, and to touch 64 MiB for the first time takes longer than to copy them.
+    glibc returns larger blocks to the system at once, and touching 64 MiB for the first time takes longer than copying
+    them.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # Other libraries than glibc have no such function, or do not know these parameters.

@@ -15,11 +15,11 @@ from lmqcluster.replication.storage.disk import Folder
 from lmqcluster.replication.storage.snapshot_file import PREFIX
 from lmqcluster.wire.address import Address
 
-from ..shared.confirm import agreed, yes_option
+from ..shared.confirm import confirm, yes_option
 from ..shared.data_folder import hold_data_dir
 from ..shared.errors import CliError, ExitCode, cannot_write
 from ..shared.output import human_bytes, print_json
-from ..shared.stopped_node import data_dir_option, disks_of, told
+from ..shared.stopped_node import data_dir_option, data_errors, disks_of
 from ..shared.target import Target, target_options
 
 __all__ = ["backup", "recover", "restore"]
@@ -52,7 +52,7 @@ def backup(target: Target, file: Path) -> None:
                 out.write(target.api.get_bytes(f"/v1/snapshots/{info['index']}/blocks/{number}"))
             out.flush()
             os.fsync(out.fileno())
-        with told():
+        with data_errors():
             offline.verify(Folder(draft.parent), draft.name)
         draft.replace(file)
     except OSError as exc:
@@ -83,7 +83,7 @@ def restore(file: Path, data_dir: Path, raft: str) -> None:
         address = str(Address.parse(raft))
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--raft") from exc
-    with told(), hold_data_dir(data_dir):
+    with data_errors(), hold_data_dir(data_dir):
         index = offline.restore(
             Folder(file.absolute().parent), file.name, disks_of(data_dir), uuid.uuid4().hex, address
         )
@@ -104,7 +104,7 @@ def recover(data_dir: Path, yes: bool) -> None:
     Example:
       lmq-admin recover --data-dir /var/lib/lmq
     """
-    with told(), hold_data_dir(data_dir):
+    with data_errors(), hold_data_dir(data_dir):
         found = offline.remains(disks_of(data_dir))
         others = sorted(set(found.members) - {found.node_id})
         print(
@@ -113,6 +113,6 @@ def recover(data_dir: Path, yes: bool) -> None:
             file=sys.stderr,
         )
         print("What the others acknowledged behind that entry is lost.", file=sys.stderr)
-        agreed(f"make node {found.node_id} a cluster of its own", yes=yes)
+        confirm(f"make node {found.node_id} a cluster of its own", yes=yes)
         offline.recover(disks_of(data_dir))
     print(f"Start it with: lmq start --data-dir {data_dir}", file=sys.stderr)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, human_bytes, plural, print_json
 from ..shared.reads import Report, reads
@@ -152,7 +152,7 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
         what = (
             f"take {target.node} out of its cluster and empty it; {plural(others, 'other node')} would keep everything"
         )
-        if not agreed(what, yes=yes, dry_run=dry_run):
+        if not confirm(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{target.node} has left, is empty, and refuses clients until it joins a cluster.")
@@ -177,7 +177,7 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
         nodes = target.api.get("/v1/cluster")["nodes"]
         state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown here")
         what = f"remove {member} ({state}), which leaves {plural(len(nodes) - 1, 'node')}"
-        if not agreed(what, yes=yes, dry_run=dry_run):
+        if not confirm(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
     _done(target, cluster, f"{member} is removed; the cluster has {plural(len(cluster['nodes']), 'node')} now.")
@@ -232,7 +232,7 @@ def _may_discard(target: Target) -> bool:
     if not count:
         return False
     what = f"throw away {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
-    return agreed(what, yes=False)
+    return confirm(what, yes=False)
 
 
 def _why_no_quorum(cluster: Mapping[str, Any]) -> str:

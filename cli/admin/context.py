@@ -13,7 +13,7 @@ from lmqcluster.client.tls import SYSTEM
 
 from ..shared import contexts
 from ..shared.aliases import AliasGroup
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.credentials import given_credentials, wants_tls
 from ..shared.errors import CliError, ExitCode
 from ..shared.node_address import NODE_DEFAULT
@@ -153,5 +153,5 @@ def context_rm(name: str, yes: bool, dry_run: bool) -> None:
     """
     if name not in contexts.context_names():
         raise CliError(f"there is no context {name!r}", ExitCode.NOT_FOUND)
-    if agreed(f"remove the context {name}", yes=yes, dry_run=dry_run):
+    if confirm(f"remove the context {name}", yes=yes, dry_run=dry_run):
         contexts.remove_context(name)

@@ -14,7 +14,7 @@ from lmqcluster.wire.properties import parse_rules
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, make_console, plural
 from ..shared.reads import Report, reads
@@ -171,7 +171,7 @@ def _replace(target: Target, change: Callable[[Rules], Rules], *, yes: bool, dry
         return
     _print_difference(before, after)
     count = plural(len(then), "rule")
-    if agreed(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
+    if confirm(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
         target.api.put(_PATH, then)
 
 

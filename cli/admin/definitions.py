@@ -13,7 +13,7 @@ from lmqcluster.wire.errors import LmqError
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, exit_code_of
 from ..shared.output import plural
 from ..shared.target import Target, target_options
@@ -116,7 +116,7 @@ def definitions_import(target: Target, file: str, new_tokens: str | None, yes: b
         return
     for change in todo:
         click.echo(f"would {change.text}", err=not dry_run)
-    if dry_run or not agreed(f"make {plural(len(todo), 'change')}, as shown", yes=yes):
+    if dry_run or not confirm(f"make {plural(len(todo), 'change')}, as shown", yes=yes):
         return
     _make(api, todo)
     if sys.stdout.isatty():

@@ -9,7 +9,7 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, queue_text, target_options
@@ -78,7 +78,7 @@ def job_rm(target: Target, name: str, owner: str | None, yes: bool, dry_run: boo
     Example:
       lmq-admin job rm spark/application/nightly --yes
     """
-    if not agreed(f"forget job {name}: if it is repeated, its rows are stored again", yes=yes, dry_run=dry_run):
+    if not confirm(f"forget job {name}: if it is repeated, its rows are stored again", yes=yes, dry_run=dry_run):
         return
     query = "" if owner is None else f"?{urlencode({'owner': owner})}"
     target.api.delete(f"/v1/jobs/{Api.segment(name)}{query}")

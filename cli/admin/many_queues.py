@@ -10,7 +10,7 @@ import click
 from lmqcluster.wire.errors import LmqError
 
 from ..shared.api import Api
-from ..shared.confirm import agreed
+from ..shared.confirm import confirm
 from ..shared.errors import CliError, ExitCode, exit_code_of
 from ..shared.output import plural
 from ..shared.target import queue_text
@@ -72,7 +72,7 @@ def do_to_matching(
         raise CliError(f"{api.address}: no queue matches {pattern!r}", ExitCode.NOT_FOUND)
     if dry_run or not yes:
         _show(rows, text_of, dry_run=dry_run)
-    if dry_run or not agreed(f"{summary(rows)}, as shown", yes=yes):
+    if dry_run or not confirm(f"{summary(rows)}, as shown", yes=yes):
         return None
     results = []
     for done, row in enumerate(rows):

@@ -11,7 +11,7 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, human_bytes, plural, print_json, print_table
 from ..shared.reads import Report, reads
@@ -220,7 +220,7 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
     query = urllib.parse.urlencode({"label": label.encode(errors="surrogateescape")})
     waiting = target.api.get(f"{_path(name)}/labels?{query}")["count"]
     most = waiting if count is None else min(count, waiting)
-    if agreed(f"remove {plural(most, 'message')} with label {label} from queue {name}", yes=yes, dry_run=dry_run):
+    if confirm(f"remove {plural(most, 'message')} with label {label} from queue {name}", yes=yes, dry_run=dry_run):
         request: dict[str, Any] = {"label": label} if count is None else {"label": label, "max": count}
         answer = target.api.post(f"{_path(name)}/withdraw", request, timeout_s=BULK_TIMEOUT_S)
         tell(target, answer, f"{plural(answer['withdrawn'], 'message is', 'messages are')} removed from queue {name}.")

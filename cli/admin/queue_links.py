@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
@@ -108,7 +108,7 @@ def redrive(
     most = "messages" if count is None else f"at most {plural(count, 'message')}"
     where = "where they came from" if to is None else f"queue {to}"
     waiting = plural(found["size"] - found["leased"], "waiting message")
-    if agreed(f"send {most} of queue {name} ({waiting}) back to {where}", yes=yes, dry_run=dry_run):
+    if confirm(f"send {most} of queue {name} ({waiting}) back to {where}", yes=yes, dry_run=dry_run):
         given = {"to": None if to is None else queue_value(to), "label": label}
         request = {key: value for key, value in given.items() if value is not None}
         sent = _redriven(target, name, request, count, rate)

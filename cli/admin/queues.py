@@ -13,7 +13,7 @@ import click
 from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 
 from ..shared.aliases import AliasGroup
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
@@ -227,7 +227,7 @@ def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """
     own = target.api.get(queue_path(name))["own_properties"]
     what = ", ".join(f"{key} {_value_text(value)}" for key, value in own.items()) or "none are set"
-    if agreed(f"remove the own properties of queue {name} ({what})", yes=yes, dry_run=dry_run):
+    if confirm(f"remove the own properties of queue {name} ({what})", yes=yes, dry_run=dry_run):
         target.api.delete(f"{queue_path(name)}/properties")
 
 
@@ -249,7 +249,7 @@ def queue_rm(target: Target, name: str | None, pattern: str | None, yes: bool, d
         _delete_matching(target, pattern, yes=yes, dry_run=dry_run)
         return
     found = target.api.get(queue_path(str(name)))
-    if agreed(f"delete queue {name} with {plural(found['size'], 'message')}", yes=yes, dry_run=dry_run):
+    if confirm(f"delete queue {name} with {plural(found['size'], 'message')}", yes=yes, dry_run=dry_run):
         target.api.delete(queue_path(str(name)))
 
 
@@ -300,7 +300,7 @@ def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int
     surplus = max(0, found["size"] - found["leased"] - keep)
     waiting = plural(surplus, "waiting message")
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
-    if agreed(what, yes=yes, dry_run=dry_run):
+    if confirm(what, yes=yes, dry_run=dry_run):
         # Nothing is asked of the node that would be a purge of all.
         answer = {"purged": 0} if keep and not surplus else _purge(target, str(name), surplus if keep else None)
         tell(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
@@ -350,7 +350,7 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
     """
     ready = target.api.get(queue_path(name))["ready"]
     most = ready if count is None else min(count, ready)
-    if agreed(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
+    if confirm(f"move {plural(most, 'message')} from queue {name} to queue {destination}", yes=yes, dry_run=dry_run):
         to = queue_value(destination)
         request: dict[str, Any] = {"to": to} if count is None else {"to": to, "max": count}
         answer = target.api.post(f"{queue_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)

@@ -9,7 +9,7 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
@@ -105,7 +105,7 @@ def session_end(target: Target, id_: str, yes: bool, dry_run: bool) -> None:
     if found is None:
         raise CliError(f"there is no session {id_}: see lmq-admin session ls", ExitCode.NOT_FOUND)
     held = f"{plural(found['leased'], 'lease')}, {plural(found['locks'], 'lock')} and {plural(found['queues'], 'turn')}"
-    if not agreed(f"end session {id_}, with {held}", yes=yes, dry_run=dry_run):
+    if not confirm(f"end session {id_}, with {held}", yes=yes, dry_run=dry_run):
         return
     answer = target.api.delete(f"/v1/sessions/{Api.segment(id_)}")
     tell(target, answer, f"Session {id_} {'is ended' if answer['ended'] else 'had ended already'}.")
@@ -149,7 +149,7 @@ def lock_free(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     if found is None:
         raise CliError(f"nobody has the lock {name}: see lmq-admin lock ls", ExitCode.NOT_FOUND)
     holder = f"session {found['session']}, token {found['token']}; {plural(found['waiting'], 'session')} in line"
-    if not agreed(f"take the lock {name} from its holder ({holder})", yes=yes, dry_run=dry_run):
+    if not confirm(f"take the lock {name} from its holder ({holder})", yes=yes, dry_run=dry_run):
         return
     answer = target.api.delete(f"/v1/locks/{Api.segment(name)}", {"session": found["session"]})
     tell(target, answer, f"Lock {name} {'is freed' if answer['freed'] else 'was freed already'}.")

@@ -8,7 +8,7 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, queue_text, target_options
@@ -98,7 +98,7 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
       lmq-admin subscription abandon nightly --yes
     """
     count = _held(target, name)
-    if not agreed(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
+    if not confirm(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
         return
     target.api.post(f"{_path(name)}/abandon", {})
 
@@ -117,7 +117,9 @@ def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None
       lmq-admin subscription rm nightly --yes
     """
     count = _held(target, name)
-    if not agreed(f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run):
+    if not confirm(
+        f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run
+    ):
         return
     target.api.delete(_path(name))
 

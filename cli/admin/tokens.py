@@ -11,7 +11,7 @@ import click
 
 from ..shared.aliases import AliasGroup
 from ..shared.api import Api
-from ..shared.confirm import agreed, destructive_options
+from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, print_json
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, target_options
@@ -121,7 +121,7 @@ def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     Example:
       lmq-admin token delete shop --yes
     """
-    if agreed(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
+    if confirm(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 
 

@@ -16,7 +16,7 @@ from lmqcluster.wire.errors import LmqError
 
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, Form, View, human_bytes, make_console, plural, print_json, print_table, table_of
-from ..shared.reads import passes, view_of, view_options
+from ..shared.reads import is_temporary, view_of, view_options
 from ..shared.target import Target, target_options
 from .keyboard import keys
 from .live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Picture, Sample, look, picture
@@ -89,7 +89,7 @@ class _Looks:
         try:
             self._before = look(self._api)
         except (CliError, LmqError) as exc:
-            if not passes(exc):
+            if not is_temporary(exc):
                 raise
             self.trouble, self._before = exc, None
             return None

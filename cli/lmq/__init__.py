@@ -1,1 +1,1 @@
-"""The program ``lmq``: one command a file."""
+"""The program ``lmq``: one file for each command."""

@@ -1,4 +1,4 @@
-"""``lmq config``: the configuration that a start would use; and the options of a node as flags."""
+"""``lmq config`` shows the configuration that a start would use; the options of a node as flags."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def config_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def check_ports(config: NodeConfig) -> None:
-    """Refuse a configuration whose ports are taken.
+    """Check that the ports of a configuration are free.
 
     Raises:
-        ConfigError: one of them is.
+        ConfigError: one of them is in use.
     """
     for name in ("http", "rpc", "queued", *KESTREL_PORTS, "raft"):
         address = getattr(config, name)
@@ -53,7 +53,7 @@ def config() -> None:
 
 
 @config.command("show")
-@click.option("--origin", is_flag=True, help="Also show where each value comes from.")
+@click.option("--origin", is_flag=True, help="Also show the source of each value.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @view_options(_CONFIG_COLUMNS)
 @config_options
@@ -72,16 +72,14 @@ def config_show(config_file: Path | None, view: View, origin: bool, as_json: boo
     print_report(report, replace(view, form=Form.JSON) if as_json else view)
 
 
-@config.command("check", short_help="Say whether a node could start.")
-@click.option(
-    "--while-running", is_flag=True, help="Do not look at what a running node uses: its ports, its data directory."
-)
+@config.command("check", short_help="Check whether a node could start.")
+@click.option("--while-running", is_flag=True, help="Skip the ports and the data directory, which a running node uses.")
 @config_options
 def config_check(config_file: Path | None, while_running: bool, **flags: str | None) -> None:
-    """Exit with 0 if a node could start with this configuration, else say what is wrong and exit with 78.
+    """Exit with 0 if a node could start with this configuration; otherwise report the problem and exit with 78.
 
-    Options, files, the data directory and the ports are looked at; nothing is made or changed. Before a restart of a node
-    that runs say --while-running.
+    Checks options, files, the data directory and the ports, and changes nothing. Pass --while-running to check before
+    the restart of a running node.
 
     \b
     Example:

@@ -15,7 +15,7 @@ __all__ = ["dev"]
 
 
 @click.command(short_help="Run a cluster on this machine, for trying.")
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="Count of nodes.")
+@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="Number of nodes.")
 @click.option(
     "--data-dir",
     default="var",
@@ -26,19 +26,19 @@ __all__ = ["dev"]
 @click.option(
     "--offset", default=0, show_default=True, type=click.IntRange(0, 40_000), help="Number to add to all ports."
 )
-@click.option("--respawn", is_flag=True, help="Start a node that died again, instead of only reporting it.")
+@click.option("--respawn", is_flag=True, help="Restart a node that dies, instead of only reporting it.")
 @click.option(
     "--event-journal",
     type=click.Path(file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Directory in which all nodes write what happens to messages. [default: LMQ_EVENT_JOURNAL, else none]",
+    help="Directory in which all nodes record what happens to messages. [default: LMQ_EVENT_JOURNAL, else none]",
 )
 def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None) -> int:
     """Run a cluster on this machine, in the foreground, for trying and developing.
 
     The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC), 3333 (queued), 22133 (memcache), 2222
-    (text), 2229 (Thrift, where its library is installed) and 19980 (Raft), each further one ten ports higher. Ctrl-C
-    stops all nodes gracefully, a second Ctrl-C at once.
+    (text), 2229 (Thrift, if its library is installed) and 19980 (Raft); each further node uses ports higher by ten.
+    Ctrl-C stops all nodes gracefully, a second Ctrl-C at once.
 
     \b
     Example:

@@ -53,7 +53,7 @@ _COLOURS: Final = (
     "bright_yellow",
     "red",
 )
-# What a development node gets from here, not from the surroundings.
+# Settings that a development node gets from here, never from the environment.
 _OWN_SETTINGS: Final = (
     "CONFIG",
     "NAME",
@@ -76,7 +76,7 @@ _SECRET_BYTES: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class DevSettings:
-    """What ``lmq dev`` was asked for; `offset` is added to every port."""
+    """The options of ``lmq dev``; `offset` is added to every port."""
 
     nodes: int
     data_dir: Path
@@ -86,7 +86,7 @@ class DevSettings:
 
 
 class DevNode:
-    """One child: its addresses, its process while it runs, and whether it ended without being asked to."""
+    """A child process of one node: its addresses, and whether it ended unexpectedly."""
 
     def __init__(self, index: int, settings: DevSettings) -> None:
         shift = PORT_STEP * index + settings.offset
@@ -100,7 +100,7 @@ class DevNode:
         self.ended = False
 
     def arguments(self, peers: str) -> list[str]:
-        """Arguments of ``lmq`` that run this node."""
+        """Return the arguments of ``lmq`` that run this node."""
         words = ["start", "--name", self.name, "--data-dir", str(self.data_dir)]
         for kind, address in self.addresses.items():
             words += [f"--{kind}", str(address)]
@@ -120,14 +120,14 @@ class DevCluster:
         self._peers = ",".join(str(node.addresses["raft"]) for node in self._nodes)
         self._stopping = asyncio.Event()
         self._colour = None if not os.environ.get("NO_COLOR") else False
-        # What nodes log while they start; it comes behind the table of addresses, or before a complaint.
+        # Log lines of starting nodes, held back until the table of addresses or an error was printed.
         self._held: list[str] | None = []
 
     async def run(self) -> int:
-        """Run the cluster; returns the exit status.
+        """Run the cluster; return the exit status.
 
         Raises:
-            ConfigError: a port is taken; nothing has been started.
+            ConfigError: a port is in use; no node was started.
         """
         for node in self._nodes:
             for kind, address in node.addresses.items():
@@ -156,15 +156,15 @@ class DevCluster:
         if by_request:
             self._say("All nodes have stopped.")
             return ExitCode.DONE
-        self._say("No node is left.", error=True)
+        self._say("No node is running any more.", error=True)
         return ExitCode.UNAVAILABLE
 
     def _on_signal(self) -> None:
         if self._stopping.is_set():
-            self._say("Ending all nodes at once.", error=True)
+            self._say("Killing all nodes.", error=True)
             self._signal_all(signal.SIGKILL)
             return
-        self._say("Stopping all nodes; Ctrl-C again ends them at once.")
+        self._say("Stopping all nodes; press Ctrl-C again to kill them.")
         self._stopping.set()
 
     def _signal_all(self, number: int) -> None:
@@ -176,12 +176,12 @@ class DevCluster:
         self._signal_all(signal.SIGTERM)
         done, _ = await asyncio.wait([everyone], timeout=STOP_S)
         if not done:
-            self._say(f"Some nodes did not stop within {STOP_S:.0f} s; ending them.", error=True)
+            self._say(f"Some nodes did not stop within {STOP_S:.0f} s; killing them.", error=True)
             self._signal_all(signal.SIGKILL)
         await everyone
 
     async def _watch(self, node: DevNode) -> None:
-        """Run one node, again and again if asked to, until the cluster stops."""
+        """Run one node, and restart it if so configured, until the cluster stops."""
         while not self._stopping.is_set():
             process = await self._spawn(node)
             if self._stopping.is_set():
@@ -196,7 +196,7 @@ class DevCluster:
             self._report_death(node, code)
             if not self._settings.respawn:
                 return
-            # A node that cannot start must not fill the screen; a stop ends the wait at once.
+            # The delay keeps a node that cannot start from flooding the screen; a stop ends it at once.
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), RESPAWN_DELAY_S)
 
@@ -205,8 +205,8 @@ class DevCluster:
         environment = {key: value for key, value in os.environ.items() if key not in own}
         environment.setdefault("LMQ_MEMORY_BYTES_MAX", str(memory_of_machine() // 2 // len(self._nodes)))
         environment |= {"LMQ_LOG_FORMAT": "human", "PYTHONUNBUFFERED": "1"}
-        # Children see the end of their input when this process ends in any way, and stop. The session of their own keeps
-        # the terminal's Ctrl-C from reaching them beside our signal.
+        # A child stops when its standard input ends, however this process ends. In its own session, a child does not
+        # also receive the terminal's Ctrl-C.
         node.process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -232,7 +232,7 @@ class DevCluster:
                 self._log(prefix + line.decode(errors="replace"))
         if rest:
             self._log(prefix + rest.decode(errors="replace"))
-        # It has ended, and its log may say why.
+        # The node has ended, and its log may say why.
         self._release()
 
     def _log(self, line: str) -> None:
@@ -244,7 +244,7 @@ class DevCluster:
             self._release()
 
     def _release(self) -> None:
-        """Show what was held back, and from now on everything at once."""
+        """Print the held lines, and every further line at once."""
         held, self._held = self._held, None
         for line in held or ():
             click.echo(line, color=self._colour)
@@ -253,13 +253,13 @@ class DevCluster:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit status {code}"
         alive = sum(1 for other in self._nodes if other.process is not None)
         quorum = len(self._nodes) // 2 + 1
-        state = "they go on" if alive >= quorum else f"too few: {quorum} are needed, requests fail until then"
+        state = "the cluster continues" if alive >= quorum else f"no quorum: requests fail until {quorum} are running"
         self._say(f"{node.name} {how}. {alive} of {len(self._nodes)} nodes are running: {state}.", error=True)
         if not self._settings.respawn:
-            self._say(f"To start it again: {_typed('lmq')} {shlex.join(node.arguments(self._peers))}")
+            self._say(f"To restart it: {_typed('lmq')} {shlex.join(node.arguments(self._peers))}")
 
     async def _welcome(self) -> None:
-        """Tell where everything listens once the nodes are ready."""
+        """Print where everything listens, once the nodes are ready."""
         deadline = asyncio.get_running_loop().time() + READY_S
         waiting = list(self._nodes)
         while waiting:
@@ -268,9 +268,7 @@ class DevCluster:
                 waiting.pop(0)
             elif asyncio.get_running_loop().time() > deadline:
                 self._release()
-                self._say(
-                    f"{waiting[0].name} is not ready after {READY_S:.0f} s; its log above may say why.", error=True
-                )
+                self._say(f"{waiting[0].name} is not ready after {READY_S:.0f} s; check its log above.", error=True)
                 return
             else:
                 await asyncio.sleep(_POLL_S)
@@ -300,7 +298,7 @@ class DevCluster:
             f"  curl -i 'http://{last}/messages/greetings?t=5'",
             f"  {_typed('lmq-admin')}{option} status",
             "",
-            f"Ctrl-C stops all nodes. What they hold stays in {self._settings.data_dir} for the next start.",
+            f"Ctrl-C stops all nodes. Their data stays in {self._settings.data_dir} for the next start.",
             "",
         ]
         return "\n".join(lines)
@@ -311,7 +309,8 @@ class DevCluster:
 
 
 def _secret_file(data_dir: Path) -> Path:
-    """The secret that the nodes of this cluster share, drawn at the first start: else tokens would keep nobody out.
+    """Return the file with the shared secret of the nodes; create it at the first start. Without it, tokens would not
+    be enforced.
 
     Raises:
         ConfigError: it cannot be written.
@@ -327,7 +326,7 @@ def _secret_file(data_dir: Path) -> Path:
 
 
 def _typed(program: str) -> str:
-    """What a person here types to run one of our programs: its name if the shell finds it, else its path."""
+    """Return the command line for one of the programs: its name if the shell finds it, else its path."""
     if shutil.which(program):
         return program
     path = Path(sys.executable).with_name(program)

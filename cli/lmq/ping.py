@@ -1,4 +1,4 @@
-"""``lmq ping``: whether a node is there."""
+"""``lmq ping``: checks whether a node is alive."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ping"]
 
 
 @click.command()
-@click.option("--ready", is_flag=True, help="Only if it can also serve: it knows a leader and is not stopping.")
+@click.option("--ready", is_flag=True, help="Require that the node is ready: it knows a leader and is not stopping.")
 @click.option(
     "--node",
     metavar="HOST:PORT",

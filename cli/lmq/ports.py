@@ -1,4 +1,4 @@
-"""A look at a port before a node takes it, so that the complaint can say what it was for."""
+"""Checks a port before a node binds it, so that the error can name its purpose."""
 
 from __future__ import annotations
 
@@ -13,26 +13,24 @@ __all__ = ["check_free"]
 
 
 LOOKUP_S: Final = 30.0
-"""How long a node waits for the address of the name that it is to listen on, without which it is of no use."""
+"""How long to wait for the address of the host to listen on."""
 
 
 def check_free(address: Address, purpose: str, advice: str) -> None:
-    """Return if a server could listen on `address`, which may have port 0.
+    """Check that a server could listen on `address`, which may have port 0.
 
     Args:
-        address: where.
-        purpose: what is to listen there, for the message.
-        advice: what to do other than to stop the program in the way.
+        address: the address to check.
+        purpose: the service that is to listen there, for the message.
+        advice: the alternative to stopping the program that uses the port.
 
     Raises:
-        ConfigError: it could not, or no address of its name came in time.
+        ConfigError: the address cannot be bound, or the look-up of its name failed.
     """
     try:
         found = find(address.host or "0.0.0.0", LOOKUP_S)
     except OSError as exc:
-        raise ConfigError(
-            f"cannot listen on {address} ({purpose}): {exc}; give an address in digits, or {advice}"
-        ) from exc
+        raise ConfigError(f"cannot listen on {address} ({purpose}): {exc}; use a numeric address, or {advice}") from exc
     for one in found:
         with socket.socket(one.family) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -41,6 +39,6 @@ def check_free(address: Address, purpose: str, advice: str) -> None:
             except (OSError, OverflowError) as exc:
                 why = exc.strerror if isinstance(exc, OSError) and exc.strerror else str(exc)
                 text = (
-                    f"cannot listen on {address} ({purpose}): {why}; stop the program that is in the way, or {advice}"
+                    f"cannot listen on {address} ({purpose}): {why}; stop the program that uses the port, or {advice}"
                 )
                 raise ConfigError(text) from exc

@@ -1,4 +1,4 @@
-"""The program ``lmq``: run a node, run a cluster on this machine, ask whether a node is there."""
+"""The program ``lmq``: runs a node, runs a cluster on this machine, checks whether a node is alive."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def cli() -> None:
 cli.add_command(Deferred("start", "lmq.start", "Run one node in the foreground."))
 cli.add_command(Deferred("dev", "lmq.dev", "Run a cluster on this machine, for trying."))
 cli.add_command(Deferred("ping", "lmq.ping", "Print pong if the node is alive, whether or not it has a quorum."))
-cli.add_command(Deferred("repair", "lmq.repair", "Throw away the damaged data of a stopped node."))
+cli.add_command(Deferred("repair", "lmq.repair", "Discard the damaged data of a stopped node."))
 cli.add_command(Deferred("config", "lmq.config", "Show or check the configuration that a start would use."))
 cli.add_command(completion_command(cli, "lmq", "commands and options"))
 

@@ -1,4 +1,4 @@
-"""``lmq start``: one node in the foreground."""
+"""``lmq start``: runs one node in the foreground."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ __all__ = ["start"]
 def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None) -> int:
     """Run one node in the foreground.
 
-    Each option can also come from the environment and from a TOML file; a flag beats the environment, which beats the
-    file. SIGTERM or Ctrl-C stops the node gracefully, a second Ctrl-C at once.
+    Each option can also be set in the environment and in a TOML file; a flag overrides the environment, which overrides
+    the file. SIGTERM or Ctrl-C stops the node gracefully, a second Ctrl-C at once.
 
     \b
     Example:
@@ -46,14 +46,14 @@ def start(config_file: Path | None, stop_with_parent: bool, **flags: str | None)
 
 
 def _stop_at_end_of_input() -> None:
-    # Unbuffered on purpose: a thread inside a buffered read would hold up the end of the interpreter.
+    # Unbuffered on purpose: a thread inside a buffered read would delay the exit of the interpreter.
     while os.read(0, 4096):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _serve(config: NodeConfig) -> int:
-    from lmqcluster.server import serve  # noqa: PLC0415  help need not wait for these imports
+    from lmqcluster.server import serve  # noqa: PLC0415  imported here so that help is fast
 
     try:
         import uvloop  # noqa: PLC0415

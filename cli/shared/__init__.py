@@ -1,1 +1,1 @@
-"""What the programs share: options, credentials, output, errors, confirmation."""
+"""Parts shared by the programs: options, credentials, output, errors, confirmation."""

@@ -1,4 +1,4 @@
-"""The HTTP interface of one node, as the programs use it: JSON in, JSON out, failures as errors with an exit code."""
+"""The HTTP API of one node for the programs: JSON in, JSON out, failures as errors with an exit code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
 
 
 class Api:
-    """One node, by its HTTP address ``HOST:PORT``, as `credentials` say. Blocking; every call has a deadline."""
+    """The API of the node at an HTTP address ``HOST:PORT``, with `credentials`. Blocking; every call has a deadline."""
 
     def __init__(self, address: str, *, timeout_s: float = TIMEOUT_S) -> None:
         self.address = address
@@ -36,24 +36,24 @@ class Api:
         self._opener = opener(found.tls)
 
     def show_token(self, token: str) -> None:
-        """Show this token from now on."""
+        """Authenticate with this token from now on."""
         self._headers = {**self._headers, "Authorization": f"Bearer {token}"}
 
     def get(self, path: str) -> Any:
-        """GET a path; the decoded JSON.
+        """GET a path and return the decoded JSON.
 
         Raises:
             LmqError: the node answered with an error.
-            CliError: it could not be reached, or its answer was not understood.
+            CliError: the node could not be reached, or its answer is not valid.
         """
         return self._request("GET", path)
 
     def get_bytes(self, path: str) -> bytes:
-        """GET a path; the answer's body as it is. Raises as `get`."""
+        """GET a path and return the raw body. Raises the errors of `get`."""
         return self._send(urllib.request.Request(f"{self._base}{path}", headers=self._headers), self._timeout_s)
 
     def ready(self) -> bool:
-        """Whether the node says that it can serve requests. Never raises."""
+        """Return whether the node is ready to serve requests. Never raises."""
         try:
             with self._opener.open(f"{self._base}/readyz", timeout=self._timeout_s) as response:
                 return bool(response.status == 200)
@@ -61,29 +61,29 @@ class Api:
             return False
 
     def check_alive(self, *, ready: bool = False) -> None:
-        """Return if the node answers at all, or with `ready` if it can serve. Raises as `get`."""
+        """Check that the node answers, or with `ready` that it is ready. Raises the errors of `get`."""
         self.get_bytes("/readyz" if ready else "/livez")
 
     def post(self, path: str, body: object, *, timeout_s: float | None = None) -> Any:
-        """POST a JSON body; the decoded JSON of the answer, ``None`` if it is empty. Raises as `get`."""
+        """POST a JSON body; return the decoded JSON of the answer, ``None`` if it is empty. Raises the errors of `get`."""
         return self._request("POST", path, body, timeout_s=timeout_s)
 
     def patch(self, path: str, body: object) -> Any:
-        """PATCH with a JSON body. Raises as `get`."""
+        """PATCH with a JSON body. Raises the errors of `get`."""
         return self._request("PATCH", path, body)
 
     def put(self, path: str, body: object) -> Any:
-        """PUT a JSON body. Raises as `get`."""
+        """PUT a JSON body. Raises the errors of `get`."""
         return self._request("PUT", path, body)
 
     def delete(self, path: str, body: object = None) -> Any:
-        """DELETE a path. Raises as `get`."""
+        """DELETE a path. Raises the errors of `get`."""
         return self._request("DELETE", path, body)
 
     @staticmethod
     def segment(name: str) -> str:
-        """A queue name as one path segment."""
-        # surrogateescape brings back the bytes of a command-line argument that is not UTF-8.
+        """Return a queue name as one path segment."""
+        # surrogateescape restores the bytes of a command-line argument that is not UTF-8.
         return urllib.parse.quote(name.encode(errors="surrogateescape"), safe="")
 
     def _request(self, method: str, path: str, body: object = None, *, timeout_s: float | None = None) -> Any:
@@ -117,12 +117,10 @@ class Api:
             raise self._unreachable(exc.reason) from exc
         except (OSError, http.client.HTTPException) as exc:
             self._raise_if_wrong_port()
-            # The connection broke after the request had left, so a change may have happened.
+            # The connection broke after the request was sent, so the change may have been made.
             if method == "GET":
                 raise self._unreachable(exc) from exc
-            text = (
-                f"{self.address} closed the connection without an answer; it is not known whether the change was made"
-            )
+            text = f"{self.address} closed the connection without an answer; the change may or may not have been made"
             raise CliError(text, ExitCode.UNKNOWN) from exc
 
     def _decode(self, answer: bytes) -> Any:
@@ -131,7 +129,7 @@ class Api:
         try:
             return json.loads(answer)
         except ValueError as exc:
-            text = f"{self.address} did not answer with JSON; is it the HTTP address of an lmqcluster node?"
+            text = f"{self.address} did not answer with JSON; check that it is the HTTP address of an lmqcluster node"
             raise CliError(text, ExitCode.UNAVAILABLE) from exc
 
     def _problem(self, answer: urllib.error.HTTPError, path: str) -> Exception:
@@ -152,29 +150,30 @@ class Api:
         return CliError(text, _EXIT_OF_STATUS.get(answer.code, ExitCode.BUG))
 
     def _raise_if_wrong_port(self) -> None:
-        """See what answers, after a connection that failed; what is no node's HTTP port has done nothing."""
+        """Identify the server after a connection failed. A server that is no node's HTTP port has changed nothing."""
         address = Address.parse(self.address)
         wanted = Answers(Speaks.HTTP, tls=self._base.startswith("https:"))
         found = what_answers(address.host, address.port)
         if found is None or not found.is_other_than(wanted):
             return
         if found.speaks is not None and found.speaks is not wanted.speaks:
-            advice = "--node takes the HTTP address of a node (port 9980, unless it was changed)"
+            advice = "--node takes the HTTP address of a node (port 9980 by default)"
         elif found.tls:
-            advice = "give --ca-file, or https://... for an authority that the system trusts"
+            advice = "pass --ca-file, or https://... if the system trusts its authority"
         else:
-            advice = "leave --ca-file, --cert-file and their variables out"
+            advice = "omit --ca-file, --cert-file and their variables"
         text = f"cannot reach {self.address}: {found} answers there, not {wanted}; {advice}"
         raise CliError(text, ExitCode.UNAVAILABLE)
 
     def _timed_out(self, method: str) -> CliError:
-        rest = "" if method == "GET" else "; it is not known whether the change was made"
+        rest = "" if method == "GET" else "; the change may or may not have been made"
         return CliError(f"{self.address} did not answer in time{rest}", ExitCode.UNKNOWN)
 
     def _unreachable(self, reason: object) -> CliError:
         why = getattr(reason, "strerror", None) or reason
         text = (
-            f"cannot reach {self.address}: {why}; is the node running, and is that its HTTP address? (--node HOST:PORT)"
+            f"cannot reach {self.address}: {why}; check that the node is running "
+            "and that this is its HTTP address (--node HOST:PORT)"
         )
         return CliError(text, ExitCode.UNAVAILABLE)
 

@@ -1,4 +1,4 @@
-"""Certificates of a cluster: an authority of its own, and a certificate for each node."""
+"""The certificates of a cluster: its own authority, and a certificate for each node."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ class Authority:
 
     @classmethod
     def create(cls, folder: Path) -> Authority:
-        """Make an authority and write ``ca.crt`` and ``ca.key``.
+        """Create an authority; write ``ca.crt`` and ``ca.key``.
 
         Raises:
-            CliError: a file is there already, or cannot be written.
+            CliError: a file already exists or cannot be written.
         """
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "lmqcluster authority")])
@@ -54,7 +54,7 @@ class Authority:
 
     @classmethod
     def open(cls, folder: Path) -> Authority | None:
-        """The authority of a folder, None if there is none.
+        """Load the authority of a folder; return None if there is none.
 
         Raises:
             CliError: its files cannot be read.
@@ -67,23 +67,23 @@ class Authority:
         except (OSError, ValueError, TypeError) as exc:
             raise CliError(f"cannot use the authority in {folder}: {exc}", ExitCode.BAD_DATA) from exc
         if not isinstance(key, ec.EllipticCurvePrivateKey):
-            raise CliError(f"{folder / _KEY} is not a key that lmq-admin tls init made", ExitCode.BAD_DATA)
+            raise CliError(f"{folder / _KEY} is not a key created by lmq-admin tls init", ExitCode.BAD_DATA)
         return cls(folder, cert, key)
 
     def issue(self, name: str, hosts: Iterable[str], days: int, *, replace: bool) -> list[Path]:
-        """Write ``NAME.crt`` and ``NAME.key``, with which a node can be a server and a client; returns the two files.
+        """Write ``NAME.crt`` and ``NAME.key``, for a node as server and as client; return the two files.
 
         Args:
             name: of the files and in the certificate.
             hosts: names and addresses by which clients reach the node.
-            days: how long it is good.
-            replace: whether to put them in place of what is there.
+            days: how long the certificate is valid.
+            replace: whether to overwrite existing files.
 
         Raises:
-            CliError: a host is neither a name nor an address, a file is there already, or cannot be written.
+            CliError: a host is neither a name nor an address; or a file already exists or cannot be written.
         """
         names = [_general_name(host) for host in dict.fromkeys(hosts)]
-        # By this peers know that it is a node's.
+        # Peers recognise the certificate of a node by this.
         names.append(x509.UniformResourceIdentifier(NODE_MARK + name))
         alternatives = x509.SubjectAlternativeName(names)
         key = ec.generate_private_key(ec.SECP256R1())
@@ -152,10 +152,10 @@ def _cert_bytes(cert: x509.Certificate) -> bytes:
 
 
 def write_new(path: Path, data: bytes, *, secret: bool, replace: bool = False) -> None:
-    """Write a file that is not there yet, or put it in place of another in one step; a secret one is its owner's alone.
+    """Write a new file, or atomically replace an existing one; only the owner can read a secret file.
 
     Raises:
-        CliError: it is there already, or cannot be written.
+        CliError: the file already exists or cannot be written.
     """
     mode = 0o600 if secret else 0o644
     target = path.with_name(f".{path.name}.new") if replace else path
@@ -166,6 +166,6 @@ def write_new(path: Path, data: bytes, *, secret: bool, replace: bool = False) -
         if replace:
             target.replace(path)
     except FileExistsError as exc:
-        raise CliError(f"{path} is there already", ExitCode.USAGE) from exc
+        raise CliError(f"{path} already exists", ExitCode.USAGE) from exc
     except OSError as exc:
         raise cannot_write(path, exc) from exc

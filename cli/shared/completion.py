@@ -11,18 +11,18 @@ _SHELLS = ("bash", "zsh", "fish")
 
 
 def completion_command(cli: click.Group, program: str, note: str) -> click.Command:
-    """Make the command that prints the completion script of a program.
+    """Return the command that prints the completion script of a program.
 
     Args:
         cli: the program's commands.
-        program: its name.
-        note: what it completes, for its help text.
+        program: the program's name.
+        note: the kinds of words that it completes, for the help text.
     """
 
     def completion(shell: str) -> None:
         kind = get_completion_class(shell)
         if kind is None:
-            raise click.UsageError(f"there is no completion for {shell}")
+            raise click.UsageError(f"completion is not available for {shell}; use bash, zsh or fish")
         print(kind(cli, {}, program, f"_{program.upper().replace('-', '_')}_COMPLETE").source())
 
     text = f"""Print a script that completes {program}'s {note}.
@@ -34,5 +34,5 @@ def completion_command(cli: click.Group, program: str, note: str) -> click.Comma
       {program} completion fish | source
     """
     shell = click.Argument(["shell"], type=click.Choice(_SHELLS))
-    short = "Print a script for completion in the shell."
+    short = "Print a completion script for the shell."
     return click.Command("completion", callback=completion, params=[shell], help=text, short_help=short)

@@ -1,4 +1,4 @@
-"""What every destructive command does first: say what it will hit, and ask."""
+"""Confirmation of destructive commands: describe the effect, then ask."""
 
 from __future__ import annotations
 
@@ -10,30 +10,32 @@ import click
 
 from .errors import CliError, ExitCode
 
-__all__ = ["agreed", "destructive_options", "yes_option"]
+__all__ = ["confirm", "destructive_options", "yes_option"]
 
 
 def yes_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--yes``."""
-    return click.option("--yes", is_flag=True, help="Do not ask.")(function)
+    return click.option("--yes", is_flag=True, help="Do not ask for confirmation.")(function)
 
 
 def destructive_options(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--yes`` and ``--dry-run``."""
-    return yes_option(click.option("--dry-run", is_flag=True, help="Only say what would happen.")(function))
+    return yes_option(
+        click.option("--dry-run", is_flag=True, help="Print what would happen, without doing it.")(function)
+    )
 
 
-def agreed(what: str, *, yes: bool, dry_run: bool = False) -> bool:
-    """Whether to go on with it: after a question at a terminal, by ``--yes`` elsewhere; never with ``--dry-run``.
+def confirm(what: str, *, yes: bool, dry_run: bool = False) -> bool:
+    """Return whether to proceed: ask on a terminal, require ``--yes`` elsewhere; False with ``--dry-run``.
 
     Args:
-        what: what will happen, with counts, as it completes "would ...".
+        what: the effect, with counts, as it completes "would ...".
         yes: whether ``--yes`` was given.
         dry_run: whether ``--dry-run`` was given.
 
     Raises:
-        click.UsageError: nobody is there to be asked.
-        CliError: the answer was no.
+        click.UsageError: there is no terminal to ask on.
+        CliError: the user declined.
     """
     if dry_run:
         print(f"would {what}")

@@ -1,7 +1,7 @@
-"""Named contexts: which node to talk to, and how, kept in files of the user's.
+"""Named contexts: which node to connect to, and how, stored in files of the user.
 
-A context names files with secrets, it holds none. Its own file must belong to the user and be closed to others: whoever could
-write to it could have a token sent to an address of their own.
+A context names files with secrets; it contains none. Its own file must belong to the user and be inaccessible to
+others: an attacker who could write it could redirect a token to another address.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ __all__ = [
     "Context",
     "check_name",
     "complete_context",
+    "context_in_use",
     "context_names",
     "context_option",
-    "in_use",
     "load_context",
     "note_node",
     "remove_context",
@@ -51,11 +51,11 @@ _META: Final = "lmqcluster.contexts"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """How a cluster is reached.
+    """How to reach a cluster.
 
     Attributes:
         node: HTTP address of a node, ``HOST:PORT``.
-        token_file, ca_file, cert_file: as the options of the same names.
+        token_file, ca_file, cert_file: see the options of the same names.
     """
 
     node: str
@@ -65,17 +65,17 @@ class Context:
 
     @property
     def credentials(self) -> dict[str, str]:
-        """Those of the files that it names."""
+        """Return the credential options that it names."""
         files = {"token_file": self.token_file, "ca_file": self.ca_file, "cert_file": self.cert_file}
         return {name: file for name, file in files.items() if file is not None}
 
 
-# --- which one is in use --------------------------------------------------------------------------------------------
+# --- the context in use --------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Chosen:
-    """What the options of the command line under way say.
+    """The relevant options of the current command line.
 
     Attributes:
         is_possible: whether the program has contexts.
@@ -92,7 +92,7 @@ class _Chosen:
 
 
 def context_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--context``, which may stand before and after a command's name."""
+    """Add ``--context``, which may be given before and after a command's name."""
     return click.option(
         "--context",
         cls=SharedOption,
@@ -100,12 +100,12 @@ def context_option(function: Callable[..., Any]) -> Callable[..., Any]:
         expose_value=False,
         callback=_remember,
         shell_complete=complete_context,
-        help=f"Saved context to use, see the command context. [{VARIABLE}; default: the selected one]",
+        help=f"Saved context to use; see the command context. [{VARIABLE}; default: the selected one]",
     )(function)
 
 
 def complete_context(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Names of contexts; nothing if they cannot be read."""
+    """Complete names of contexts; return nothing if they cannot be read."""
     try:
         return [CompletionItem(name) for name in context_names() if name.startswith(incomplete)]
     except CliError:
@@ -120,18 +120,18 @@ def _remember(context: click.Context, _parameter: click.Parameter, value: str | 
 
 
 def note_node(context: click.Context) -> None:
-    """The command line says which node to talk to."""
+    """Record that the command line names a node."""
     context.meta.setdefault(_META, _Chosen()).has_node = True
 
 
-def in_use(context: click.Context | None) -> Context | None:
-    """The context that the command under way is to use, None if it is to use none.
+def context_in_use(context: click.Context | None) -> Context | None:
+    """Return the context that the current command uses; None if it uses none.
 
-    One that is named counts in any case. The selected one counts where neither ``--node`` nor ``LMQ_NODE`` names a node: its
-    token is not for whatever node a user names.
+    A named context always applies. The selected one applies only if neither ``--node`` nor ``LMQ_NODE`` names a node:
+    its token must not be sent to an arbitrary node.
 
     Raises:
-        CliError: it is not there, or cannot be used.
+        CliError: the context does not exist or cannot be used.
     """
     chosen: _Chosen | None = None if context is None else context.meta.get(_META)
     if chosen is None or not chosen.is_possible:
@@ -149,20 +149,20 @@ def in_use(context: click.Context | None) -> Context | None:
 
 
 def check_name(name: str) -> str:
-    """The name, if a context can have it.
+    """Return the name if it is valid for a context.
 
     Raises:
-        CliError: it cannot.
+        CliError: it is not valid.
     """
     if _NAME.fullmatch(name) is None:
-        text = f"{name!r} cannot name a context: letters, digits, and behind the first one . _ - too, at most 64 in all"
+        text = f"{name!r} is not a valid name of a context: at most 64 letters, digits and . _ - (not as the first)"
         raise CliError(text, ExitCode.BAD_DATA)
     return name
 
 
 def _folder() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME")
-    # The specification wants relative ones to be ignored.
+    # The XDG specification requires relative paths to be ignored.
     root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".config"
     return root / "lmqcluster" / "contexts"
 
@@ -172,12 +172,12 @@ def _file(name: str) -> Path:
 
 
 def context_names() -> list[str]:
-    """Names of all contexts, sorted.
+    """Return the names of all contexts, sorted.
 
     Raises:
         CliError: their folder cannot be read.
     """
-    with _told(_folder()):
+    with _file_errors(_folder()):
         try:
             found = sorted(path.stem for path in _folder().iterdir() if path.suffix == ".json")
         except FileNotFoundError:
@@ -189,13 +189,13 @@ def load_context(name: str) -> Context:
     """Read a context.
 
     Raises:
-        CliError: there is none, or it cannot be used.
+        CliError: it does not exist or cannot be used.
     """
     path = _file(name)
     try:
         data = _read(path)
     except FileNotFoundError as exc:
-        raise CliError(f"there is no context {name!r} (lmq-admin context ls shows all)", ExitCode.NOT_FOUND) from exc
+        raise CliError(f"context {name!r} does not exist (lmq-admin context ls shows all)", ExitCode.NOT_FOUND) from exc
     try:
         return _parsed(json.loads(data))
     except RecursionError as exc:
@@ -207,17 +207,17 @@ def load_context(name: str) -> Context:
 def _parsed(value: Any) -> Context:
     names = set(Context.__dataclass_fields__)
     if not isinstance(value, dict) or value.get("version") != VERSION:
-        raise ValueError(f"it is no context of version {VERSION}")
+        raise ValueError(f"not a context of version {VERSION}")
     fields = {key: one for key, one in value.items() if key != "version"}
     if not isinstance(fields.get("node"), str) or not fields.keys() <= names:
         raise ValueError(f"it must have node, and may have {', '.join(sorted(names - {'node'}))}")
     if not all(one is None or isinstance(one, str) for one in fields.values()):
-        raise ValueError("its values must be texts")
+        raise ValueError("its values must be strings")
     return Context(**{**fields, "node": str(Address.parse(fields["node"]))})
 
 
 def save_context(name: str, context: Context) -> bool:
-    """Write a context; returns whether it is new.
+    """Write a context; return whether it is new.
 
     Raises:
         CliError: it cannot be written, or there are too many.
@@ -225,33 +225,33 @@ def save_context(name: str, context: Context) -> bool:
     path = _file(name)
     is_new = not path.exists()
     if is_new and len(context_names()) >= CONTEXTS_MAX:
-        raise CliError(f"there are {CONTEXTS_MAX} contexts already, the limit", ExitCode.CONFIGURATION)
+        raise CliError(f"the limit of {CONTEXTS_MAX} contexts is reached", ExitCode.CONFIGURATION)
     fields = {key: value for key, value in asdict(context).items() if value is not None}
     _write(path, json.dumps({"version": VERSION, **fields}, indent=2) + "\n")
     return is_new
 
 
 def remove_context(name: str) -> None:
-    """Remove a context; if it was selected, none is.
+    """Remove a context; deselect it if it was selected.
 
     Raises:
-        CliError: there is none, or it cannot be removed.
+        CliError: it does not exist or cannot be removed.
     """
     path = _file(name)
-    with _told(path):
+    with _file_errors(path):
         try:
             path.unlink()
         except FileNotFoundError as exc:
-            raise CliError(f"there is no context {name!r}", ExitCode.NOT_FOUND) from exc
+            raise CliError(f"context {name!r} does not exist", ExitCode.NOT_FOUND) from exc
         if selected_name() == name:
             select_context(None)
 
 
 def selected_name() -> str | None:
-    """Name of the selected context.
+    """Return the name of the selected context.
 
     Raises:
-        CliError: the file that says it cannot be used.
+        CliError: the file that stores the selection cannot be used.
     """
     path = _folder() / _SELECTED
     try:
@@ -264,31 +264,31 @@ def selected_name() -> str | None:
 
 
 def select_context(name: str | None) -> None:
-    """Let a context be used where none is named; with None, let none.
+    """Select the context to use where none is named; None selects none.
 
     Raises:
-        CliError: the choice cannot be written.
+        CliError: the selection cannot be written.
     """
     path = _folder() / _SELECTED
     if name is None:
-        with _told(path):
+        with _file_errors(path):
             path.unlink(missing_ok=True)
     else:
         _write(path, f"{name}\n")
 
 
 def _read(path: Path) -> str:
-    with _told(path):
-        # Not what somebody else has linked to.
+    with _file_errors(path):
+        # Another user could have planted a link.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(descriptor, "rb") as file:
             about = os.fstat(descriptor)
             if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
-                text = f"{path} must be a file of your own that nobody else may read or write (chmod 600)"
+                text = f"{path} must belong to you and be inaccessible to others (chmod 600)"
                 raise CliError(text, ExitCode.CONFIGURATION)
             data = file.read(FILE_BYTES_MAX + 1)
     if len(data) > FILE_BYTES_MAX:
-        raise CliError(f"{path} has more than {FILE_BYTES_MAX} bytes, so it is no context", ExitCode.CONFIGURATION)
+        raise CliError(f"{path} is not a context: it has more than {FILE_BYTES_MAX} bytes", ExitCode.CONFIGURATION)
     try:
         return data.decode()
     except UnicodeDecodeError as exc:
@@ -296,9 +296,9 @@ def _read(path: Path) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    with _told(path):
+    with _file_errors(path):
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # nobody else may read it
+        descriptor, temporary = tempfile.mkstemp(dir=path.parent)  # readable by the owner only
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(text)
@@ -309,7 +309,7 @@ def _write(path: Path, text: str) -> None:
 
 
 @contextlib.contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _file_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:

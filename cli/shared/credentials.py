@@ -1,4 +1,4 @@
-"""How the programs show nodes who they are, and how they make sure that it is a node they talk to."""
+"""Credentials of the programs, and how they verify that the server is a node."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lmqcluster.client import ClientOptions
 from lmqcluster.client.credentials import read_token
 from lmqcluster.client.tls import SYSTEM, client_context
 
-from .contexts import in_use
+from .contexts import context_in_use
 from .errors import CliError, ExitCode
 from .shared_options import SharedOption
 
@@ -32,31 +32,36 @@ __all__ = [
 _META: Final = "lmqcluster.credentials"
 _META_TLS: Final = "lmqcluster.tls"
 _OPTIONS: Final = {
-    "token": ("--token", "TEXT", "LMQ_TOKEN", "Token to show. Other users can read it in the list of processes."),
-    "token_file": ("--token-file", "FILE", "LMQ_TOKEN_FILE", "File that holds the token to show."),
+    "token": (
+        "--token",
+        "TEXT",
+        "LMQ_TOKEN",
+        "Token to authenticate with. Other users can read it in the list of processes.",
+    ),
+    "token_file": ("--token-file", "FILE", "LMQ_TOKEN_FILE", "File that contains the token."),
     "ca_file": (
         "--ca-file",
         "FILE",
         "LMQ_CA_FILE",
-        f"Use TLS; nodes must have a certificate of this authority, or, with the word {SYSTEM}, of one that the system trusts.",
+        f"Use TLS; verify nodes by this certificate authority, or by those of the system with the word {SYSTEM}.",
     ),
     "cert_file": (
         "--cert-file",
         "FILE",
         "LMQ_CERT_FILE",
-        "Certificate and key to show, where nodes ask clients for one.",
+        "Client certificate and key, if nodes require one.",
     ),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """What a connection needs.
+    """Credentials of a connection.
 
     Attributes:
-        token: the secret, None to show none.
-        tls: for TLS, None for a connection without.
-        for_clients: the same as options of `lmqcluster.Client`, which reads the files again when they may have changed.
+        token: the secret; None to send none.
+        tls: the TLS context; None for plain TCP.
+        for_clients: the same as options of `lmqcluster.Client`, which rereads the files when they change.
     """
 
     token: str | None
@@ -65,17 +70,19 @@ class Credentials:
 
     @property
     def scheme(self) -> str:
-        """``http`` or ``https``."""
+        """Return ``http`` or ``https``."""
         return "http" if self.tls is None else "https"
 
     @property
     def headers(self) -> dict[str, str]:
-        """HTTP headers that show the token."""
+        """Return the HTTP headers that carry the token."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
 
 def credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--token``, ``--token-file``, ``--ca-file`` and ``--cert-file``, which may stand before and after a command's name."""
+    """Add ``--token``, ``--token-file``, ``--ca-file`` and ``--cert-file``, which may be given before and after a
+    command's name.
+    """
     for name, (flag, metavar, variable, text) in reversed(_OPTIONS.items()):
         function = click.option(
             flag,
@@ -91,7 +98,7 @@ def credential_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def complete_file(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Has the shell complete the name of a file."""
+    """Complete the name of a file in the shell."""
     return [CompletionItem(incomplete, type="file")]
 
 
@@ -101,38 +108,38 @@ def _remember(context: click.Context, parameter: click.Parameter, value: str | N
 
 
 def use_tls() -> None:
-    """Have the command under way use TLS, with the authorities that the system trusts where no other is named."""
+    """Use TLS in the current command, with the system's authorities unless another one is named."""
     context = click.get_current_context(silent=True)
     if context is not None:
         context.meta[_META_TLS] = True
 
 
 def wants_tls() -> bool:
-    """Whether the command under way is to use TLS because of a URL."""
+    """Return whether a URL requires TLS for the current command."""
     context = click.get_current_context(silent=True)
     return context is not None and bool(context.meta.get(_META_TLS))
 
 
 def given_credentials() -> dict[str, str]:
-    """What the options of the command under way say, by the names of the options with underscores."""
+    """Return the credential options of the current command by name, with underscores."""
     context = click.get_current_context(silent=True)
     found: dict[str, str] = {} if context is None else context.meta.get(_META, {})
     return found
 
 
 def credentials() -> Credentials:
-    """What the options of the command under way say, else the context in use, or without one the environment.
+    """Return the credentials from the options, else from the context in use, else from the environment.
 
     Raises:
         CliError: a file cannot be read.
-        click.UsageError: a token and a file with one are given.
+        click.UsageError: both a token and a token file are given.
     """
     context = click.get_current_context(silent=True)
     given = given_credentials()
     if "token" in given and "token_file" in given:
-        raise click.UsageError("--token and --token-file say the same thing: give one of them")
-    # Either of the two as an option beats both in the environment.
-    used = in_use(context)
+        raise click.UsageError("--token and --token-file exclude each other")
+    # An option, of either kind, overrides both in the environment.
+    used = context_in_use(context)
     elsewhere = _environment(*_OPTIONS) if used is None else used.credentials
     if given.keys() & {"token", "token_file"}:
         elsewhere = {name: value for name, value in elsewhere.items() if name not in ("token", "token_file")}

@@ -1,4 +1,4 @@
-"""The data directory of a node: one process at a time."""
+"""The data directory of a node, used by one process at a time."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ PID_FILE = "lmq.pid"
 
 @contextmanager
 def hold_data_dir(directory: Path) -> Iterator[None]:
-    """Create the directory if need be, and keep other nodes out of it.
+    """Create the directory if needed, and lock it against other nodes.
 
-    The lock goes with the process, so nothing that kill -9 leaves behind stops anybody. What fails leaves no empty directory that
-    was not there before.
+    The lock ends with the process, so a killed node leaves nothing to clean up. On failure, directories created by this
+    call are removed.
 
     Raises:
         ConfigError: the directory cannot be used, or another node runs in it.
@@ -42,7 +42,7 @@ def hold_data_dir(directory: Path) -> Iterator[None]:
 
 
 def check_folder(directory: Path, purpose: str) -> None:
-    """Return if files can be made in a directory, or it can be made itself; nothing is.
+    """Check that files can be created in a directory, or that it can be created; create nothing.
 
     Raises:
         ConfigError: they cannot.
@@ -55,13 +55,13 @@ def check_folder(directory: Path, purpose: str) -> None:
 
 
 def check_data_dir(directory: Path, *, in_use_ok: bool) -> None:
-    """Return if a node could run in the directory; nothing is made.
+    """Check that a node could run in the directory; create nothing.
 
     Args:
-        in_use_ok: whether a node may run there at present.
+        in_use_ok: whether a node may be running there.
 
     Raises:
-        ConfigError: none could.
+        ConfigError: a node could not run there.
     """
     check_folder(directory, "data directory")
     if in_use_ok or not directory.is_dir():
@@ -76,7 +76,7 @@ def check_data_dir(directory: Path, *, in_use_ok: bool) -> None:
 def _remove_empty(directories: list[Path]) -> None:
     for directory in directories:
         for path in (*directory.glob("*/"), directory):
-            # Whatever stands in it stays.
+            # A directory that is not empty is kept.
             with suppress(OSError):
                 path.rmdir()
 
@@ -86,7 +86,7 @@ def _lock(handle: int, directory: Path) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = _holder(directory)
-        text = f"another node{holder} runs in the data directory {directory}; give each node its own with --data-dir"
+        text = f"another node{holder} is using the data directory {directory}; set a different one with --data-dir"
         raise ConfigError(text) from None
 
 

@@ -1,4 +1,4 @@
-"""Output in an encoding that does not have all characters, such as ASCII: escapes stand for those it lacks."""
+"""Output in encodings without all characters, such as ASCII: the missing ones are written as escapes."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import io
 import sys
 from typing import Final
 
-__all__ = ["escape_what_cannot_be_encoded"]
+__all__ = ["escape_unencodable_characters"]
 
 _HANDLER: Final = "lmqcluster.escape"
 
 
 def _escaped(error: UnicodeError) -> tuple[str, int]:
-    """Return escapes for what cannot be encoded, as JSON has them, and the place to go on from.
+    """Return JSON escapes for characters that cannot be encoded, and the position to continue at.
 
-    So JSON stays JSON; and tables, which escape the backslash itself, stay unambiguous.
+    JSON remains JSON. Tables escape the backslash itself, so they remain unambiguous.
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
@@ -23,8 +23,8 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
     return "".join(f"\\u{units[i]:02x}{units[i + 1]:02x}" for i in range(0, len(units), 2)), error.end
 
 
-def escape_what_cannot_be_encoded() -> None:
-    """Make standard output and error write escapes where they would fail."""
+def escape_unencodable_characters() -> None:
+    """Make standard output and error escape characters that they cannot encode."""
     codecs.register_error(_HANDLER, _escaped)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):

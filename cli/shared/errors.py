@@ -1,4 +1,4 @@
-"""Exit codes of the programs, and how every failure becomes one line on standard error and one of them."""
+"""Exit codes of the programs. Every failure becomes one line on standard error and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ import click
 from lmqcluster.node.config import ConfigError
 from lmqcluster.wire.errors import LmqError, Outcome
 
-from .encoding import escape_what_cannot_be_encoded
+from .encoding import escape_unencodable_characters
 from .shared_options import SharedOption
 
 __all__ = [
@@ -26,15 +26,15 @@ __all__ = [
     "CliError",
     "ExitCode",
     "cannot_write",
-    "complaint",
     "debug_option",
+    "error_line",
     "exit_code_of",
     "run",
 ]
 
 
 class ExitCode(IntEnum):
-    """Exit statuses; scripts may rely on them."""
+    """Exit statuses, stable for scripts."""
 
     DONE = 0
     USAGE = 2
@@ -54,21 +54,21 @@ _MEANINGS: Final = {
     ExitCode.USAGE: "usage: wrong arguments",
     ExitCode.BAD_DATA: "bad data, or a conflict with the state of the cluster",
     ExitCode.NOT_FOUND: "no such queue or message",
-    ExitCode.UNAVAILABLE: "node unreachable or no quorum, or at a limit: try again later",
+    ExitCode.UNAVAILABLE: "node unreachable, no quorum, or a limit reached: try again later",
     ExitCode.BUG: "a bug in lmqcluster",
-    ExitCode.IO: "a file or the output cannot be written or read, for example because the disk is full",
+    ExitCode.IO: "a file or the output cannot be read or written, for example on a full disk",
     ExitCode.UNKNOWN: "timed out or outcome unknown",
     ExitCode.NOT_AUTHORISED: "not authorised",
     ExitCode.CONFIGURATION: "configuration",
-    ExitCode.INTERRUPTED: "interrupted (Ctrl-C), or the answer was no",
+    ExitCode.INTERRUPTED: "interrupted (Ctrl-C), or declined by the user",
 }
 
-# \b keeps click from re-wrapping the table.
+# \b prevents click from rewrapping the table.
 EXIT_CODES_HELP: Final = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in _MEANINGS.items())
 
 
 class CliError(Exception):
-    """A failure that a person can act on: one sentence with what failed, where, and what to try."""
+    """A failure that the user can act on: one sentence with what failed, where, and what to do."""
 
     def __init__(self, message: str, exit_code: ExitCode) -> None:
         super().__init__(message)
@@ -76,10 +76,7 @@ class CliError(Exception):
 
 
 def exit_code_of(error: LmqError) -> ExitCode:
-    """The exit status for an error of the cluster or of a client.
-
-    75 is for what may have happened. A refusal that a retry may overcome is 69, any other one is as its code says.
-    """
+    """Return the exit status for an error of the cluster or of a client."""
     if error.code == "internal":
         return ExitCode.BUG
     if error.outcome is Outcome.UNKNOWN:
@@ -96,42 +93,42 @@ _debug: ContextVar[bool] = ContextVar("debug", default=False)
 
 
 def debug_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--debug`` (or ``LMQ_DEBUG=1``): an error also shows where in the program it arose."""
+    """Add ``--debug`` (or ``LMQ_DEBUG=1``), which prints the traceback of an error."""
 
     def switch_on(_context: click.Context, _parameter: click.Parameter, value: bool) -> None:
         if value:
             _debug.set(True)
 
-    text = "Show where in the program an error arose. [LMQ_DEBUG]"
+    text = "Print the traceback of an error. [LMQ_DEBUG]"
     return click.option(
         "--debug", cls=SharedOption, is_flag=True, expose_value=False, is_eager=True, callback=switch_on, help=text
     )(function)
 
 
-def complaint(name: str, error: Exception | str) -> str:
-    """An error as the one line that stands on standard error."""
+def error_line(name: str, error: Exception | str) -> str:
+    """Return an error as one line for standard error."""
     text = error.message if isinstance(error, LmqError) else str(error)
     return f"{name}: {' '.join(text.splitlines())}"
 
 
 def cannot_write(what: Path | str, error: OSError) -> CliError:
-    """The failure to write a file or the output."""
+    """Return the error for a file or an output that cannot be written."""
     return CliError(f"cannot write {what}: {error.strerror or error}", ExitCode.IO)
 
 
 def run(command: click.Command, name: str) -> NoReturn:
-    """Run a program and exit with the status its end calls for."""
+    """Run a program and exit with its status."""
     _debug.set(False)
-    escape_what_cannot_be_encoded()
+    escape_unencodable_characters()
     try:
         code = _invoke(command, name)
     except BrokenPipeError:
-        # The reader of our output has gone, as in "| head"; nothing is left to be said to it.
+        # The reader of the output has exited, as in "| head"; no message is needed.
         code = _READER_GONE
     try:
         sys.stdout.flush()
     except OSError as exc:
-        # The interpreter would try again at its end.
+        # Prevents the interpreter from flushing again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(exc, BrokenPipeError):
             code = _READER_GONE
@@ -166,7 +163,7 @@ def _invoke(command: click.Command, name: str) -> int:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        # Its other subclasses are failures of connections, which every command handles itself.
+        # Other subclasses are failures of connections, which every command handles itself.
         return _say(name, _io_error(exc), ExitCode.IO) if type(exc) in _IO_ERRORS else _bug(name, exc)
     except Exception as exc:  # noqa: BLE001  the last resort: report a bug as a bug
         return _bug(name, exc)
@@ -179,7 +176,7 @@ def _io_error(error: OSError) -> CliError:
 
 
 def _bug(name: str, error: Exception) -> int:
-    hint = "" if _debugging() else " (--debug or LMQ_DEBUG=1 shows where)"
+    hint = "" if _debugging() else " (--debug or LMQ_DEBUG=1 prints the traceback)"
     return _say(name, f"a bug: {type(error).__name__}: {error}{hint}", ExitCode.BUG)
 
 
@@ -188,9 +185,9 @@ def _debugging() -> bool:
 
 
 def _say(name: str, error: Exception | str, code: int) -> int:
-    # Where standard error cannot be written either, the exit status is all that is left to tell.
+    # If standard error cannot be written, only the exit status is left.
     with contextlib.suppress(OSError):
         if _debugging():
             traceback.print_exc()
-        print(complaint(name, error), file=sys.stderr, flush=True)
+        print(error_line(name, error), file=sys.stderr, flush=True)
     return int(code)

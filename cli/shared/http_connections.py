@@ -1,4 +1,6 @@
-"""How the programs reach a server over HTTP: any of its addresses, with deadlines for its name and for connecting."""
+"""HTTP connections of the programs: they try all addresses of a server, with deadlines for the look-up and for
+connecting.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from lmqcluster.net.blocking import connect
 __all__ = ["CONNECT_S", "NotConnectedError", "opener"]
 
 CONNECT_S: Final = 10.0
-"""How long the look-up of the name may take, and connecting after it."""
+"""Deadline of the look-up, and of connecting after it."""
 
 
 class NotConnectedError(OSError):
-    """No connection came about in time, so nothing was asked."""
+    """No connection was established in time, so no request was sent."""
 
 
 class _Connection(http.client.HTTPConnection):
@@ -59,16 +61,16 @@ class _Https(urllib.request.HTTPSHandler):
 
 
 def opener(tls: ssl.SSLContext | None = None) -> urllib.request.OpenerDirector:
-    """What opens URLs, directly: a proxy of the environment would answer in a node's place.
+    """Return an opener that connects directly: a proxy from the environment could answer in place of a node.
 
     Args:
-        tls: for ``https``; default: the authorities that the system trusts.
+        tls: for ``https``; by default, the system's authorities are trusted.
     """
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects(), _Http(), _Https(tls))
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect: nothing that is asked here sends one, and the token or key would go with it."""
+    """Refuses redirects: nodes send none, and a redirect would pass on the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None

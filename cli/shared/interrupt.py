@@ -1,4 +1,4 @@
-"""Ctrl-C for commands that need a moment to stop gracefully."""
+"""Ctrl-C in commands that need a moment to stop gracefully."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ T = TypeVar("T")
 
 
 def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[T]]) -> T:
-    """Run `main` with an event that the first Ctrl-C (or SIGTERM) sets; the second one cancels it.
+    """Run `main` with an event that the first Ctrl-C or SIGTERM sets; the second one cancels it.
 
     Raises:
-        KeyboardInterrupt: there was a second one.
+        KeyboardInterrupt: there was a second signal.
     """
 
     async def supervise() -> T:
@@ -32,7 +32,9 @@ def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[T]]) -> T:
                 task.cancel()
                 return
             stop.set()
-            click.echo("Stopping when what is under way is answered; Ctrl-C again gives up on it.", err=True)
+            click.echo(
+                "Stopping after requests in progress are answered; press Ctrl-C again to stop at once.", err=True
+            )
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -49,16 +51,16 @@ def run_until_interrupted(main: Callable[[asyncio.Event], Awaitable[T]]) -> T:
 
 
 def _ignore_further_signals(loop: asyncio.AbstractEventLoop) -> None:
-    """The program is ending; a Ctrl-C that comes now must not take its exit status and last words away."""
+    """Ignore signals while the program ends, so that they do not change its exit status and last output."""
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.remove_signal_handler(number)
         signal.signal(number, signal.SIG_IGN)
 
 
 def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
-    """Run a function that may block without end, such as a read of standard input, in a thread of its own.
+    """Run a function that may block forever, such as a read of standard input, in a daemon thread.
 
-    Unlike threads of an executor, which the program waits for at its end, this one may be left behind.
+    Unlike threads of an executor, the program does not wait for this one at exit.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
@@ -69,16 +71,16 @@ def in_thread(function: Callable[[], T]) -> asyncio.Future[T]:
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(result)  # type: ignore[arg-type]  # a result of None is one too
+            future.set_result(result)  # type: ignore[arg-type]  # None is a result too
 
     def work() -> None:
         result: T | None = None
         error: BaseException | None = None
         try:
             result = function()
-        except BaseException as exc:  # noqa: BLE001  handed on to whoever awaits
+        except BaseException as exc:  # noqa: BLE001  passed on to the awaiting caller
             error = exc
-        # The loop may be closed: then nobody waits any more.
+        # The loop may be closed; then there is no caller to notify.
         with suppress(RuntimeError):
             loop.call_soon_threadsafe(settle, result, error)
 

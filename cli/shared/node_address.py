@@ -1,4 +1,4 @@
-"""A node's HTTP address as people write it: ``HOST:PORT``, or a URL out of a browser."""
+"""A node's HTTP address as users write it: ``HOST:PORT``, or a URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 
 from lmqcluster.wire.address import Address
 
-from .contexts import in_use, note_node
+from .contexts import context_in_use, note_node
 from .credentials import use_tls
 
 __all__ = ["NODE_DEFAULT", "check_node", "default_node", "node_address"]
@@ -20,7 +20,7 @@ _PORT: Final = 9980
 
 
 def node_address(text: str) -> str:
-    """``HOST:PORT``; ``https://`` asks for TLS, and what follows the port in a URL does not count.
+    """Return ``HOST:PORT``; ``https://`` selects TLS. The path of a URL is ignored.
 
     Raises:
         ValueError: it is neither.
@@ -29,14 +29,14 @@ def node_address(text: str) -> str:
         return str(Address.parse(text))
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
-        raise ValueError(f"{text!r} is neither HOST:PORT nor a URL of http or https")
+        raise ValueError(f"{text!r} is neither HOST:PORT nor an http or https URL")
     if parts.scheme == "https":
         use_tls()
     return str(Address(parts.hostname, parts.port or _PORT))
 
 
 def check_node(context: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
-    """The callback of an option that takes a node's address."""
+    """Validate the value of an option that takes a node's address."""
     if value is None:
         return None
     note_node(context)
@@ -47,13 +47,13 @@ def check_node(context: click.Context, _parameter: click.Parameter, value: str |
 
 
 def default_node() -> str:
-    """The node to talk to where no option says it: that of the context in use, or without one of the environment.
+    """Return the node to use where no option names one: that of the context in use, else of the environment.
 
     Raises:
         CliError: the context cannot be used.
-        click.UsageError: the environment says nonsense.
+        click.UsageError: the environment variable is invalid.
     """
-    used = in_use(click.get_current_context(silent=True))
+    used = context_in_use(click.get_current_context(silent=True))
     if used is not None:
         return used.node
     try:

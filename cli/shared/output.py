@@ -1,4 +1,4 @@
-"""What commands print: tables for people, tab-separated or aligned lines for scripts, JSON unchanged as the node sent it."""
+"""Output of commands: tables for people, tab-separated or aligned lines for scripts, and the API's JSON unchanged."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
     "table_of",
 ]
 
-# Names come from anybody: control characters must neither break lines nor reach the terminal.
+# Names are arbitrary: control characters must neither break lines nor reach the terminal.
 _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))} | {
     ord("\\"): "\\\\",
     ord("\t"): "\\t",
@@ -39,7 +39,7 @@ _ESCAPES: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 1
 }
 GAP: Final = 2
 CUT_MIN: Final = 24
-"""Cells that a column always gets, if its texts are as long, before others have to go for it."""
+"""Width that a column always gets, if its texts are as long, before other columns are left out."""
 CUT_MAX: Final = 1000
 _JUSTIFY: Final[dict[bool, JustifyMethod]] = {False: "left", True: "right"}
 _OVERFLOW: Final[dict[bool, OverflowMethod]] = {False: "fold", True: "ellipsis"}
@@ -55,7 +55,7 @@ _STYLES: Final = {
 
 
 class Form(StrEnum):
-    """In what form a command prints what it found."""
+    """The output formats of a command."""
 
     TABLE = "table"
     JSON = "json"
@@ -70,12 +70,13 @@ class Column:
     Attributes:
         title: the heading for people.
         key: the name in the header line for scripts.
-        right: whether it holds numbers.
-        unit: ``bytes`` is shown to people as KiB, MiB, ..., ``seconds`` as hours, minutes and seconds; scripts get the number.
-        rank: 0 is always shown; where a terminal is too narrow, all columns of the highest rank go first.
+        right: whether it is aligned right, as numbers are.
+        unit: people see ``bytes`` as KiB, MiB, ... and ``seconds`` as hours, minutes and seconds; scripts get the
+            number.
+        rank: 0 is always shown; on a narrow terminal, all columns of the highest rank are left out first.
         digits: decimals of fractional numbers.
         extra: whether people see it only if they name it or sort by it; scripts always get it.
-        cut: whether people see only the beginning of a text that does not fit; scripts get all of it.
+        cut: whether a text that does not fit is truncated for people; scripts get all of it.
     """
 
     title: str
@@ -90,13 +91,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What of a table is printed, and how.
+    """Selection, order and format of a table.
 
     Attributes:
-        form: None for a table on a terminal, tab-separated lines elsewhere.
-        columns: keys of the columns to print, in this order; none for all.
-        sort: key of the column to sort by, with a minus in front for the largest first; none for the order as it came.
-        headers: whether the columns are named.
+        form: None for a table on a terminal and tab-separated lines elsewhere.
+        columns: keys of the columns to print, in this order; empty for all.
+        sort: key of the column to sort by, with a leading minus for descending order; empty to keep the order.
+        headers: whether to print column names.
     """
 
     form: Form | None = None
@@ -106,16 +107,16 @@ class View:
 
     @property
     def effective_form(self) -> Form:
-        """The form that is printed in."""
+        """Return the format to print in."""
         return self.form or (Form.TABLE if sys.stdout.isatty() else Form.TSV)
 
     def chosen(
         self, columns: Sequence[Column], rows: Iterable[Sequence[object]]
     ) -> tuple[list[Column], list[list[object]]]:
-        """The columns and rows that this view shows, sorted.
+        """Return the selected columns and rows, sorted.
 
         Raises:
-            click.UsageError: it names a column that is not there.
+            click.UsageError: a named column does not exist.
         """
         places = {column.key: place for place, column in enumerate(columns)}
         wanted = [_place(places, key, "--columns") for key in self.columns] or self._usual(columns)
@@ -133,7 +134,7 @@ class View:
 
 def _place(places: dict[str, int], key: str, option: str) -> int:
     if key not in places:
-        raise click.UsageError(f"{option}: there is no column {key!r}; there are {', '.join(places)}")
+        raise click.UsageError(f"{option}: unknown column {key!r}; the columns are {', '.join(places)}")
     return places[key]
 
 
@@ -147,23 +148,23 @@ def _sorted(lines: list[list[object]], by: int, *, descending: bool) -> list[lis
 
 
 def print_json(value: Any, *, one_line: bool = False) -> None:
-    """One JSON document: indented on a terminal, one line otherwise."""
+    """Print one JSON document, indented on a terminal, on one line otherwise."""
     print(json.dumps(value, ensure_ascii=False, indent=2 if sys.stdout.isatty() and not one_line else None))
 
 
 def print_table(
     columns: Sequence[Column], rows: Iterable[Sequence[object]], *, empty: str = "", view: View | None = None
 ) -> None:
-    """A table in the form that is wanted; by default one for people on a terminal and tab-separated lines elsewhere.
+    """Print a table; by default a table for people on a terminal and tab-separated lines elsewhere.
 
     Args:
-        columns: what the rows hold.
-        rows: one value for each column; ``None`` is shown as ``-``.
-        empty: what to tell people instead of a table without rows.
-        view: form, choice and order.
+        columns: the columns of the rows.
+        rows: one value for each column; ``None`` is printed as ``-``.
+        empty: printed for people in place of a table without rows.
+        view: format, selection and order.
 
     Raises:
-        click.UsageError: the view names a column that is not there.
+        click.UsageError: the view names a column that does not exist.
     """
     view = view or View()
     shown, lines = view.chosen(columns, rows)
@@ -181,7 +182,7 @@ def print_table(
 
 
 def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> list[list[str]]:
-    from rich.cells import cell_len  # noqa: PLC0415  tab-separated lines and JSON do without it
+    from rich.cells import cell_len  # noqa: PLC0415  imported only for tables
 
     widths = [max((cell_len(line[place]) for line in cells), default=0) for place in range(len(columns))]
     return [
@@ -201,7 +202,7 @@ def _print_for_people(columns: Sequence[Column], lines: list[list[object]], empt
     table, left_out = table_of(columns, lines, console.width, keep_all=bool(view.columns), headers=view.headers)
     console.print(table)
     if left_out:
-        console.print(f"(A wider terminal also shows: {', '.join(left_out)}.)", style="dim")
+        console.print(f"(Not shown on a terminal this narrow: {', '.join(left_out)}.)", style="dim")
 
 
 def table_of(
@@ -212,14 +213,14 @@ def table_of(
     keep_all: bool = False,
     headers: bool = True,
 ) -> tuple[Table, list[str]]:
-    """A table for people that fits into `width`, and the titles of the columns that had to go for it.
+    """Return a table for people that fits into `width`, and the titles of the columns left out.
 
     Args:
-        columns: what the lines hold.
+        columns: the columns of the lines.
         lines: one value for each column.
-        width: cells of the terminal.
-        keep_all: leave no column out; long texts are folded instead.
-        headers: whether to name the columns.
+        width: width of the terminal, in cells.
+        keep_all: leave no column out; fold long texts instead.
+        headers: whether to print column names.
     """
     from rich.table import Table  # noqa: PLC0415  as above
 
@@ -239,7 +240,7 @@ def table_of(
 
 
 def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> list[int]:
-    """Places of the columns to show: all if they fit, else without as many optional ones as it takes."""
+    """Return the indexes of the columns that fit: all, or without as many optional ones as necessary."""
     needed = [
         GAP + (min(widths[place], CUT_MIN) if column.cut else widths[place]) for place, column in enumerate(columns)
     ]
@@ -253,19 +254,19 @@ def _fitting(columns: Sequence[Column], widths: Sequence[int], width: int) -> li
 
 
 def make_console(*, stderr: bool = False) -> Console:
-    """Where people read; without any styles if ``NO_COLOR`` is set."""
+    """Return a console for people, without styles if ``NO_COLOR`` is set."""
     from rich.console import Console  # noqa: PLC0415  as above
 
     return Console(stderr=stderr, highlight=False, color_system=None if os.environ.get("NO_COLOR") else "auto")
 
 
 def plural(count: int, noun: str, nouns: str = "") -> str:
-    """A count with its noun, for people: ``1 row``, ``2,000 rows``; `nouns` where it takes more than an s."""
+    """Return a count with its noun, for people: ``1 row``, ``2,000 rows``; `nouns` is an irregular plural."""
     return f"{count:,} {noun if count == 1 else nouns or f'{noun}s'}"
 
 
 def human_bytes(count: float) -> str:
-    """A size for people: ``312 B``, ``4.0 KiB``, ``1.5 MiB``."""
+    """Return a size for people: ``312 B``, ``4.0 KiB``, ``1.5 MiB``."""
     units = ["GiB", "MiB", "KiB"]
     if count < 1024:
         return f"{count:.0f} B"
@@ -277,7 +278,7 @@ def human_bytes(count: float) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """A time for people: ``0:00:09``, ``27:03:10``."""
+    """Return a duration for people: ``0:00:09``, ``27:03:10``."""
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 

@@ -1,4 +1,4 @@
-"""Commands that only look: one report each, which is printed in any form, once or again and again (``--watch``)."""
+"""Read-only commands: each prints one report in any format, once or repeatedly (``--watch``)."""
 
 from __future__ import annotations
 
@@ -14,33 +14,33 @@ from click.shell_completion import CompletionItem
 
 from lmqcluster.wire.errors import LmqError
 
-from .errors import CliError, ExitCode, complaint, exit_code_of
+from .errors import CliError, ExitCode, error_line, exit_code_of
 from .output import Column, Form, View, make_console, print_json, print_table
 from .target import Target, target_options
 
-__all__ = ["Report", "form_option", "passes", "print_report", "reads", "view_of", "view_options"]
+__all__ = ["Report", "form_option", "is_temporary", "print_report", "reads", "view_of", "view_options"]
 
 WATCH_S_MIN: Final = 0.1
 _CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
-# What a cluster in trouble answers: a watch goes on through it, that is when people look.
+# Errors of a cluster in trouble. ``--watch`` continues, because that is when people watch.
 _PASSING: Final = (ExitCode.UNAVAILABLE, ExitCode.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a command found.
+    """The result of a command.
 
     Attributes:
-        value: what ``--json`` prints, the API's answer unchanged where there is one.
+        value: the value that ``--json`` prints; the API's answer unchanged where there is one.
         columns: the columns of its table.
-        rows: the lines of its table.
-        empty: what people are told instead of a table without lines.
+        rows: the rows of its table.
+        empty: printed for people in place of a table without rows.
         heading: a line above the table, for people only.
         remark: a line below the table, for people only.
-        failure: what is wrong with what was found; it is raised when all is printed.
+        failure: an error in the result; raised after everything is printed.
         exit_code: the exit status.
-        text: lines to print as they are, instead of all this.
-        is_sorted: whether the node has sorted already as ``--sort`` says.
+        text: lines to print verbatim in place of all this.
+        is_sorted: whether the node has already sorted by ``--sort``.
     """
 
     value: Any
@@ -56,10 +56,10 @@ class Report:
 
 
 def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
-    """Print a report in the form that the view asks for.
+    """Print a report in the format of the view.
 
     Raises:
-        click.UsageError: the view does not go with the report.
+        click.UsageError: the view does not apply to the report.
     """
     if report.text is not None:
         print(report.text)
@@ -70,7 +70,7 @@ def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
     if form is Form.JSON:
         if view.columns or view.sort or not view.headers:
             raise click.UsageError(
-                "--columns, --sort and --no-headers go with tables and lines, JSON is as the API said it"
+                "--columns, --sort and --no-headers apply to tables and lines; JSON is the API's answer unchanged"
             )
         print_json(report.value, one_line=one_line)
         return
@@ -84,7 +84,7 @@ def print_report(report: Report, view: View, *, one_line: bool = False) -> None:
 
 def form_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--output``; the function gets it as `form`."""
-    text = "Form of what is printed. [default: table on a terminal, else tsv]"
+    text = "Output format. [default: table on a terminal, else tsv]"
     return click.option("-o", "--output", "form", type=click.Choice([form.value for form in Form]), help=text)(function)
 
 
@@ -92,12 +92,13 @@ def view_options(columns: Sequence[Column]) -> Callable[[Callable[..., Any]], Ca
     """Add ``--output``, ``--columns``, ``--sort`` and ``--no-headers``; the function gets them as `view`.
 
     Args:
-        columns: what the table has, for the shell to complete.
+        columns: the table's columns, for completion in the shell.
     """
     keys = [column.key for column in columns]
 
     def complete(_context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        # The last of a list. What begins with a dash never comes here: to click that is an option.
+        # Completes the last item of a list. click treats a word that begins with a dash as an option, so it never
+        # arrives here.
         done, comma, last = incomplete.rpartition(",")
         return [CompletionItem(f"{done}{comma}{key}") for key in keys if key.startswith(last)]
 
@@ -108,16 +109,16 @@ def view_options(columns: Sequence[Column]) -> Callable[[Callable[..., Any]], Ca
             "chosen",
             metavar="KEY,...",
             shell_complete=complete,
-            help="Columns to print, by the names in the header line of tsv.",
+            help="Columns to print, by their names in the header line of tsv.",
         )
         @click.option(
             "--sort",
             metavar="KEY",
             default="",
             shell_complete=complete,
-            help="Column to sort by; -KEY for the largest first.",
+            help="Column to sort by; -KEY for descending order.",
         )
-        @click.option("--no-headers", is_flag=True, help="Do not name the columns.")
+        @click.option("--no-headers", is_flag=True, help="Omit the header line.")
         @functools.wraps(function)
         def wrapper(form: str | None, chosen: str | None, sort: str, no_headers: bool, **arguments: Any) -> Any:
             wanted = tuple(key.strip() for key in (chosen or "").split(",") if key.strip())
@@ -130,12 +131,12 @@ def view_options(columns: Sequence[Column]) -> Callable[[Callable[..., Any]], Ca
 
 
 def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callable[..., Any]]:
-    """Make a function that returns a report one that prints it, with the options of every command that looks.
+    """Turn a function that returns a report into one that prints it, with the options of every read-only command.
 
-    The function is called with the target and its own options; with ``--watch`` again and again, until Ctrl-C.
+    The function is called with the target and its own options; with ``--watch``, repeatedly until Ctrl-C.
 
     Args:
-        columns: those of the report's table.
+        columns: the columns of the report's table.
     """
 
     def add(function: Callable[..., Report]) -> Callable[..., Any]:
@@ -143,14 +144,14 @@ def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callab
             "--watch",
             metavar="SECONDS",
             type=click.FloatRange(WATCH_S_MIN),
-            help="Look again every so many seconds, until Ctrl-C; JSON is one object a line.",
+            help="Repeat at this interval until Ctrl-C; JSON is one object a line.",
         )
         @view_options(columns)
         @target_options
         @functools.wraps(function)
         def wrapper(target: Target, view: View, watch: float | None, **arguments: Any) -> int:
             if click.get_current_context().invoked_subcommand is not None:
-                # A group that looks by itself leaves it to its subcommand.
+                # A group with a report of its own leaves the work to its subcommand.
                 return ExitCode.DONE
             view = target.view = view_of(target, view)
 
@@ -171,10 +172,10 @@ def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callab
 
 
 def view_of(target: Target, view: View) -> View:
-    """A command's view, in the form asked for before the command if none was asked for behind it.
+    """Return a command's view, with the format given before the command if none follows it.
 
     Raises:
-        click.UsageError: two forms were asked for.
+        click.UsageError: two formats were given.
     """
     if view.form is None:
         return replace(view, form=target.form)
@@ -184,14 +185,14 @@ def view_of(target: Target, view: View) -> View:
 
 
 def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
-    """Print the report again and again until Ctrl-C, which is the regular end of it."""
+    """Print the report repeatedly until Ctrl-C, which is the regular end."""
     blocks = 0
     try:
         while True:
             trouble, report = _one_look(look)
             if view.effective_form is Form.TABLE and sys.stdout.isatty():
                 now = time.strftime("%H:%M:%S")
-                print(f"{_CLEAR}Every {interval_s:g} s, now {now}. Ctrl-C ends this.\n")
+                print(f"{_CLEAR}Every {interval_s:g} s, now {now}. Ctrl-C to stop.\n")
             elif blocks and report is not None and view.effective_form is not Form.JSON:
                 print()
             if report is not None:
@@ -199,14 +200,14 @@ def _watch(look: Callable[[], Report], view: View, interval_s: float) -> int:
                 trouble, blocks = report.failure, blocks + 1
             sys.stdout.flush()
             if trouble is not None:
-                click.echo(complaint("lmq-admin", trouble), err=True)
+                click.echo(error_line("lmq-admin", trouble), err=True)
             time.sleep(interval_s)
     except KeyboardInterrupt:
         return ExitCode.DONE
 
 
-def passes(error: CliError | LmqError) -> bool:
-    """Whether it is trouble of the cluster that may pass, so that it is worth looking again."""
+def is_temporary(error: CliError | LmqError) -> bool:
+    """Return whether the error is temporary trouble of the cluster, so that the watch continues."""
     return (exit_code_of(error) if isinstance(error, LmqError) else error.exit_code) in _PASSING
 
 
@@ -214,6 +215,6 @@ def _one_look(look: Callable[[], Report]) -> tuple[CliError | LmqError | None, R
     try:
         return None, look()
     except (CliError, LmqError) as exc:
-        if not passes(exc):
+        if not is_temporary(exc):
             raise
         return exc, None

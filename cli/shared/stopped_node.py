@@ -1,4 +1,4 @@
-"""What commands on the data directory of a stopped node share."""
+"""Shared parts of commands on the data directory of a stopped node."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from lmqcluster.replication.storage.disk import DamagedFileError, Folder
 
 from .errors import CliError, ExitCode
 
-__all__ = ["data_dir_option", "disks_of", "told"]
+__all__ = ["data_dir_option", "data_errors", "disks_of"]
 
 data_dir_option = click.option(
     "--data-dir",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Data directory of the node, which must not run.",
+    help="Data directory of the node, which must be stopped.",
 )
 
 
 def disks_of(data_dir: Path) -> Disks:
-    """The folders of a node."""
+    """Return a function that opens the folders of a node."""
     return lambda name: Folder(data_dir / name)
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Damage, a missing or an existing node as an error of the program."""
+def data_errors() -> Iterator[None]:
+    """Raise damaged, missing or existing node data as an error of the program."""
     try:
         yield
     except DamagedFileError as exc:

@@ -1,4 +1,4 @@
-"""What every command of ``lmq-admin`` shares: which node it talks to, and in what form it prints."""
+"""Common parts of the commands of ``lmq-admin``: the node to connect to and the output format."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ COMPLETIONS_MAX = 1000
 
 
 class Target:
-    """The node a command is for, and the form of its output.
+    """The node that a command talks to, and its output format.
 
     Attributes:
-        given_node: its HTTP address if the command line says it.
-        form: the form asked for, None for the one that suits where the output goes.
-        json_here: whether ``--json`` stands behind the command itself, not before it.
-        view: what of a table is wanted, for commands that have the node sort it.
+        given_node: its HTTP address if the command line names it.
+        form: the format that was asked for; None for the one that suits the output.
+        json_here: whether ``--json`` follows the command itself instead of preceding it.
+        view: the table's view, for commands that let the node sort.
     """
 
     def __init__(self, given_node: str | None, form: Form | None, *, json_here: bool = False) -> None:
@@ -45,24 +45,24 @@ class Target:
 
     @cached_property
     def node(self) -> str:
-        """Its HTTP address.
+        """Return its HTTP address.
 
-        Raises: as `default_node`.
+        Raises: the errors of `default_node`.
         """
         return self.given_node or default_node()
 
     @property
     def as_json(self) -> bool:
-        """Whether the output is JSON."""
+        """Return whether the output is JSON."""
         return self.form is Form.JSON
 
     @property
     def api(self) -> Api:
-        """The node's HTTP interface."""
+        """Return the node's HTTP API."""
         return Api(self.node)
 
     def rpc_addresses(self) -> list[str]:
-        """MessagePack-RPC addresses of all nodes that the cluster can reach, this node's first.
+        """Return the MessagePack-RPC addresses of all reachable nodes, this node's first.
 
         Raises:
             click.UsageError: no node has one.
@@ -71,15 +71,16 @@ class Target:
         nodes = sorted(cluster["nodes"], key=lambda node: node["id"] != cluster["self"])
         addresses = [node["rpc"] for node in nodes if node["rpc"] and node["state"] != "unreachable"]
         if not addresses:
-            raise click.UsageError(f"{self.node} names no MessagePack-RPC address; give --nodes HOST:PORT,...")
+            raise click.UsageError(f"{self.node} reports no MessagePack-RPC address; pass --nodes HOST:PORT,...")
         return addresses
 
 
 def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
-    """What completes words by names that the node knows: nothing if the node does not answer at once.
+    """Return a completion function for names that the node knows; it completes nothing if the node does not answer at
+    once.
 
     Args:
-        names: asks the node for names, all or those that begin with what has been typed.
+        names: requests names from the node: all, or those that begin with the typed text.
     """
 
     def complete(context: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -89,7 +90,7 @@ def completes(names: Callable[[Api, str], Iterable[object]]) -> Completion:
             with context.scope(cleanup=False):
                 found = list(names(Api(node or default_node(), timeout_s=COMPLETION_TIMEOUT_S), incomplete))
             return [CompletionItem(name) for name in found if isinstance(name, str) and name.startswith(incomplete)]
-        except Exception:  # noqa: BLE001  whatever it is, the middle of a command line is no place to tell of it
+        except Exception:  # noqa: BLE001  an error message would disturb the command line being edited
             return []
 
     return complete
@@ -100,7 +101,9 @@ def _node_addresses(api: Api, _incomplete: str) -> list[object]:
 
 
 def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--node``, ``--context``, ``--json`` and ``--debug``, which may stand before and after the name of the command."""
+    """Add ``--node``, ``--context``, ``--json`` and ``--debug``, which may be given before and after the name of the
+    command.
+    """
 
     @click.option(
         "--node",
@@ -110,7 +113,7 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
         shell_complete=completes(_node_addresses),
         help=f"HTTP address of the node, or its URL. [LMQ_NODE; default: {NODE_DEFAULT}]",
     )
-    @click.option("--json", "as_json", is_flag=True, help="Print JSON, the API's answer unchanged where there is one.")
+    @click.option("--json", "as_json", is_flag=True, help="Print JSON: the API's answer, unchanged where there is one.")
     @context_option
     @credential_options
     @debug_option
@@ -129,13 +132,13 @@ def target_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def queue_text(name: object) -> str:
-    """A queue name from the API as text; one that is not UTF-8 is shown as its Base64 form."""
+    """Return a queue name from the API as text; one that is not UTF-8 in Base64."""
     return f"base64:{name['base64']}" if isinstance(name, dict) else str(name)
 
 
 def queue_value(name: str) -> Any:
-    """A queue name from the command line as the API takes it in a body."""
-    # surrogateescape brings back the bytes of an argument that is not UTF-8.
+    """Return a queue name from the command line in the form of an API body."""
+    # surrogateescape restores the bytes of an argument that is not UTF-8.
     data = name.encode(errors="surrogateescape")
     try:
         return data.decode()

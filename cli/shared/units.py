@@ -1,4 +1,4 @@
-"""Times and sizes with units, as people write them on command lines."""
+"""Durations and sizes with units on command lines."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ _QUANTITY: Final = re.compile(r"(-?[0-9]+(?:\.[0-9]*)?|-?\.[0-9]+)\s*([a-z]*)")
 
 
 def duration(text: str) -> float:
-    """Seconds: a number, or one with the unit ms, s, m, h or d.
+    """Return seconds: a number, or a number with the unit ms, s, m, h or d.
 
     Raises:
-        click.BadParameter: it is no time.
+        click.BadParameter: the text is not a duration.
     """
     found = _QUANTITY.fullmatch(text.strip().lower())
     if found is None or found[2] not in _SECONDS:
         raise click.BadParameter(
-            f"{text!r} is not a time: give seconds, or a number with ms, s, m, h or d, as in 90 or 5m"
+            f"{text!r} is not a duration: use seconds, or a number with ms, s, m, h or d, such as 90 or 5m"
         )
     return float(found[1]) * _SECONDS[found[2]]
 
 
 def size(text: str) -> int:
-    """Bytes: a number, or one with the unit K, M or G, powers of 1,024.
+    """Return bytes: a number, or a number with the unit K, M or G, powers of 1,024.
 
     Raises:
-        click.BadParameter: it is no size.
+        click.BadParameter: the text is not a size.
     """
     found = _QUANTITY.fullmatch(text.strip().lower())
     unit = "" if found is None else found[2].removesuffix("ib")
     if found is None or unit not in _BYTES:
-        raise click.BadParameter(f"{text!r} is not a size: give bytes, or a number with K, M or G, as in 500 or 64M")
+        raise click.BadParameter(f"{text!r} is not a size: use bytes, or a number with K, M or G, such as 500 or 64M")
     return round(float(found[1]) * _BYTES[unit])

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from lmqcluster.net.loop import connect
-from lmqcluster.net.names import NAMES
+from lmqcluster.net.resolver import RESOLVER
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .addresses import NodeAddress
@@ -349,7 +349,7 @@ class Session:
         """Try one address after the other until one answers or nothing waits any more."""
         for host in {address.host for address in self._nodes.all} - {IN_MEMORY}:
             # The next node's address is to be at hand when it is needed.
-            NAMES.look_up(host)
+            RESOLVER.look_up(host)
         try:
             while self._backlog and self._connection is None:
                 delay_s = self._backoff.delay_s(self._failures, len(self._nodes))

@@ -1,1 +1,1 @@
-"""Task libraries on lmqcluster: each module needs its library, which the extra of the same name installs."""
+"""Brokers for task libraries. Each module needs its library, which the extra of the same name installs."""

@@ -1,7 +1,7 @@
 """A broker for dramatiq: ``pip install lmqcluster[dramatiq]``.
 
-A message of dramatiq is a message of the cluster. Its delay and its actor's priority are the cluster's, so there are no queues
-for delayed messages. What a worker has is its session's as long as it lives.
+A message of dramatiq is a message of the cluster. The cluster implements delays and priorities, so there are no delay
+queues. A worker holds its messages through a session for as long as it lives.
 """
 
 from __future__ import annotations
@@ -27,19 +27,21 @@ from .worker_session import LEASE_S_MAX, WorkerSession
 __all__ = ["LmqBroker"]
 
 _DELIVERIES_MAX = 1 << 40
-"""A message comes again as often as workers die with it, unless an operator has bounded its deliveries."""
+"""Unlimited for practical purposes: a message is redelivered however often its worker dies, unless an operator sets a
+limit.
+"""
 _DEAD_TTL_S = 7 * 86_400.0
 _PULL_S = 1.0
-"""Longest wait of one pull."""
+"""Maximum wait of one pull."""
 _LABEL = "dramatiq"
-"""Label of all messages, by which also those that are not due are counted."""
+"""Label of all messages. Messages that are not due are counted by it."""
 _PRIORITY_MAX = 2**31 - 1
 
 
 class LmqBroker(Broker):
     """A broker on the cluster: ``dramatiq.set_broker(LmqBroker("host:18800,host:18810"))``.
 
-    It connects when it is used first, so it may be made before worker processes are.
+    It connects on first use, so it may be created before worker processes are forked.
     """
 
     def __init__(
@@ -52,13 +54,13 @@ class LmqBroker(Broker):
         dead_message_ttl: float = _DEAD_TTL_S,
         **options: Unpack[ClientOptions],
     ) -> None:
-        """Set the broker up; nothing is sent yet.
+        """Configure the broker; this sends nothing.
 
         Args:
             nodes: addresses of the nodes, as for `lmqcluster.Client`.
-            middleware: as for every broker of dramatiq.
-            namespace: what the names of queues in the cluster begin with: ``NAMESPACE.QUEUE``.
-            lease: seconds after which the messages of a worker that has died come again, at most an hour.
+            middleware: as for any broker of dramatiq.
+            namespace: prefix of the names of queues in the cluster: ``NAMESPACE.QUEUE``.
+            lease: seconds after which the messages of a dead worker are redelivered, at most an hour.
             dead_message_ttl: seconds for which dead letters are kept, in ``NAMESPACE.QUEUE.XQ``.
             options: those of `lmqcluster.Client`.
 
@@ -91,7 +93,7 @@ class LmqBroker(Broker):
 
     @property
     def client(self) -> Client:
-        """The client, connected or not. A process that was forked off gets one of its own."""
+        """Return the client, connected or not. A forked process gets its own client."""
         with self._lock:
             if self._client is None or self._pid != os.getpid():
                 self._client = Client(self._nodes, **self._client_options)
@@ -99,7 +101,7 @@ class LmqBroker(Broker):
             return self._client
 
     def stored_name(self, queue_name: str) -> str:
-        """What a queue is called in the cluster."""
+        """Return the name of a queue in the cluster."""
         return f"{self._namespace}.{queue_name}"
 
     # --- the interface of brokers ---------------------------------------------------------------------------------
@@ -120,22 +122,22 @@ class LmqBroker(Broker):
         return _LmqConsumer(self, queue_name, prefetch, timeout)
 
     def declare_queue(self, queue_name: str) -> None:
-        """See `dramatiq.Broker.declare_queue`. The cluster hears of a queue when it is used."""
+        """See `dramatiq.Broker.declare_queue`. The queue is created in the cluster on first use."""
         if queue_name not in self.queues:
             self.emit_before("declare_queue", queue_name)
             self.queues.add(queue_name)
             self.emit_after("declare_queue", queue_name)
 
     def get_declared_queues(self) -> set[str]:
-        """The names of all queues that were declared."""
+        """Return the names of all declared queues."""
         return self.queues.copy()
 
     def enqueue(self, message: Message[Any], *, delay: int | None = None) -> Message[Any]:
-        """See `dramatiq.Broker.enqueue`. The delay, in milliseconds, is the cluster's: up to 10^12.
+        """See `dramatiq.Broker.enqueue`. The cluster implements the delay, in milliseconds, up to 10^12.
 
         Raises:
             QueueNotFound: the queue was not declared.
-            LmqError: the message was not stored, or nobody knows.
+            LmqError: the message was not stored, or the outcome is unknown.
         """
         queue_name = message.queue_name
         if queue_name not in self.queues:
@@ -155,12 +157,12 @@ class LmqBroker(Broker):
         priority = message.options.get("broker_priority")
         if priority is None and actor is not None:
             priority = actor.options.get("broker_priority")
-        # An actor's priority is lower for what is more urgent, as the cluster's; a broker priority is higher.
+        # A lower actor priority is more urgent, as in the cluster; a higher broker priority is more urgent.
         chosen = -int(priority) if priority is not None else 0 if actor is None else actor.priority
         return max(-_PRIORITY_MAX, min(chosen, _PRIORITY_MAX))
 
     def flush(self, queue_name: str) -> None:
-        """Drop all messages of a queue that no worker has, dead letters too."""
+        """Drop all messages of a queue that no worker holds, including dead letters."""
         for name in (queue_name, xq_name(queue_name)):
             try:
                 self.client.purge(self.stored_name(name))
@@ -174,18 +176,18 @@ class LmqBroker(Broker):
             self.flush(queue_name)
 
     def join(self, queue_name: str, *, interval: int = 100, timeout: int | None = None) -> None:
-        """Wait until all messages of a queue, delayed ones too, are handled. For tests.
+        """Wait until all messages of a queue, including delayed ones, are processed. For tests.
 
-        Messages in the hands of other processes are not seen.
+        Messages held by other processes are not seen.
 
         Raises:
             QueueNotFound: the queue was not declared.
-            QueueJoinTimeout: they are not after `timeout` milliseconds.
+            QueueJoinTimeout: messages remain after `timeout` milliseconds.
         """
         if queue_name not in self.queues:
             raise QueueNotFound(queue_name)
         deadline = None if timeout is None else time.monotonic() + timeout / 1000
-        seen_at: int | None = None  # how many pulls had ended when the queue was first seen without messages
+        seen_at: int | None = None  # pulls completed when the queue was first seen empty
         while True:
             with self._lock:
                 pulls, consumers = self._pulls.get(queue_name, 0), self._consumers.get(queue_name, 0)
@@ -193,7 +195,7 @@ class LmqBroker(Broker):
             if busy or self._waiting(queue_name):
                 seen_at = None
             elif consumers == 0 or (seen_at is not None and pulls > seen_at + consumers):
-                return  # Whatever was on its way to a worker then has arrived, and is handled.
+                return  # All pulls that were in progress have completed, and their messages are processed.
             elif seen_at is None:
                 seen_at = pulls
             if deadline is not None and time.monotonic() >= deadline:
@@ -216,16 +218,16 @@ class LmqBroker(Broker):
                 raise
             return 0
 
-    def opened(self, queue_name: str, change: int) -> None:
-        """A consumer of a queue was opened (1) or closed (-1)."""
+    def count_consumers(self, queue_name: str, change: int) -> None:
+        """Change the number of open consumers of a queue by `change`, 1 or -1."""
         with self._lock:
             self._consumers[queue_name] = self._consumers.get(queue_name, 0) + change
 
     def pull(self, queue_name: str, count: int, timeout_s: float) -> list[Delivered]:
-        """Take messages of a queue.
+        """Pull messages of a queue.
 
         Raises:
-            LmqError: the cluster refuses.
+            LmqError: the cluster refused the pull.
         """
         stored = self.stored_name(queue_name)
         messages = self.client._run(lambda: self.session.pull(stored, count, timeout_s))
@@ -234,13 +236,13 @@ class LmqBroker(Broker):
         return messages
 
     def bury(self, queue_name: str, receipt: str, body: object) -> None:
-        """Move a message to the dead letters, in one step and in the background."""
+        """Move a message to the dead letters, atomically and in the background."""
         dead_letters = self.stored_name(xq_name(queue_name))
         self.settlements.move(self.stored_name(queue_name), receipt, dead_letters, body, self._dead_message_ttl)
 
 
 class _LmqMessage(MessageProxy):
-    """A message in the hands of a worker, and the receipt of its delivery."""
+    """A message held by a worker, with the receipt of its delivery."""
 
     def __init__(self, message: Message[Any], receipt: str) -> None:
         super().__init__(message)
@@ -258,7 +260,7 @@ class _LmqConsumer(Consumer):
         self._outstanding: set[str] = set()
         self._freed = threading.Event()
         self._closed = False
-        broker.opened(queue_name, 1)
+        broker.count_consumers(queue_name, 1)
 
     def __next__(self) -> MessageProxy | None:
         if not self._cache and not self._fetch():
@@ -267,7 +269,7 @@ class _LmqConsumer(Consumer):
         try:
             message = Message.decode(taken.content)
         except (DecodeError, TypeError, ValueError):
-            self._broker.logger.exception("A message of queue %r cannot be read.", self._queue_name)
+            self._broker.logger.exception("undecodable message in queue %r", self._queue_name)
             self._broker.bury(self._queue_name, taken.id, taken.content)
             return None
         self._outstanding.add(taken.id)
@@ -308,7 +310,7 @@ class _LmqConsumer(Consumer):
             self._put_back([message.id for message in cached])
             self._broker.settlements.flush(self._broker.client.timeout_s)
         finally:
-            self._broker.opened(self._queue_name, -1)
+            self._broker.count_consumers(self._queue_name, -1)
 
     def _put_back(self, receipts: list[str]) -> None:
         self._broker.settlements.put_back(self._stored, receipts)

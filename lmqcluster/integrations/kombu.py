@@ -1,11 +1,11 @@
 """A transport for kombu, and so for Celery: ``pip install lmqcluster[celery]``.
 
-Importing this module makes ``lmq://host:18800,host:18810/NAMESPACE`` a broker URL. A queue of kombu is a queue of the cluster.
-Direct and topic exchanges are routed where a message is published, as with all transports that have no exchanges of their own;
-what is published to a fanout exchange goes to all queues of the cluster that stand for a binding.
+Importing this module registers the broker URL ``lmq://host:18800,host:18810/NAMESPACE``. A queue of kombu is a queue of
+the cluster. Direct and topic exchanges are routed by the publishing process, as in all transports without exchanges. A
+message published to a fanout exchange goes to all queues of the cluster that represent a binding.
 """
 
-# The base classes are hardly typed, and their signatures do not fit their own callers.
+# The base classes are barely typed, and their signatures do not match their callers.
 # mypy: disable-error-code="override, no-any-return, assignment"
 
 from __future__ import annotations
@@ -36,14 +36,16 @@ __all__ = ["Channel", "Transport"]
 logger = logging.getLogger("lmqcluster.integrations.kombu")
 
 _DELIVERIES_MAX = 1 << 40
-"""A message comes again as often as workers die with it, unless an operator has bounded its deliveries."""
+"""Unlimited for practical purposes: a message is redelivered however often its worker dies, unless an operator sets a
+limit.
+"""
 _PORT = 18800
 _PREFETCH_MAX = 1000
-"""Most messages in hand of a consumer that sets no limit."""
+"""Messages held by a consumer that sets no prefetch limit."""
 _SETTLED_MAX = 100
-"""Most messages taken without an ack that nobody has looked at yet."""
+"""Messages pulled without an ack that their consumer has not seen yet."""
 _TRANSIENT_TTL_S = 300.0
-"""How long broadcasts and replies are kept for a process that is gone."""
+"""How long broadcasts and replies are kept for a process that has ended."""
 _BROADCASTS_MAX = 10_000
 _PRIORITY_MAX = 255
 _CLIENT_OPTIONS = (
@@ -54,7 +56,7 @@ _FANOUT_LIKE = re.compile(r"^fanout(?=[/%])")
 
 
 class _Held:
-    """A message in hand.
+    """A message held by a channel.
 
     Attributes:
         queue: the queue of kombu.
@@ -71,29 +73,29 @@ class _Held:
 
 
 class QoS(virtual.QoS):
-    """Prefetch limits; acks go to the cluster."""
+    """Prefetch limits. Acks are sent to the cluster."""
 
-    restore_at_shutdown = False  # `Channel.close` gives back what is in hand.
+    restore_at_shutdown = False  # `Channel.close` returns held messages.
 
     def ack(self, delivery_tag: str) -> None:
-        """The message is done with."""
+        """Acknowledge a message."""
         self.channel.settle(delivery_tag, requeue=False)
         super().ack(delivery_tag)
 
     def reject(self, delivery_tag: str, requeue: bool = False) -> None:
-        """Give the message back to its old place, or drop it."""
+        """Return the message to its old position, or drop it."""
         self.channel.settle(delivery_tag, requeue=requeue)
         super().ack(delivery_tag)
 
     def restore_unacked(self) -> None:
-        """Give back all messages in hand."""
+        """Return all held messages."""
         self.channel.give_back(None)
         delivered: Any = self._delivered
         delivered.clear()
 
 
 class Channel(virtual.Channel):
-    """A channel: consumers with their messages in hand."""
+    """A channel: consumers and the messages that they hold."""
 
     QoS = QoS
     supports_fanout = True
@@ -104,12 +106,12 @@ class Channel(virtual.Channel):
         self._held: dict[str, _Held] = {}
         self._handlers: dict[str, tuple[Any, bool]] = {}  # queue -> callback, no_ack
         self._receivers: dict[str, list[Receiver]] = {}
-        self._own: set[str] = set()  # queues that end with their consumer
+        self._own: set[str] = set()  # queues that are deleted with their consumer
 
     # --- queues and exchanges -------------------------------------------------------------------------------------
 
     def exchange_declare(self, exchange: Any = None, type: str = "direct", **options: Any) -> None:  # noqa: A002
-        """As of all channels; the exchange of Celery's events is for everybody who is bound to it, in whichever process."""
+        """Declare an exchange. Celery's event exchange reaches every bound queue, in any process."""
         kind = "fanout" if exchange == _CELERY_EVENTS else type
         super().exchange_declare(exchange, kind, **options)
 
@@ -144,7 +146,8 @@ class Channel(virtual.Channel):
     def _lookup(self, exchange: str, routing_key: str, default: Any = None) -> Any:
         found = super()._lookup(exchange, routing_key, default)
         if not found and exchange.startswith("reply."):
-            # A mailbox waits for replies in another process, whose bindings are not known here. This is how kombu names them.
+            # A mailbox waits for replies in another process, whose bindings are unknown here. kombu names such queues
+            # like this.
             return [f"{routing_key}.{exchange}"]
         return found
 
@@ -174,7 +177,7 @@ class Channel(virtual.Channel):
             return _unless_missing(error, 0)
 
     def queue_delete(self, queue: str, if_unused: bool = False, if_empty: bool = False, **_: Any) -> None:  # noqa: ARG002
-        """Delete a queue with its messages."""
+        """Delete a queue and its messages."""
         if if_empty and self._size(queue):
             return
         for stored in self._stored_names(queue):
@@ -194,7 +197,7 @@ class Channel(virtual.Channel):
     # --- consuming ------------------------------------------------------------------------------------------------
 
     def basic_consume(self, queue: str, no_ack: bool, callback: Any, consumer_tag: str, **_: Any) -> None:
-        """Take messages of a queue from now on; `Transport.drain_events` hands them out."""
+        """Start to pull messages of a queue; `Transport.drain_events` delivers them."""
         self._tag_to_queue[consumer_tag] = queue
         self._consumers.add(consumer_tag)
         self._active_queues.append(queue)
@@ -213,7 +216,7 @@ class Channel(virtual.Channel):
         self._receivers[queue] = [receiver(stored) for stored in self._stored_names(queue)]
 
     def basic_cancel(self, consumer_tag: str) -> None:
-        """Take no more; messages that the consumer has not seen go back."""
+        """Stop pulling; messages that the consumer has not seen are returned."""
         if consumer_tag not in self._consumers:
             return
         self._consumers.remove(consumer_tag)
@@ -233,7 +236,7 @@ class Channel(virtual.Channel):
             receiver.stop()
 
     def basic_qos(self, prefetch_size: int = 0, prefetch_count: int = 0, apply_global: bool = False) -> None:
-        """Limit the messages in hand, of each of the queues."""
+        """Limit the number of held messages, for each queue."""
         super().basic_qos(prefetch_size, prefetch_count, apply_global)
         self.wake()
 
@@ -246,7 +249,7 @@ class Channel(virtual.Channel):
         return _SETTLED_MAX - self.connection.inbox.qsize()
 
     def wake(self) -> None:
-        """There may be room for messages again."""
+        """Resume pulling after messages were settled."""
         for receivers in list(self._receivers.values()):
             for receiver in receivers:
                 receiver.wake()
@@ -259,7 +262,7 @@ class Channel(virtual.Channel):
             self.connection.inbox.put((self, queue, message))
 
     def hand_out(self, queue: str, message: Message) -> bool:
-        """Give a message to its consumer; False if there is none any more, or the message cannot be read."""
+        """Deliver a message to its consumer; return False if the consumer is gone or the message cannot be decoded."""
         handler = self._handlers.get(queue)
         if handler is None:
             return False
@@ -283,7 +286,7 @@ class Channel(virtual.Channel):
         return True
 
     def _made(self, message: Message) -> Any:
-        """The message as kombu knows it, None if it is none."""
+        """Return the decoded message; None if it cannot be decoded."""
         try:
             raw = loads(message.content)
             properties = raw["properties"]
@@ -291,8 +294,8 @@ class Channel(virtual.Channel):
             properties.setdefault("delivery_info", {})["redelivered"] = (message.delivery or 1) > 1
             return self.Message(raw, channel=self)
         except Exception:
-            # Whatever somebody has pushed into this queue.
-            logger.exception("a message of the queue %r cannot be read", message.queue)
+            # Any client may have pushed this message.
+            logger.exception("undecodable message in queue %r", message.queue)
             return None
 
     def _bury(self, stored: str, message: Message) -> None:
@@ -301,7 +304,7 @@ class Channel(virtual.Channel):
         self.connection.settlements.move(stored, message.id, f"{stored}.unreadable", message.content)
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
-        """Take one message now, None if there is none."""
+        """Pull one message without waiting; None if the queue is empty."""
         for stored in self._stored_names(queue):
             pulled = self.connection.pull_now(stored, no_ack)
             for one in pulled:
@@ -318,10 +321,10 @@ class Channel(virtual.Channel):
         return None
 
     def settle(self, delivery_tag: str, *, requeue: bool) -> None:
-        """Acknowledge a message or give it back to its old place, in the background.
+        """Acknowledge a message or return it to its old position, in the background.
 
-        Giving it back costs a delivery, so that a task that kills its process ends as a dead letter if an operator has bounded
-        the deliveries.
+        A return counts as a delivery, so that a task that kills its process becomes a dead letter if an operator limits
+        deliveries.
         """
         with self._lock:
             held = self._held.pop(delivery_tag, None)
@@ -334,7 +337,7 @@ class Channel(virtual.Channel):
         self.wake()
 
     def give_back(self, chosen: Callable[[_Held], bool] | None) -> None:
-        """Give back those messages in hand for which the function is true, or all of them."""
+        """Return the held messages for which `chosen` is true, or all of them."""
         by_stored: dict[str, list[str]] = {}
         with self._lock:
             for tag, held in list(self._held.items()):
@@ -345,7 +348,7 @@ class Channel(virtual.Channel):
             self.connection.settlements.put_back(stored, tags)
 
     def close(self) -> None:
-        """Cancel all consumers, and give back all messages in hand."""
+        """Cancel all consumers and return all held messages."""
         if not self.closed and self.connection.is_used:
             for tag in list(self._consumers):
                 self.basic_cancel(tag)
@@ -354,11 +357,11 @@ class Channel(virtual.Channel):
 
 
 class Transport(virtual.Transport):
-    """What Celery calls a broker connection: one client.
+    """A broker connection in Celery's terms: one client.
 
-    Transport options: ``lease`` (30: seconds after which the messages of a worker that has died come again), ``namespace``,
-    ``token``, ``token_file``, ``tls_ca``, ``tls_cert``, ``tls``, ``timeout_s``, ``connect_timeout_s``, ``heartbeat_s`` and
-    ``discover``, as for `lmqcluster.Client`.
+    Transport options: ``lease`` (30: seconds after which the messages of a dead worker are redelivered), ``namespace``,
+    ``token``, ``token_file``, ``tls_ca``, ``tls_cert``, ``tls``, ``timeout_s``, ``connect_timeout_s``, ``heartbeat_s``
+    and ``discover``, as for `lmqcluster.Client`.
     """
 
     Channel = Channel
@@ -393,12 +396,12 @@ class Transport(virtual.Transport):
 
     @property
     def is_used(self) -> bool:
-        """Whether there is a client, and it is this process's: after a fork its thread is not there."""
+        """Return whether this process has a client. After a fork, the parent's client has no thread here."""
         return self._lmq is not None and self._pid == os.getpid()
 
     @property
     def lmq(self) -> Client:
-        """The client, which connects when it is used."""
+        """Return the client, which connects on first use."""
         if self._lmq is None or self._pid != os.getpid():
             self._lmq, self._pid = Client(self.nodes, **self._client_options), os.getpid()
             self._renew()
@@ -409,52 +412,52 @@ class Transport(virtual.Transport):
         return await self.session.pull(stored, count, None)
 
     async def pull_settled(self, stored: str, count: int) -> list[Message]:
-        """As `pull`, for messages that need no ack."""
+        """Wait for messages that need no ack, on the client's event loop."""
         return await self.lmq._client.pull_many(stored, count, None, auto_ack=True)
 
     def pull_now(self, stored: str, no_ack: bool) -> list[Message]:
-        """Take one message if there is one."""
+        """Pull one message without waiting."""
         if no_ack:
             return self.lmq._run(lambda: self.lmq._client.pull_many(stored, 1, 0, auto_ack=True))
         return self.lmq._run(lambda: self.session.pull(stored, 1, 0))
 
     def stored_name(self, queue: str) -> str:
-        """What a queue is called in the cluster. No queue has a name of `fanout_name`."""
+        """Return the name of a queue in the cluster. It differs from every `fanout_name`."""
         return f"{self._namespace}.{_FANOUT_LIKE.sub('fanout%', queue)}"
 
     def fanout_name(self, exchange: str, queue: str) -> str:
-        """What a queue's binding to a fanout exchange is called in the cluster: a queue of its own."""
+        """Return the name of the cluster's queue for a binding of a queue to a fanout exchange."""
         return f"{self._namespace}.fanout/{exchange.replace('%', '%25').replace('/', '%2F')}/{queue}"
 
     def driver_version(self) -> str:
-        """The version of lmqcluster."""
+        """Return the version of lmqcluster."""
         return version("lmqcluster")
 
     def as_uri(self, uri: str, include_password: bool = False, mask: str = "**") -> str:  # noqa: ARG002
-        """The URL, in which there is no secret."""
+        """Return the URL, which contains no secret."""
         return uri
 
     def establish_connection(self) -> Any:
-        """Reach a node.
+        """Connect to a node.
 
         Raises:
-            LmqError: none answers.
+            LmqError: no node answers.
         """
         self.lmq.ping()
         return super().establish_connection()
 
     def close_connection(self, connection: Any) -> None:
-        """Close all channels, and disconnect."""
+        """Close all channels and disconnect."""
         super().close_connection(connection)
         if self.is_used and self._lmq is not None:
             self.settlements.close(self._lmq)
         self._lmq = None
 
     def drain_events(self, connection: Any, timeout: float | None = None) -> None:  # noqa: ARG002
-        """Hand out one message; wait for it, at most `timeout` seconds.
+        """Deliver one message; wait for it at most `timeout` seconds.
 
         Raises:
-            TimeoutError: there was none.
+            TimeoutError: no message arrived.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
@@ -468,11 +471,11 @@ class Transport(virtual.Transport):
 
 
 def _parsed(url: str | None) -> tuple[str, str]:
-    """The addresses and the namespace of a URL such as ``lmq://host:18800,host:18810/NAMESPACE``."""
+    """Return the addresses and the namespace of a URL such as ``lmq://host:18800,host:18810/NAMESPACE``."""
     rest = (url or "").removeprefix("lmq://")
     addresses, _, path = rest.partition("/")
     if "@" in addresses:
-        raise ValueError("a URL lmq://... has no user and password: give the transport option token")
+        raise ValueError("a URL lmq://... takes no user or password; set the transport option token")
     return _with_ports(addresses.split(",") if addresses else ["127.0.0.1"]), path.strip("/")
 
 
@@ -487,7 +490,7 @@ def _push_options(message: dict[str, Any]) -> PushOptions:
     if isinstance(priority, int) and priority:
         options["priority"] = -max(
             -_PRIORITY_MAX, min(priority, _PRIORITY_MAX)
-        )  # Celery's is higher for what is more urgent.
+        )  # A higher Celery priority is more urgent; in the cluster, a lower one is.
     if properties.get("expiration"):
         options["ttl"] = max(float(properties["expiration"]) / 1000, 0.001)
     if str((properties.get("delivery_info") or {}).get("exchange", "")).startswith("reply."):
@@ -499,7 +502,7 @@ def _push_options(message: dict[str, Any]) -> PushOptions:
 
 
 def _due(eta: Any) -> float | None:
-    """Celery's ETA as a Unix time; None if it has no time zone, which the worker knows."""
+    """Return Celery's ETA as a Unix time; None if it has no time zone, because only the worker knows it."""
     if not isinstance(eta, str):
         return None
     moment = datetime.fromisoformat(eta)
@@ -511,7 +514,7 @@ def _unless_missing(error: LmqError, value: Any) -> Any:
         if error.code != "queue_not_found":
             raise error
     finally:
-        # The error keeps this frame.
+        # The error keeps a reference to this frame.
         del error
     return value
 

@@ -1,4 +1,4 @@
-"""Taking messages of one queue as long as there is room for them."""
+"""Pulls messages of one queue while there is room for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lmqcluster.wire.errors import LmqError
 __all__ = ["Receiver"]
 
 _PAUSE_S = 0.5
-"""After a pull that the cluster refused."""
+"""Delay after a pull that the cluster refused."""
 
 
 class Receiver:
@@ -20,9 +20,9 @@ class Receiver:
 
     Args:
         queue: name of the queue in the cluster.
-        room: how many messages may be taken now.
-        pull: waits for messages, on the event loop: at most so many of a queue.
-        received: takes messages, on the event loop. It must not block.
+        room: returns how many messages may be pulled now.
+        pull: waits for up to a number of messages of a queue; runs on the event loop.
+        received: processes messages; runs on the event loop and must not block.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Receiver:
         return asyncio.get_running_loop(), wake, asyncio.create_task(self._run(wake))
 
     def wake(self) -> None:
-        """There may be room again."""
+        """Check again whether there is room."""
         self._loop.call_soon_threadsafe(self._wake.set)
 
     def stop(self) -> None:
-        """Take no more. When this returns, nothing more is received; what is on its way is given back."""
+        """Stop pulling. Nothing is received after this returns; messages in flight are returned to the queue."""
         self._client._run(self._end)
 
     async def _end(self) -> None:
@@ -70,16 +70,14 @@ class Receiver:
         except asyncio.CancelledError:
             raise
         except Exception:
-            self._logger.exception("nothing more is taken from the queue %r", self._queue)
+            self._logger.exception("receiver of queue %r failed", self._queue)
             raise
 
     async def _take(self, count: int) -> None:
         try:
             messages = await self._pull(self._queue, count)
         except LmqError as error:
-            self._logger.warning(
-                "no messages can be taken from the queue %r, it is tried again: %s", self._queue, error
-            )
+            self._logger.warning("pull from queue %r failed; retrying: %s", self._queue, error)
             await asyncio.sleep(_PAUSE_S)
         else:
             self._received(messages)

@@ -1,4 +1,4 @@
-"""Settlements that nobody waits for, as in AMQP."""
+"""Settlements whose outcome the caller does not wait for, as in AMQP."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ __all__ = ["Settlements"]
 _Settle = Callable[[AsyncClient], Awaitable[list[bool]]]
 _SettleMany = Callable[[str, list[str], AsyncClient], Awaitable[list[bool]]]
 _PENDING_MAX = 1_000
-"""Messages whose settlement has no answer, above which no further messages are taken."""
+"""Messages with an outstanding settlement, above which no further messages are pulled."""
 
 
 class Settlements:
-    """Settles messages on the event loop of a blocking client, which repeats it until the outcome is known.
+    """Settles messages on the event loop of a blocking client, and retries until the outcome is known.
 
-    Those that are added in one turn of the loop go together. All methods may be called by any thread.
+    Settlements added in one turn of the loop are sent together. All methods are thread-safe.
 
     Args:
-        client: gives the client, whenever one is needed.
+        client: returns the client whenever one is needed.
         session: holds the messages until the outcome is known.
-        logger: hears of settlements that came too late, were refused or given up.
+        logger: logs settlements that were too late, refused or abandoned.
         answered: called on the event loop when there is room again.
     """
 
@@ -53,28 +53,28 @@ class Settlements:
 
     @property
     def has_room(self) -> bool:
-        """Whether so few settlements are unanswered that messages may be taken."""
+        """Return whether further messages may be pulled."""
         return self._pending < _PENDING_MAX
 
     def ack(self, queue: str, receipt: str) -> None:
         """Acknowledge a message.
 
         Raises:
-            LmqError: the client is closed; this goes for all methods that settle.
+            LmqError: the client is closed. All methods that settle raise it.
         """
         self._gather(_acked, queue, [receipt])
 
     def release(self, queue: str, receipt: str) -> None:
-        """Give a message back to its old place, at the cost of a delivery."""
+        """Return a message to its old position; this counts as a delivery."""
         self._gather(_released, queue, [receipt])
 
     def put_back(self, queue: str, receipts: Sequence[str]) -> None:
-        """Give messages back to their old places as if they had never been delivered."""
+        """Return messages to their old positions as if they had never been delivered."""
         if receipts:
             self._gather(_put_back, queue, receipts)
 
     def move(self, queue: str, receipt: str, to: str, body: object, ttl_s: float | None = None) -> None:
-        """Acknowledge a message and store another one in its place, in one step."""
+        """Acknowledge a message and store another one in its place, atomically."""
         client = self._client()
 
         async def move(patient: AsyncClient) -> list[bool]:
@@ -88,9 +88,9 @@ class Settlements:
             self._pending += 1
 
     def flush(self, timeout_s: float) -> bool:
-        """Wait until the outcome of all settlements is known. False if it is not after so many seconds.
+        """Wait until the outcome of all settlements is known; return False after `timeout_s`.
 
-        After that nobody waits until an answer comes, so that a shutdown waits once.
+        After a timeout, later calls do not wait until an answer arrives, so that a shutdown waits only once.
         """
         with self._changed:
             settled = self._changed.wait_for(lambda: self._pending == 0, 0 if self._is_stalled else timeout_s)
@@ -100,16 +100,16 @@ class Settlements:
     def close(self, client: Client) -> None:
         """Wait for the settlements, then end the session and close the client.
 
-        In an outage that takes the client's ``timeout_s``. A process that lives on goes on with it in the background, until the
-        session's time is over.
+        During an outage this takes the client's ``timeout_s``. If the process lives on, it continues in the background
+        until the session expires.
         """
         if self.flush(client.timeout_s):
             self._session.close()
             client.close()
             return
         self._logger.warning(
-            "%d messages are not settled yet, because the cluster has not answered for %g seconds: they run again if this "
-            "process ends before it does",
+            "%d messages are not settled: the cluster has not answered for %g seconds; they are redelivered if this "
+            "process ends before it answers",
             self._pending,
             client.timeout_s,
         )
@@ -147,12 +147,12 @@ class Settlements:
             ended = (await settle(client._settling(Persistence.UNTIL_KNOWN))).count(False)
             if ended:
                 self._logger.warning(
-                    "%d messages of %r were given to others before they were settled: they run again", ended, queue
+                    "settlement of %d messages of %r was too late: they were redelivered", ended, queue
                 )
         except LmqError as error:
             await self._refused(client, queue, receipts, error)
         finally:
-            self._session.let_go(queue, receipts)
+            self._session.forget(queue, receipts)
             with self._changed:
                 was_full = not self.has_room
                 self._pending -= len(receipts)
@@ -164,11 +164,16 @@ class Settlements:
     async def _refused(self, client: AsyncClient, queue: str, receipts: list[str], error: LmqError) -> None:
         self._logger.warning("%d messages of %r were not settled: %s", len(receipts), queue, error)
         if error.outcome is Outcome.NOT_APPLIED and error.code != "lease_lost":
-            # The session would hold them as long as the worker lives.
+            # Otherwise the session would hold them for as long as the worker lives.
             try:
                 await client.release_many(queue, receipts, delay=self._session.lease_s)
             except LmqError as problem:
-                self._logger.warning("%d messages of %r stay with this worker: %s", len(receipts), queue, problem)
+                self._logger.warning(
+                    "%d messages of %r cannot be released; this worker still holds them: %s",
+                    len(receipts),
+                    queue,
+                    problem,
+                )
 
 
 def _acked(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:

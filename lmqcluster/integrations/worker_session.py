@@ -1,4 +1,4 @@
-"""The session in which a worker takes messages, for libraries that work in threads."""
+"""The session in which a worker pulls messages, for libraries that use threads."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from lmqcluster.wire.errors import LmqError
 __all__ = ["LEASE_S_MAX", "WorkerSession"]
 
 LEASE_S_MAX = 3_600.0
-"""The longest life of a session without a sign of its client."""
+"""Maximum time after which a session without renewal expires."""
 
 
 class WorkerSession:
-    """Takes messages in a session of the cluster, which begins with the first pull.
+    """Pulls messages in a session of the cluster, which the first pull opens.
 
-    What a worker took is its own while it lives, and what a node delivered just before it died comes with the next pull. When
-    nothing was heard of the worker for `lease_s` seconds, all that it has returns to its old place.
+    The worker holds its messages while it renews the session. Messages that a node delivered just before it died arrive
+    with the next pull. If the worker is silent for `lease_s` seconds, its messages return to their old positions.
 
     Args:
-        client: gives the client, whenever one is needed.
-        lease_s: how long the worker may be silent, in seconds; kept as an attribute.
+        client: returns the client whenever one is needed.
+        lease_s: seconds without renewal after which the session expires; also an attribute.
     """
 
     def __init__(self, client: Callable[[], Client], lease_s: float) -> None:
@@ -35,10 +35,11 @@ class WorkerSession:
         self._opening = asyncio.Lock()
 
     async def pull(self, queue: str, count: int, timeout_s: float | None) -> list[Message]:
-        """Take messages, on the event loop of the client; none if the session was lost, so that another one is needed.
+        """Pull messages, on the event loop of the client; return none if the session was lost, so that the next pull
+        opens another.
 
         Raises:
-            LmqError: the cluster refuses.
+            LmqError: the cluster refused the pull.
         """
         session = await self._open_session()
         try:
@@ -63,8 +64,8 @@ class WorkerSession:
                 self._session = session
             return session
 
-    def let_go(self, queue: str, receipts: Iterable[str]) -> None:
-        """These messages are settled."""
+    def forget(self, queue: str, receipts: Iterable[str]) -> None:
+        """Forget messages that are settled."""
         with self._lock:
             held = self._held.get(queue, set())
             held.difference_update(receipts)
@@ -72,12 +73,12 @@ class WorkerSession:
                 self._held.pop(queue, None)
 
     def count(self, queue: str) -> int:
-        """How many messages of a queue the worker has."""
+        """Return how many messages of a queue the worker holds."""
         with self._lock:
             return len(self._held.get(queue, ()))
 
     def close(self) -> None:
-        """End the session: what is still held returns to its old place."""
+        """End the session; messages still held return to their old positions."""
         session, self._session = self._session, None
         if session is not None:
             self._client()._run(lambda: session.__aexit__(None, None, None))

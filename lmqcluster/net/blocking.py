@@ -1,4 +1,4 @@
-"""Look-ups and connections for callers without an event loop. Imports nothing of asyncio, so that programs start fast."""
+"""Look-ups and connections for callers without an event loop. Does not import asyncio, so that programs start fast."""
 
 from __future__ import annotations
 
@@ -8,44 +8,50 @@ import socket
 import time
 from typing import Final
 
-from .names import LOOKUP_S, NAMES, Addresses, Names
 from .race import Race
+from .resolver import LOOKUP_S, RESOLVER, Addresses, Resolver
 
 __all__ = ["connect", "find"]
 
 _SLICE_S: Final = 0.05
-"""How often a caller that is connecting looks whether the name has been looked up again."""
+"""How often a connecting caller checks whether the look-up is complete."""
 
 
-def find(host: str, timeout_s: float = LOOKUP_S, *, names: Names = NAMES) -> Addresses:
-    """Return the addresses of a name: those that it has, or had last if the name server does not answer.
+def find(host: str, timeout_s: float = LOOKUP_S, *, resolver: Resolver = RESOLVER) -> Addresses:
+    """Return the addresses of a host; the last known ones if the name server does not answer.
 
     Raises:
-        OSError: the name has none, or no answer came in time (a `TimeoutError`).
+        OSError: the host has no address, or no answer arrived in time (a `TimeoutError`).
     """
-    lookup = names.look_up(host)
+    lookup = resolver.look_up(host)
     with contextlib.suppress(TimeoutError):
         lookup.answer.result(lookup.wait_s(timeout_s))
     return lookup.result(timeout_s)
 
 
 def connect(
-    host: str, port: int, *, timeout_s: float, lookup_s: float = LOOKUP_S, attempt: int = 0, names: Names = NAMES
+    host: str,
+    port: int,
+    *,
+    timeout_s: float,
+    lookup_s: float = LOOKUP_S,
+    attempt: int = 0,
+    resolver: Resolver = RESOLVER,
 ) -> socket.socket:
     """Connect to a host; the socket blocks, for up to `timeout_s`.
 
     Args:
-        host: a name, or an address in digits.
+        host: a name or a numeric address.
         port: the port.
         timeout_s: how long connecting may take once an address is known.
-        lookup_s: how long the look-up of the name may take.
-        attempt: how often this was tried before, with connections that were of no use: each time another address comes first.
-        names: looks up the name.
+        lookup_s: how long the look-up may take.
+        attempt: number of earlier attempts that failed; each attempt starts with another address.
+        resolver: looks up the name.
 
     Raises:
-        OSError: it cannot be reached; a `TimeoutError` if no address or no connection came in time.
+        OSError: the host cannot be reached; a `TimeoutError` if the look-up or the connection timed out.
     """
-    with Race(names.look_up(host), port, timeout_s, lookup_s, attempt) as race:
+    with Race(resolver.look_up(host), port, timeout_s, lookup_s, attempt) as race:
         while (winner := race.winner(time.monotonic())) is None:
             _wait(race, race.wait_s(time.monotonic()))
     winner.settimeout(timeout_s)

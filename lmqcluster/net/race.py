@@ -1,8 +1,8 @@
-"""Connections to the addresses of a name, begun one after the other with a short stagger, until the first one stands.
+"""Connects to the addresses of a name, one after another with a short stagger, until the first connection succeeds.
 
-As RFC 8305 (Happy Eyeballs) has it: an address that stays silent holds up the next one by `STAGGER_S` only, one that refuses not
-at all. One that refused is tried again for as long as others are silent, because what listens there may be starting. While a name
-is looked up again, its last addresses are tried already.
+Follows RFC 8305 (Happy Eyeballs): a silent address delays the next one by `STAGGER_S` only, a refusing one not at all.
+An address that refused is retried while others are silent, because its server may be starting. While a look-up is in
+progress, the last known addresses are tried.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from collections import deque
 from types import TracebackType
 from typing import Final, Self
 
-from .names import PATIENCE_S, Addresses, Lookup, SocketAddress, again, is_gone, no_answer
+from .resolver import PATIENCE_S, Addresses, Lookup, SocketAddress, copy_of, is_unknown_host, no_answer
 
 __all__ = ["STAGGER_S", "Race"]
 
 STAGGER_S: Final = 0.25
 AGAIN_S: Final = 0.5
-"""How soon an address that refused is tried again, while others are silent."""
+"""Delay before an address that refused is retried, while others are silent."""
 _UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EINTR})
 
 
 class Race:
-    """Connections to the addresses of one name, of which the first that stands is used; closes the others at its end.
+    """Concurrent connections to the addresses of a name; the first to succeed wins, the others are closed on exit.
 
-    Seconds are those of the monotonic clock. The caller waits (`wait_s`) and calls `winner` again.
+    Times are in seconds of the monotonic clock. The caller waits for `wait_s` and calls `winner` again.
     """
 
     def __init__(self, lookup: Lookup, port: int, timeout_s: float, lookup_s: float, attempt: int) -> None:
@@ -59,14 +59,14 @@ class Race:
             one.close()
 
     def numbers(self) -> set[int]:
-        """The descriptors that become writable when their connection stands or has failed."""
+        """Return the descriptors that become writable when their connection succeeds or fails."""
         return set(self._open)
 
     def winner(self, now: float) -> socket.socket | None:
-        """The first connection that stands; None as long as none does.
+        """Return the first connection that succeeded; None if none has yet.
 
         Raises:
-            OSError: none will.
+            OSError: no connection can succeed any more.
         """
         for number in self._settled():
             one, address = self._open.pop(number)
@@ -88,7 +88,7 @@ class Race:
         return None
 
     def wait_s(self, now: float) -> float:
-        """How long nothing happens by itself."""
+        """Return how long to wait until there is more to do, unless a descriptor becomes writable before."""
         ends = [self._begun + self._lookup_s] if self._first_at is None else [self._first_at + self._timeout_s]
         if self._waiting:
             ends.append(self._next_at)
@@ -99,7 +99,7 @@ class Race:
         return max(0.0, min(ends) - now)
 
     def _settled(self) -> list[int]:
-        """The descriptors whose connection stands or has failed."""
+        """Return the descriptors whose connection has succeeded or failed."""
         if not self._open:
             return []
         poll = select.poll()
@@ -113,7 +113,7 @@ class Race:
             answer = self.lookup.answer.result(0)
             if not isinstance(answer, OSError):
                 self._offer(answer, now)
-            elif self.lookup.known and not is_gone(answer):
+            elif self.lookup.known and not is_unknown_host(answer):
                 self._offer(self.lookup.known, now)
             else:
                 self._error = self._error or answer
@@ -121,7 +121,7 @@ class Race:
             self._offer(self.lookup.known, now)
 
     def _offer(self, addresses: Addresses, now: float) -> None:
-        """Try these addresses too, if they have not been tried; the newest first."""
+        """Add addresses that have not been tried; the newest go first."""
         turn = self._attempt % len(addresses) if addresses else 0
         fresh = [one for one in (*addresses[turn:], *addresses[:turn]) if one not in self._tried]
         if fresh:
@@ -133,15 +133,15 @@ class Race:
         try:
             one = socket.socket(address.family, socket.SOCK_STREAM)
         except OSError as exc:
-            self._error = self._error or again(exc)
+            self._error = self._error or copy_of(exc)
             return None
         try:
             one.setblocking(False)
             outcome = one.connect_ex(address.at(self._port))
         except (OSError, OverflowError) as exc:
             one.close()
-            # The port is none, or the network cannot be reached.
-            self._error = self._error or (again(exc) if isinstance(exc, OSError) else OSError(str(exc)))
+            # The port is invalid, or the network is unreachable.
+            self._error = self._error or (copy_of(exc) if isinstance(exc, OSError) else OSError(str(exc)))
             return None
         if outcome == 0:
             return one
@@ -159,7 +159,7 @@ class Race:
         self._again_at = now + AGAIN_S
 
     def _why_none(self) -> OSError:
-        return OSError(f"{self.lookup.host} has no address") if self._error is None else again(self._error)
+        return OSError(f"{self.lookup.host} has no address") if self._error is None else copy_of(self._error)
 
     def _raise_if_over(self, now: float) -> None:
         if self._first_at is None:
@@ -171,7 +171,7 @@ class Race:
             raise self._why_none()
         elif now >= self._first_at + self._timeout_s:
             if self._error is not None and not self._open:
-                raise again(self._error)
+                raise copy_of(self._error)
             tried = ", ".join(one.host for one in self._tried)
             where = "" if tried == self.lookup.host else f" ({tried})"
             raise TimeoutError(f"{self.lookup.host}{where} did not answer within {self._timeout_s:g} s")

@@ -17,7 +17,7 @@ from typing import Any
 import structlog
 
 from ..net.loop import find
-from ..net.names import SocketAddress
+from ..net.resolver import SocketAddress
 from .connection_limiter import ConnectionLimiter, ConnectionSlot
 from .ending import Ending
 

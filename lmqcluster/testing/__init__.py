@@ -1,7 +1,7 @@
-"""A cluster in memory, for the tests of programs that use lmqcluster.
+"""An in-memory cluster, for tests of programs that use lmqcluster.
 
-`MemoryCluster` is a cluster of one node: the real state machine, queue service and MessagePack-RPC front end, without Raft,
-files and ports. `lmqcluster.testing.fixtures` has fixtures for pytest.
+`MemoryCluster` is a cluster of one node: the real state machine, queue service and MessagePack-RPC front end, without
+Raft, files and ports. `lmqcluster.testing.fixtures` provides pytest fixtures.
 """
 
 from .cluster import MemoryCluster

@@ -1,4 +1,4 @@
-"""Time that runs as everywhere else, and that a test can move forward."""
+"""A clock and an event loop whose time a test can advance."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ __all__ = ["MovableClock", "MovableLoop"]
 
 
 class MovableLoop(asyncio.SelectorEventLoop):
-    """An event loop whose time, and with it all timers, can be moved forward."""
+    """An event loop whose time, and with it all timers, can be advanced."""
 
     def __init__(self) -> None:
         self._moved_s = 0.0
         super().__init__()
 
     def time(self) -> float:
-        """Seconds of the monotonic clock, and those by which time was moved."""
+        """Return the monotonic clock in seconds, plus the time by which the loop was advanced."""
         return super().time() + self._moved_s
 
     def move(self, seconds: float) -> None:
-        """Move time forward; timers that are due by then run in the next turn, in their order."""
+        """Advance time; timers that become due run in the next turn, in order."""
         self._moved_s += seconds
 
 
 class MovableClock(LogClock):
-    """Log time that follows such a loop."""
+    """The log clock of a `MovableLoop`."""
 
     def __init__(self, loop: MovableLoop) -> None:
         super().__init__()
@@ -36,5 +36,5 @@ class MovableClock(LogClock):
         self._began_s = loop.time()
 
     def now_us(self) -> int:
-        """Log time now."""
+        """Return the current log time."""
         return self._began_us + int((self._loop.time() - self._began_s) * 1e6)

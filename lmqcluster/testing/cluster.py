@@ -1,4 +1,4 @@
-"""`MemoryCluster`: a cluster in memory, and the clients that were made for it."""
+"""`MemoryCluster`: an in-memory cluster and its clients."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ __all__ = ["MemoryCluster"]
 
 
 class MemoryCluster:
-    """A cluster of one node in this process, for tests: without files and ports, ready in milliseconds.
+    """A cluster of one node in this process, for tests: no files, no ports, ready in milliseconds.
 
-    ``with MemoryCluster() as cluster:`` ends it, and the clients that `client` has made. Clients of both kinds can use it from
-    any thread and event loop of the process.
+    ``with MemoryCluster() as cluster:`` closes it and the clients that `client` created. Blocking and asyncio clients
+    can use it from any thread and event loop of the process.
 
-    Time runs as everywhere else, and `advance` moves it forward, so that a test need not sleep until a lease ends.
+    Time runs normally; `advance` moves it forward, so that a test need not wait until a lease expires.
 
     Attributes:
-        nodes: its address, for ``Client(cluster.nodes)``. It is known in this process only.
+        nodes: its address, for ``Client(cluster.nodes)``; valid in this process only.
     """
 
     def __init__(self) -> None:
-        """Start the cluster; it can be used at once."""
+        """Start the cluster; it is ready at once."""
         log_through_logging()
         self._node = NodeThread()
         self._clients: list[Client] = []
@@ -45,29 +45,31 @@ class MemoryCluster:
         self.close()
 
     def client(self, **options: Unpack[ClientOptions]) -> Client:
-        """A client of the cluster, which is closed with it. The options are those of `Client`."""
+        """Return a client of the cluster, which is closed with it. The options are those of `Client`."""
         client = Client(self.nodes, **options)
         self._clients.append(client)
         return client
 
     def async_client(self, **options: Unpack[ClientOptions]) -> AsyncClient:
-        """A client for asyncio, to be used with ``async with``. The options are those of `AsyncClient`."""
+        """Return an asyncio client, to be used with ``async with``. The options are those of `AsyncClient`."""
         return AsyncClient(self.nodes, **options)
 
     def advance(self, seconds: float) -> None:
-        """Move time forward, for the cluster alone: leases, delays, keys and waiting pulls end as if so much time had passed.
+        """Advance the cluster's time by `seconds`: leases, delays, keys and waiting pulls expire as if that time had
+        passed.
 
-        When this returns, all of that has happened, in its order. What clients send meanwhile may come before or after it.
+        All of that has happened, in order, when this returns. Concurrent requests of clients may run before or after
+        it.
 
         Raises:
-            ValueError: `seconds` is negative or no number of seconds.
+            ValueError: `seconds` is negative or not finite.
         """
         if not 0 <= seconds < math.inf:
-            raise ValueError(f"time can be moved forward by 0 seconds or more, not by {seconds!r}")
+            raise ValueError(f"time can be advanced by 0 or more seconds, not by {seconds!r}")
         self._node.advance(seconds)
 
     def close(self) -> None:
-        """Close the clients that `client` has made, then end the cluster and forget its messages. May be called again."""
+        """Close the clients that `client` created, then stop the cluster and discard its messages. Idempotent."""
         clients, self._clients = self._clients, []
         try:
             for client in clients:

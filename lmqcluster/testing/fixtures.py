@@ -1,6 +1,6 @@
 """Fixtures for pytest.
 
-``pytest_plugins = ["lmqcluster.testing.fixtures"]`` in the conftest.py of the test root makes them known.
+Add ``pytest_plugins = ["lmqcluster.testing.fixtures"]`` to the conftest.py of the test root.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ __all__ = ["lmq_client", "lmq_cluster"]
 
 @pytest.fixture
 def lmq_cluster() -> Iterator[MemoryCluster]:
-    """An empty cluster in memory, of the test's own."""
+    """Yield an empty in-memory cluster for one test."""
     with MemoryCluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def lmq_client(lmq_cluster: MemoryCluster) -> Client:
-    """A client of `lmq_cluster`."""
+    """Return a client of `lmq_cluster`."""
     return lmq_cluster.client()

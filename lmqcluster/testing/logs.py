@@ -1,4 +1,4 @@
-"""What the node logs goes to `logging`, where pytest shows it with a test that fails."""
+"""Sends the node's log to `logging`, where pytest shows it with a failed test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["log_through_logging"]
 def log_through_logging() -> None:
     """Send structlog's events to `logging`, unless the program has configured structlog itself.
 
-    Without that, structlog prints to standard output, which tests may look at.
+    By default structlog prints to standard output, which a test may inspect.
     """
     if structlog.is_configured():
         return

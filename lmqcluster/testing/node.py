@@ -1,7 +1,7 @@
-"""The only node of a cluster in memory: what a real node consists of above the log.
+"""The node of an in-memory cluster: the parts of a real node above the log.
 
-Batches go to the state machine at once instead of through Raft. Nothing else of what a client can see is left out: the state
-machine, waiting pulls, patterns, bounds and the protocol are those of `lmq start`.
+Batches go directly to the state machine instead of through Raft. Everything else that a client can observe is real: the
+state machine, waiting pulls, patterns, limits and the protocol are those of `lmq start`.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ __all__ = ["MemoryNode"]
 
 SALT_BYTES: Final = 10
 TURNS: Final = 8
-"""After so many turns of the loop without a batch, whatever followed from a batch has been proposed."""
+"""Turns of the loop without a batch after which all consequences of earlier batches have been proposed."""
 _LOOPBACK: Final = ("127.0.0.1", 0)
 
 
 class MemoryNode:
-    """See the module. Belongs to its event loop, on which everything has to be called.
+    """A node without a log. All methods must be called on its event loop.
 
     Attributes:
-        address: by which clients know the cluster.
-        access, config, gates, membership, observed, service, tls: what the front end needs of a node.
+        address: the address that clients connect to.
+        access, config, gates, membership, observed, service, tls: the parts of a node that the front end uses.
     """
 
     def __init__(self, loop: MovableLoop) -> None:
@@ -63,7 +63,7 @@ class MemoryNode:
         self._opening: set[asyncio.Task[None]] = set()
         self._transports: weakref.WeakSet[asyncio.WriteTransport] = weakref.WeakSet()
         self._closed = False
-        # What the first leader of a cluster proposes.
+        # The commands that the first leader of a cluster proposes.
         salt = os.urandom(SALT_BYTES)
         founding: list[Command] = [layout.found(salt), layout.upgrade(Machine.VERSION_MAX)]
         self._machine.apply(self._clock.now_us(), b"founder", 1, 1, founding)
@@ -87,7 +87,7 @@ class MemoryNode:
         return self._machine
 
     def cluster_status(self) -> dict[str, Any]:
-        """The cluster as `Node.cluster_status` shows it, as far as MessagePack-RPC tells of it."""
+        """Return the parts of `Node.cluster_status` that MessagePack-RPC shows."""
         return {"self": "in-memory", "leader": "in-memory", "nodes": [{"rpc": self.address}]}
 
     # --- connections ----------------------------------------------------------------------------------------------
@@ -116,15 +116,15 @@ class MemoryNode:
     # --- the log --------------------------------------------------------------------------------------------------
 
     def has_leader(self) -> bool:
-        """Always (`Carrier`)."""
+        """Return True: the only node always leads (`Carrier`)."""
         return True
 
     def copies_of(self, command: Command) -> int:
-        """As of a real node (`Carrier`)."""
+        """Return the copies that a command makes (`Carrier`)."""
         return self._machine.copies_of(command)
 
     def submit(self, _sequence: int, batch: bytes) -> bool:
-        """Apply a batch, as a real node does it after this turn of the loop (`Carrier`)."""
+        """Apply a batch after this turn of the loop, as a real node does (`Carrier`)."""
         self._loop.call_soon(self._apply, batch)
         return True
 
@@ -144,22 +144,22 @@ class MemoryNode:
     # --- time -----------------------------------------------------------------------------------------------------
 
     def _watch_expiry(self) -> None:
-        """Look again when the next lease, key or whatever else ends by itself."""
+        """Restart the timer for the next lease, key or other expiry."""
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._loop.call_later(max(0.0, self._due_in_s()), self._let_time_pass)
+        self._timer = self._loop.call_later(max(0.0, self._due_in_s()), self._apply_expiry)
 
     def _due_in_s(self) -> float:
         return (self._machine.expiry.next_us - self._clock.now_us()) / 1e6
 
-    def _let_time_pass(self) -> None:
+    def _apply_expiry(self) -> None:
         if self._due_in_s() > 0:
             self._watch_expiry()
         else:
-            self._proposer.add_first(Group(layout.barrier(), [], _Nobody()))
+            self._proposer.add_first(Group(layout.barrier(), [], _IgnoredResult()))
 
     async def advance(self, seconds: float) -> None:
-        """Move time forward, and let everything happen that happens in that time, in its order."""
+        """Advance time, and run everything that happens in that time, in order."""
         while True:
             step_s = max(0.0, self._due_in_s())
             if step_s >= seconds:
@@ -171,9 +171,9 @@ class MemoryNode:
         await self._settle()
 
     async def _settle(self) -> None:
-        """Let timers that are due run first; then what the state machine ends by itself, and what follows from both."""
+        """Run timers that are due, then expirations of the state machine, then the consequences of both."""
         await self._idle()
-        self._let_time_pass()
+        self._apply_expiry()
         await self._idle()
 
     async def _idle(self) -> None:
@@ -185,7 +185,7 @@ class MemoryNode:
     # --- the end --------------------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Refuse whatever is not answered yet, and end the connections."""
+        """Refuse unanswered requests and close the connections."""
         error = LmqError("shutting_down", "the cluster in memory was closed")
         self.service.pulls.close(error)
         await self._idle()
@@ -197,18 +197,18 @@ class MemoryNode:
         await asyncio.gather(*self._opening)
         await self._front_end.stop(0)
         for transport in self._transports:
-            # What is left was not read by its client.
+            # Data that its client has not read is dropped.
             transport.abort()
         while self.observed.connections["msgpack_rpc"]():
             await self._idle()
         self.gates.close()
 
 
-class _Nobody:
-    """Whom the node's own commands are for (`Sink`)."""
+class _IgnoredResult:
+    """Ignores the results of the node's own commands (`Sink`)."""
 
     def completed(self, _group: Group, _result: object) -> None:
-        """Time has passed."""
+        """Ignore the result of a barrier."""
 
     def failed(self, _group: Group, _error: LmqError) -> None:
-        """The node is closed."""
+        """Ignore that the node is closed."""

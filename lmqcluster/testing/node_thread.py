@@ -1,4 +1,4 @@
-"""The thread on which the node of a cluster in memory lives."""
+"""The thread that runs the node of an in-memory cluster."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ __all__ = ["NodeThread"]
 
 
 class NodeThread:
-    """A node on an event loop of its own. The methods may be called on any other thread.
+    """A node on its own thread and event loop. The methods may be called from any other thread.
 
     Attributes:
-        address: by which clients of this process connect to it.
+        address: the address that clients of this process connect to.
     """
 
     def __init__(self) -> None:
@@ -38,11 +38,11 @@ class NodeThread:
         self._loop.call_soon_threadsafe(self._node.accept, connected)
 
     def advance(self, seconds: float) -> None:
-        """Move time forward, see `MemoryNode.advance`."""
+        """Advance time; see `MemoryNode.advance`."""
         asyncio.run_coroutine_threadsafe(self._node.advance(seconds), self._loop).result()
 
     def stop(self) -> None:
-        """End the connections, the node and the thread."""
+        """Close the connections, stop the node and end the thread."""
         in_memory.withdraw(self.address)
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join()

@@ -256,7 +256,7 @@ def test_only_the_owner_can_read_keys_and_no_file_is_overwritten(tmp_path: Path)
     assert made.split() == [str(folder / name) for name in ("ca.crt", "ca.key", "n1.crt", "n1.key")]
     assert [(folder / name).stat().st_mode & 0o777 for name in ("ca.key", "n1.key")] == [0o600, 0o600]
     authority = (folder / "ca.crt").read_bytes()
-    with pytest.raises(CliError, match="is there already"):
+    with pytest.raises(CliError, match="already exists"):
         init("n1", "--dir", str(folder))
     init("n2", "--dir", str(folder))
     assert (folder / "ca.crt").read_bytes() == authority

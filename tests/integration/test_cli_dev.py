@@ -137,8 +137,8 @@ def test_a_second_ctrl_c_ends_them_at_once(dev: Dev) -> None:
 def test_a_dead_node_is_reported_and_not_restarted(dev: Dev) -> None:
     os.kill(dev.pid("n3"), signal.SIGKILL)
     line = dev.wait_line("n3 was killed by SIGKILL")
-    assert "2 of 3 nodes are running: they go on" in line
-    again = dev.wait_line("To start it again: .*lmq start ").partition("lmq start ")[2].split()
+    assert "2 of 3 nodes are running: the cluster continues" in line
+    again = dev.wait_line("To restart it: .*lmq start ").partition("lmq start ")[2].split()
     assert run("lmq-admin", "--node", dev.http[0], "message", "push", "q", "x").code == 0
     os.kill(dev.pid("n2"), signal.SIGKILL)
     assert "1 of 3 nodes are running: too few" in dev.wait_line("n2 was killed by SIGKILL")
@@ -180,7 +180,7 @@ def test_it_ends_when_no_node_is_left(tmp_path: Path) -> None:
     result = run("lmq", "dev", "--nodes", "1", "--offset", str(free_offset(1)), "--data-dir", str(tmp_path))
     assert result.code == 69
     assert "n1 ended with exit status 78" in result.err
-    assert "No node is left" in result.err
+    assert "No node is running" in result.err
 
 
 @pytest.mark.parametrize("columns", [70, 140])

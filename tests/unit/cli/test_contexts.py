@@ -188,7 +188,7 @@ def test_a_context_that_is_not_a_file_is_refused(admin: Callable[..., Result], f
 def test_a_missing_selected_context_is_reported(admin: Callable[..., Result], folder: Path) -> None:
     admin("context", "save", "prod", "--node", NODE, "--select")
     (folder / "prod.json").unlink()
-    assert "no context 'prod'" in admin("status").one_line_error()
+    assert "context 'prod' does not exist" in admin("status").one_line_error()
     assert admin("context", "select", "--none").code == 0
     assert admin("context", "save", "prod", "--node", NODE).code == 0
 
@@ -207,4 +207,4 @@ def test_the_program_without_contexts_uses_none(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("LMQ_CONTEXT", "prod")
     context = click.Context(click.Command("ping"))
     contexts.note_node(context)
-    assert contexts.in_use(context) is None
+    assert contexts.context_in_use(context) is None

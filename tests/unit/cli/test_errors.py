@@ -20,7 +20,7 @@ CONTRACT = {
     2: "usage",
     65: "bad data",
     66: "no such queue or message",
-    69: "node unreachable or no quorum",
+    69: "node unreachable, no quorum",
     70: "a bug",
     74: "a file or the output cannot be written",
     75: "timed out or outcome unknown",

@@ -76,7 +76,7 @@ def test_a_narrow_terminal_omits_the_least_important_columns(monkeypatch: pytest
         lines = terminal.getvalue().splitlines()
         assert lines[0].split() == titles.split()
         assert max(map(len, lines)) <= width
-        assert ("A wider terminal also shows" in lines[-2] + lines[-1]) == (width < 60)
+        assert ("Not shown on a terminal this narrow" in lines[-2] + lines[-1]) == (width < 60)
 
 
 def test_json_is_one_line_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
@@ -121,7 +121,7 @@ def test_columns_order_and_form(view: View, shown: str, capsys: pytest.CaptureFi
 
 @pytest.mark.parametrize("view", [View(columns=("size",)), View(sort="size"), View(sort="-size")], ids=repr)
 def test_an_unknown_column(view: View) -> None:
-    with pytest.raises(click.UsageError, match="no column 'size'; there are queue, ready, bytes"):
+    with pytest.raises(click.UsageError, match="unknown column 'size'; the columns are queue, ready, bytes"):
         print_table(COLUMNS, ROWS, view=view)
 
 

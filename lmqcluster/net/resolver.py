@@ -1,9 +1,9 @@
-"""Looks up host names, for event loops and blocking callers, so that a name server that is slow or silent delays nothing else.
+"""Looks up host names without blocking: a slow or silent name server delays no other work.
 
-The C library's resolver blocks its thread, for as long as its own timeouts allow, and cannot be cancelled. So each look-up has a
-daemon thread of its own, there is at most one for a name and a bounded number in all, and callers wait for it no longer than
-they want to. A look-up that nobody waits for any more goes on, and its answer serves the next caller. The addresses that a
-name had last are kept for the time in which the name server does not answer.
+The C library's resolver blocks its thread until its own timeouts expire and cannot be cancelled. Therefore each look-up
+runs in a daemon thread. There is at most one look-up for a name, their number is bounded, and callers wait only as long
+as they choose. A look-up that no caller waits for continues, and its answer serves the next caller. The last addresses
+of a name are kept and used while the name server does not answer.
 """
 
 from __future__ import annotations
@@ -18,38 +18,40 @@ from typing import Any, Final, NamedTuple
 
 __all__ = [
     "LOOKUP_S",
-    "NAMES",
     "PATIENCE_S",
+    "RESOLVER",
     "Addresses",
     "Lookup",
-    "Names",
+    "Resolver",
     "SocketAddress",
-    "again",
-    "is_gone",
+    "copy_of",
+    "is_unknown_host",
     "no_answer",
 ]
 
 LOOKUP_S: Final = 8.0
-"""How long a caller waits for a name by default. A look-up that takes longer goes on, and the next caller gets its answer."""
+"""How long a caller waits for a name by default. A look-up that takes longer continues, and its answer serves the next
+caller.
+"""
 PATIENCE_S: Final = 0.25
-"""How long a name whose addresses are known waits for newer ones."""
+"""How long a caller waits for newer addresses if old ones are known."""
 LOOKUPS_MAX: Final = 64
-"""Look-ups of a process at one time. Further names are refused: all these threads wait for a name server that is silent."""
+"""Concurrent look-ups of a process. Further names are refused: all these threads already wait for a silent name server."""
 KNOWN_MAX: Final = 1024
-"""Names whose last addresses are kept; the one used longest ago makes room."""
+"""Names whose last addresses are kept; the least recently used is evicted."""
 ADDRESSES_MAX: Final = 16
 """Addresses of one name that are used."""
 _GONE: Final = frozenset({socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME)})
-"""What the resolver raises for a name that certainly has no address, unlike one whose name server does not answer."""
+"""Errors of the resolver for a name that has no address, unlike one whose name server does not answer."""
 
 
 class SocketAddress(NamedTuple):
-    """One address of a host.
+    """An address of a host.
 
     Attributes:
         family: ``AF_INET`` or ``AF_INET6``.
-        host: the address in digits.
-        more: what follows the port in an address of the family.
+        host: the numeric address.
+        more: the fields that follow the port in a socket address of the family.
     """
 
     family: int
@@ -57,7 +59,7 @@ class SocketAddress(NamedTuple):
     more: tuple[int, ...] = ()
 
     def at(self, port: int) -> tuple[Any, ...]:
-        """The address with a port, as sockets take it."""
+        """Return the socket address for a port."""
         return (self.host, port, *self.more)
 
 
@@ -65,19 +67,19 @@ Addresses = tuple[SocketAddress, ...]
 
 
 class NotResolvedError(socket.gaierror):
-    """A name has no address, or its name server fails; the text is for people, without the resolver's number."""
+    """A name without an address, or a failure of its name server; the text omits the resolver's error number."""
 
     def __str__(self) -> str:
         return str(self.strerror)
 
 
 class Lookup(NamedTuple):
-    """A look-up that is under way or done.
+    """A look-up, in progress or done.
 
     Attributes:
         host: the name.
-        known: the addresses that the name had last, if any.
-        answer: gets the addresses, or why there are none; never an exception, which nobody might retrieve.
+        known: the last known addresses of the name, if any.
+        answer: the addresses, or the error as a value; never an exception, because it might not be retrieved.
     """
 
     host: str
@@ -85,28 +87,28 @@ class Lookup(NamedTuple):
     answer: Future[Addresses | OSError]
 
     def wait_s(self, timeout_s: float) -> float:
-        """How long a caller waits for the answer who has `timeout_s` seconds."""
+        """Return how long a caller with `timeout_s` seconds waits for the answer."""
         return min(timeout_s, PATIENCE_S) if self.known else timeout_s
 
     def result(self, timeout_s: float) -> Addresses:
-        """What a caller gets who waits no longer: the addresses of the name, or those that it had last.
+        """Return the answer, or the last known addresses if there is none yet.
 
         Raises:
-            OSError: the name has none, or no answer came within so many seconds (a `TimeoutError`).
+            OSError: the name has no address, or no answer arrived within `timeout_s` (a `TimeoutError`).
         """
         answer = self.answer.result(0) if self.answer.done() else no_answer(self.host, timeout_s)
         if not isinstance(answer, OSError):
             return answer
-        if self.known and not is_gone(answer):
+        if self.known and not is_unknown_host(answer):
             return self.known
-        raise again(answer)
+        raise copy_of(answer)
 
 
-class Names:
+class Resolver:
     """Looks up names for a process. Thread-safe.
 
     Args:
-        resolve: returns the addresses of a name, as `socket.getaddrinfo` of this name does; may block.
+        resolve: returns the addresses of a name in the form of `socket.getaddrinfo`; may block.
     """
 
     def __init__(self, resolve: Callable[[str], list[Any]] | None = None) -> None:
@@ -114,13 +116,13 @@ class Names:
         self.forget()
 
     def forget(self) -> None:
-        """Know nothing, and wait for no look-up any more: a process that was forked has none of the threads."""
+        """Forget all addresses and look-ups: a forked process has none of the threads."""
         self._lock = threading.Lock()
         self._under_way: dict[str, Future[Addresses | OSError]] = {}
         self._known: OrderedDict[str, Addresses] = OrderedDict()
 
     def look_up(self, host: str) -> Lookup:
-        """Begin to look up a name, or join the look-up under way; returns at once. An address in digits is its own answer."""
+        """Start to look up a name, or join the look-up in progress; return at once. A numeric address needs no look-up."""
         literal = _literal(host)
         if literal:
             return Lookup(host, (), _done(literal))
@@ -129,10 +131,12 @@ class Names:
             answer = self._under_way.get(host)
             if answer is None:
                 if len(self._under_way) >= LOOKUPS_MAX:
-                    text = f"cannot look up {host}: {LOOKUPS_MAX} look-ups of other names have no answer yet"
+                    text = (
+                        f"cannot look up {host}: {LOOKUPS_MAX} other look-ups are still waiting for their name servers"
+                    )
                     return Lookup(host, known, _done(OSError(text)))
                 answer = Future()
-                # Nobody who gives up waiting for it cancels it for the others.
+                # A caller that stops waiting must not cancel the look-up for others.
                 answer.set_running_or_notify_cancel()
                 try:
                     threading.Thread(target=self._run, args=(host, answer), name="lmq-name", daemon=True).start()
@@ -150,7 +154,7 @@ class Names:
         except (OSError, ValueError) as exc:
             found = OSError(f"cannot look up {host}: {exc}")
         with self._lock:
-            # Unless all was forgotten meanwhile.
+            # Skipped if `forget` ran in between.
             if self._under_way.get(host) is answer:
                 del self._under_way[host]
                 self._keep(host, found)
@@ -168,17 +172,17 @@ class Names:
 
 
 def no_answer(host: str, waited_s: float) -> TimeoutError:
-    """The error for a caller that has waited in vain for a name."""
+    """Return the error for a caller whose look-up timed out."""
     return TimeoutError(f"cannot look up {host}: the name server did not answer within {waited_s:g} s")
 
 
-def again(error: OSError) -> OSError:
-    """Return an error that says the same and keeps no frames; one that stays, or that several callers get, is never raised."""
+def copy_of(error: OSError) -> OSError:
+    """Return a copy of an error without frames. An error that is kept, or shared by callers, is never raised itself."""
     return type(error)(*error.args)
 
 
-def is_gone(error: OSError) -> bool:
-    """Whether a look-up has failed because the name has no address, so that those that it had are of no use."""
+def is_unknown_host(error: OSError) -> bool:
+    """Return whether the error says that the name has no address, so that its last known addresses are invalid."""
     return isinstance(error, socket.gaierror) and error.errno in _GONE
 
 
@@ -187,7 +191,7 @@ def _resolve(host: str) -> list[Any]:
 
 
 def _literal(host: str) -> Addresses:
-    """The address of a host in digits; nothing for a name. Asks nobody."""
+    """Return the address of a numeric host, an empty tuple for a name. Never queries a name server."""
     try:
         return _addresses(
             socket.getaddrinfo(host, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST),
@@ -197,7 +201,7 @@ def _literal(host: str) -> Addresses:
 
 
 def _addresses(found: list[Any]) -> Addresses:
-    """The addresses that the resolver has found, in its order but with the families in turn, as RFC 8305 asks."""
+    """Return the addresses in the resolver's order, alternating between the families as RFC 8305 requires."""
     each = list(dict.fromkeys(SocketAddress(family, where[0], tuple(where[2:])) for family, *_kind, where in found))
     first = [one for one in each if one.family == each[0].family]
     second = [one for one in each if one.family != each[0].family]
@@ -212,6 +216,6 @@ def _done(value: Addresses | OSError) -> Future[Addresses | OSError]:
     return answer
 
 
-NAMES: Final = Names()
-"""Those of this process."""
-os.register_at_fork(after_in_child=NAMES.forget)
+RESOLVER: Final = Resolver()
+"""The resolver of this process."""
+os.register_at_fork(after_in_child=RESOLVER.forget)
