@@ -1,1 +1,1 @@
-"""The program ``lmq-admin``: a file for each command or group, and what they do."""
+"""The program ``lmq-admin``: a file for each command or group, and the code that they call."""

@@ -1,4 +1,4 @@
-"""``lmq-admin backup | restore | recover``: a cluster's state in a file, and what can be done when a quorum is lost."""
+"""``lmq-admin backup | restore | recover``: a backup of a cluster, and recovery after a quorum loss."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ SNAPSHOT_TIMEOUT_S: Final = 600.0
 def backup(target: Target, file: Path) -> None:
     """Write the state of all queues, as of now, to FILE.
 
-    The file appears under its name when it is complete and has been checked; only its owner may read it. `restore`
-    makes a new cluster of it.
+    The file appears under its name when it is complete and verified; only its owner can read it. `restore` creates a
+    new cluster from it.
 
     \b
     Example:
       lmq-admin backup cluster.backup
     """
     if file.exists():
-        raise CliError(f"{file} exists; give a new file", ExitCode.USAGE)
+        raise CliError(f"{file} already exists; choose a new file", ExitCode.USAGE)
     info = target.api.post("/v1/snapshots", {}, timeout_s=SNAPSHOT_TIMEOUT_S)
     draft = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
-        # It holds all messages, and the hashes of all tokens.
+        # The file contains all messages and the hashes of all tokens.
         with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(PREFIX)
             for number in range(info["blocks"]):
@@ -62,18 +62,18 @@ def backup(target: Target, file: Path) -> None:
     if target.as_json:
         print_json({**info, "file": str(file)})
     elif sys.stdout.isatty():
-        print(f"{file} holds everything up to entry {info['index']:,}, {human_bytes(info['size_bytes'])}.")
+        print(f"{file} contains the state up to entry {info['index']:,}, {human_bytes(info['size_bytes'])}.")
 
 
-@click.command(short_help="Make a new cluster from a backup.")
+@click.command(short_help="Create a new cluster from a backup.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @data_dir_option
-@click.option("--raft", default="127.0.0.1:19980", show_default=True, help="Raft address that the node will have.")
+@click.option("--raft", default="127.0.0.1:19980", show_default=True, help="Raft address of the node.")
 def restore(file: Path, data_dir: Path, raft: str) -> None:
-    """Make the new data directory of a cluster of one from the backup FILE.
+    """Create the data directory of a new one-node cluster from the backup FILE.
 
-    Start it with `lmq start --data-dir DIR`; further nodes join it. Messages are as they were when the backup was taken: what was
-    acknowledged since then comes again, what was pushed since then is missing.
+    Start it with `lmq start --data-dir DIR`; further nodes join it. Messages are as of the time of the backup: those
+    acknowledged later are delivered again, those pushed later are missing.
 
     \b
     Example:
@@ -88,17 +88,18 @@ def restore(file: Path, data_dir: Path, raft: str) -> None:
             Folder(file.absolute().parent), file.name, disks_of(data_dir), uuid.uuid4().hex, address
         )
     if sys.stdout.isatty():
-        print(f"{data_dir} holds everything up to entry {index:,}. Start it with: lmq start --data-dir {data_dir}")
+        print(f"{data_dir} contains the state up to entry {index:,}. Start it with: lmq start --data-dir {data_dir}")
 
 
-@click.command(short_help="Make the survivor of a lost quorum a cluster of its own.")
+@click.command(short_help="Make a surviving node a one-node cluster after a quorum loss.")
 @data_dir_option
 @yes_option
 def recover(data_dir: Path, yes: bool) -> None:
-    """Make a stopped node the only member of its cluster, when most of the others are lost for ever.
+    """Make a stopped node the only member of its cluster, after most of the others are lost for good.
 
-    Messages that only the lost nodes held are gone; messages of which nobody had been told yet may appear. The lost nodes must
-    never start with their data again; empty ones can join the survivor. Take the survivor with the longest log.
+    Messages that only the lost nodes held are lost; messages whose pushes were not yet answered may appear. The lost
+    nodes must never start with their old data; with empty data directories they can join the survivor. Choose the
+    survivor with the longest log.
 
     \b
     Example:
@@ -109,10 +110,10 @@ def recover(data_dir: Path, yes: bool) -> None:
         others = sorted(set(found.members) - {found.node_id})
         print(
             f"Node {found.node_id} holds the log up to entry {found.last_index:,} (term {found.last_term}), with a snapshot of "
-            f"entry {found.snapshot_index:,}. It will go on alone, without {', '.join(others) or 'any other'}.",
+            f"entry {found.snapshot_index:,}. It will continue without {', '.join(others) or 'any other node'}.",
             file=sys.stderr,
         )
-        print("What the others acknowledged behind that entry is lost.", file=sys.stderr)
-        confirm(f"make node {found.node_id} a cluster of its own", yes=yes)
+        print("Later entries that the others acknowledged are lost.", file=sys.stderr)
+        confirm(f"make node {found.node_id} a one-node cluster", yes=yes)
         offline.recover(disks_of(data_dir))
     print(f"Start it with: lmq start --data-dir {data_dir}", file=sys.stderr)

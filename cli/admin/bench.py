@@ -1,4 +1,4 @@
-"""``lmq-admin bench``: how fast a cluster is, seen from here."""
+"""``lmq-admin bench``: measures the speed of a cluster from this machine."""
 
 from __future__ import annotations
 
@@ -35,14 +35,12 @@ _COLUMNS: Final = [
 ]
 
 
-@click.command(short_help="Measure how fast the cluster is.")
+@click.command(short_help="Measure the speed of the cluster.")
 @click.option(
     "--seconds", default=3.0, show_default=True, type=click.FloatRange(0.1, 600), help="Maximum duration of a phase."
 )
 @click.option("--size", default=100, show_default=True, type=click.IntRange(0, 1024 * 1024), help="Bytes of a message.")
-@click.option(
-    "--in-flight", default=256, show_default=True, type=click.IntRange(1, 4096), help="Requests under way at a time."
-)
+@click.option("--in-flight", default=256, show_default=True, type=click.IntRange(1, 4096), help="Concurrent requests.")
 @click.option(
     "--messages",
     type=click.IntRange(1, MESSAGES_MAX),
@@ -62,10 +60,11 @@ def bench(
     nodes: str | None,
     patience: float,
 ) -> int:
-    """Push, pull and acknowledge messages through all nodes at once, and show rates and how long a request took.
+    """Push, pull and acknowledge messages through all nodes at once; show rates and latencies.
 
-    It works in a queue of its own, lmq-bench-..., which it deletes at the end; a cluster in production feels the load. All of
-    it runs in this one process, whose processor may be the limit. Ctrl-C ends it early, with what was measured by then.
+    It uses a queue named lmq-bench-..., which it deletes at the end. A cluster in production feels the load. The
+    command runs in one process, whose processor may be the bottleneck. Ctrl-C ends it early and prints the results so
+    far.
 
     \b
     Example:
@@ -87,7 +86,7 @@ def bench(
                 seconds=seconds,
                 messages_max=most,
                 stop=stop,
-                on_phase=_tell,
+                on_phase=_print_phase,
             )
             phases = work.phases
             await work.run()
@@ -95,11 +94,11 @@ def bench(
     run_until_interrupted(measure)
     print_report(_report(queue, addresses, phases), view_of(target, view))
     if not phases:
-        raise CliError("interrupted before anything was measured", ExitCode.INTERRUPTED)
+        raise CliError("interrupted before the first result", ExitCode.INTERRUPTED)
     return ExitCode.DONE
 
 
-def _tell(phase: str) -> None:
+def _print_phase(phase: str) -> None:
     if sys.stderr.isatty():
         click.echo(f"{phase} ...", err=True)
 

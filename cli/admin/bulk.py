@@ -1,4 +1,4 @@
-"""What moving many messages needs: clients of several nodes, and a progress line for people."""
+"""Common parts of bulk transfers: clients of several nodes, and a progress line."""
 
 from __future__ import annotations
 
@@ -38,19 +38,19 @@ _COUNT_COLUMNS: Final = [Column("Queue", "queue"), Column("Messages", "messages"
 nodes_option = click.option(
     "--nodes",
     metavar="HOST:PORT,...",
-    help="MessagePack-RPC addresses to work through. [default: those of all nodes of the cluster]",
+    help="MessagePack-RPC addresses to use. [default: those of all nodes of the cluster]",
 )
 patience_option = click.option(
     "--patience",
     default=60.0,
     show_default=True,
     type=click.FloatRange(0, TIMEOUT_S_MAX, min_open=True),
-    help="Seconds to keep trying while nodes cannot be reached, have no leader or are overloaded.",
+    help="Seconds to retry while nodes are unreachable, have no leader or are overloaded.",
 )
 
 
 def rpc_addresses(target: Target, nodes: str | None) -> list[str]:
-    """The addresses that ``--nodes`` names, else those of the whole cluster.
+    """Return the addresses of ``--nodes``, else those of the whole cluster.
 
     Raises:
         click.UsageError: an address is malformed, or there is none.
@@ -62,15 +62,15 @@ def rpc_addresses(target: Target, nodes: str | None) -> list[str]:
     except ValueError as exc:
         raise click.UsageError(f"--nodes: {exc}") from exc
     if not addresses:
-        raise click.UsageError("--nodes names no address")
+        raise click.UsageError("--nodes contains no address")
     return addresses
 
 
 @asynccontextmanager
 async def clients_of(addresses: Sequence[str], patience_s: float) -> AsyncIterator[list[AsyncClient]]:
-    """One client for each address, which turns to the other addresses when its own fails.
+    """Yield one client for each address; it falls back to the other addresses when its own fails.
 
-    A request of theirs fails for good once it has been tried for `patience_s` (at most `TIMEOUT_S_MAX`).
+    A request fails for good after it was retried for `patience_s` (at most `TIMEOUT_S_MAX`).
     """
     async with AsyncExitStack() as stack:
         options: ClientOptions = {**credentials().for_clients, "timeout_s": patience_s}
@@ -81,7 +81,7 @@ async def clients_of(addresses: Sequence[str], patience_s: float) -> AsyncIterat
 
 
 class _RateColumn(ProgressColumn):
-    """Messages so far, and how many of them a second."""
+    """The number of messages so far and the rate."""
 
     def render(self, task: Task) -> Text:
         count = int(task.fields["messages"])
@@ -91,10 +91,10 @@ class _RateColumn(ProgressColumn):
 
 @contextmanager
 def progress_line(description: str, total: int | None, *, counts: bool = True) -> Iterator[Callable[[int, int], None]]:
-    """A line on standard error that shows how far things are; nothing unless that is a terminal.
+    """Show progress on standard error if that is a terminal.
 
-    Yields a function to call with the messages so far, unless nobody `counts` them, and the progress towards `total`, in bytes of
-    input.
+    Yields a function that takes the number of messages so far, shown if `counts`, and the progress towards `total`, in
+    bytes of input.
     """
     if not sys.stderr.isatty():
         yield lambda _messages, _position: None
@@ -115,5 +115,5 @@ def progress_line(description: str, total: int | None, *, counts: bool = True) -
 
 
 def print_counts(counts: Mapping[str, int]) -> None:
-    """Messages by queue, sorted by name."""
+    """Print messages by queue, sorted by name."""
     print_table(_COUNT_COLUMNS, sorted(counts.items()))

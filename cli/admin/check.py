@@ -1,4 +1,4 @@
-"""``lmq-admin check``: whether all is well, for people before they touch anything, and for monitoring systems."""
+"""``lmq-admin check``: health checks for people and for monitoring systems."""
 
 from __future__ import annotations
 
@@ -23,13 +23,16 @@ Thresholds = Mapping[str, float | None]
 
 
 @click.group(
-    invoke_without_command=True, epilog=_STATES, short_help="Say whether all is well; for monitoring systems too."
+    invoke_without_command=True,
+    epilog=_STATES,
+    short_help="Check cluster health; exits non-zero on problems, for monitoring.",
 )
 @reads(_COLUMNS)
 def check(target: Target) -> Report:
-    """Say whether the cluster is well and the node may be stopped. Exits with 69 if anything is not as it should be.
+    """Check the health of the cluster, and whether the node may be stopped. Exits with 69 on problems.
 
-    `check cluster` and `check queue` are for monitoring systems: they print one line with figures, as Nagios plugins do.
+    `check cluster` and `check queue` are for monitoring systems: they print one line with figures, as Nagios plugins
+    do.
     """
     answer = target.api.get("/v1/cluster/check")
     rows = [[one["name"], "ok" if one["ok"] else "PROBLEM", one["detail"]] for one in answer["checks"]]
@@ -40,7 +43,7 @@ def check(target: Target) -> Report:
 def _thresholds(
     name: str, what: str, *, metavar: str = "N", warning: float | None = None, critical: float | None = None
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Options ``--NAME-warning`` and ``--NAME-critical``."""
+    """Return a decorator that adds the options ``--NAME-warning`` and ``--NAME-critical``."""
 
     def add(function: Callable[..., Any]) -> Callable[..., Any]:
         for level, default in (("critical", critical), ("warning", warning)):
@@ -103,21 +106,21 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
     "queue", cls=MonitoringCommand, epilog=_STATES, short_help="One queue's messages and their age: one line."
 )
 @click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
-@_thresholds("ready", "N or more messages wait")
-@_thresholds("leased", "N or more messages are under lease")
+@_thresholds("ready", "N or more messages are ready")
+@_thresholds("leased", "N or more messages are leased")
 @_thresholds("age", "the oldest message has waited for S or more seconds", metavar="S")
 @_thresholds("bytes", "the messages have N or more bytes")
 @click.option("--absent-ok", is_flag=True, help="A queue that does not exist is OK, not UNKNOWN.")
 @target_options
 def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | None) -> int:
-    """Check the messages of one queue against thresholds; without any threshold it only tells the figures.
+    """Check the messages of one queue against thresholds; without thresholds, only print the figures.
 
     \b
     Example:
       lmq-admin check queue orders --ready-warning 1000 --age-critical 60
     """
     if absent_ok and not queue_exists(target.api, name):
-        return _end(target, [Finding(State.OK, f"there is no queue {name}")])
+        return _end(target, [Finding(State.OK, f"queue {name} does not exist")])
     return _end(target, [*_queue_findings(name, target.api.get(_path(name)), limits)])
 
 
@@ -126,10 +129,10 @@ def _queue_findings(name: str, found: Mapping[str, Any], limits: Thresholds) -> 
     yield graded(
         "ready", ready, f"{plural(ready, 'message waits', 'messages wait')} in queue {name}", _limits(limits, "ready")
     )
-    yield graded("leased", leased, f"{leased:,} are under lease", _limits(limits, "leased"))
+    yield graded("leased", leased, f"{leased:,} are leased", _limits(limits, "leased"))
     age = found["oldest_age_s"] or 0.0
-    yield graded("oldest_age", age, f"the oldest waits for {age:.1f} s", _limits(limits, "age"), unit="s")
-    yield graded("size", size, f"they take {human_bytes(size)}", _limits(limits, "bytes"), unit="B")
+    yield graded("oldest_age", age, f"the oldest has waited {age:.1f} s", _limits(limits, "age"), unit="s")
+    yield graded("size", size, f"total size {human_bytes(size)}", _limits(limits, "bytes"), unit="B")
 
 
 def _limits(limits: Thresholds, name: str) -> Limits:

@@ -1,4 +1,4 @@
-"""``lmq-admin client``: who is connected, what pulls wait for, and who holds messages, over all nodes."""
+"""``lmq-admin client``: connections, waiting pulls and held messages of the clients of all nodes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _WAITING_COLUMNS: Final = [
 _LEASE_COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Leased", "leased", right=True),
-    Column("Ends in (s)", "ends_in_s", right=True),
+    Column("Expires in (s)", "ends_in_s", right=True),
     Column("Client", "client"),
     Column("Connected", "connected"),
     Column("Token", "token", rank=1),
@@ -45,14 +45,14 @@ _LEASE_COLUMNS: Final = [
 
 @click.group(cls=AliasGroup)
 def client() -> None:
-    """List the clients of all nodes: connections, waiting pulls, and who holds messages.
+    """List the clients of all nodes: connections, waiting pulls and held messages.
 
-    Each node knows its own clients, so all nodes are asked.
+    Each node knows only its own clients, so the command queries all nodes.
     """
 
 
 def _of_all_nodes(api: Api, path: str, member: str) -> tuple[list[dict[str, Any]], list[str]]:
-    """The rows that each node lists, with its name, and the nodes that do not answer."""
+    """Return the rows of every node, with the node's name, and the nodes that do not answer."""
     rows: list[dict[str, Any]] = []
     silent: list[str] = []
     for node in sorted(api.get("/v1/cluster")["nodes"], key=lambda node: str(node["name"])):
@@ -70,7 +70,7 @@ def _of_all_nodes(api: Api, path: str, member: str) -> tuple[list[dict[str, Any]
 
 
 def _pages(api: Api, path: str, member: str) -> list[dict[str, Any]]:
-    """All rows of a list, page by page; rows that come or go meanwhile may be missed, or be there twice."""
+    """Return all rows of a list, page by page. Rows that change during the listing may be missing or appear twice."""
     found: list[dict[str, Any]] = []
     separator = "&" if "?" in path else "?"
     while rows := api.get(f"{path}{separator}offset={len(found)}&limit={_PAGE}")[member]:
@@ -81,7 +81,7 @@ def _pages(api: Api, path: str, member: str) -> list[dict[str, Any]]:
 
 
 def _remark(silent: list[str]) -> str:
-    return f"Not asked, because they do not answer: {', '.join(silent)}." if silent else ""
+    return f"No answer from {', '.join(silent)}." if silent else ""
 
 
 @client.command("ls")
@@ -112,7 +112,7 @@ def client_ls(target: Target) -> Report:
 @client.command("waiting")
 @reads(_WAITING_COLUMNS)
 def client_waiting(target: Target) -> Report:
-    """List what pulls wait for.
+    """List the waiting pulls by queue or pattern.
 
     \b
     Example:
@@ -121,7 +121,7 @@ def client_waiting(target: Target) -> Report:
     found, silent = _of_all_nodes(target.api, "/v1/consumers", "consumers")
     rows = [[one["node"], _awaited(one), one["pulls"], one["messages"]] for one in found]
     value = {"consumers": found, "unreachable": silent}
-    return Report(value, _WAITING_COLUMNS, rows, empty="No pull waits.", remark=_remark(silent))
+    return Report(value, _WAITING_COLUMNS, rows, empty="No pull is waiting.", remark=_remark(silent))
 
 
 def _awaited(row: dict[str, Any]) -> str:
@@ -132,11 +132,11 @@ def _awaited(row: dict[str, Any]) -> str:
 @click.argument("queue", required=False, shell_complete=complete_queue)
 @reads(_LEASE_COLUMNS)
 def client_leases(target: Target, queue: str | None) -> Report:
-    """List who holds messages under lease, of one QUEUE or of all.
+    """List the clients that hold leased messages, of one QUEUE or of all.
 
-    A lease does not end with the connection over which the message was delivered: "no" under Connected means that the client
-    is gone, or works over another connection. Not listed are messages that a node delivered before it was restarted, those of
-    subscriptions, and those delivered over the protocols of Kestrel and queued.
+    A lease does not end with the connection that the message was delivered over: "no" under Connected means that the
+    client is gone or uses another connection. The list omits messages that a node delivered before its restart,
+    messages of subscriptions, and messages delivered over the protocols of Kestrel and queued.
 
     \b
     Example:
@@ -159,4 +159,4 @@ def client_leases(target: Target, queue: str | None) -> Report:
         for one in found
     ]
     value = {"leases": found, "unreachable": silent}
-    return Report(value, _LEASE_COLUMNS, rows, empty="No message is under lease.", remark=_remark(silent))
+    return Report(value, _LEASE_COLUMNS, rows, empty="No message is leased.", remark=_remark(silent))

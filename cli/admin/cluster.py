@@ -11,13 +11,13 @@ import click
 from ..shared.api import Api
 from ..shared.confirm import confirm, destructive_options
 from ..shared.errors import CliError, ExitCode
-from ..shared.output import Column, human_bytes, plural, print_json
+from ..shared.output import Column, human_bytes, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, queue_text, target_options
-from .peer import peer_to_join
+from .peer import find_peer
 from .queue_list import all_queues
 
-__all__ = ["join", "leave", "remove", "snapshot", "stats", "status", "transfer_leader", "with_figures"]
+__all__ = ["join", "leave", "node_columns", "remove", "snapshot", "stats", "status", "transfer_leader"]
 
 MEMBERSHIP_TIMEOUT_S: Final = 900.0
 _NODE_COLUMNS: Final = [
@@ -40,7 +40,7 @@ _FIGURES: Final = (
     "uptime_s", "process_bytes", "disk_free_bytes", "stored_bytes", "stored_bytes_max", "kept_bytes", "kept_bytes_max",
 )  # fmt: skip
 _LOOKS_MAX: Final = 10
-"""A node waits a tenth of a second for what the others tell of themselves; a busy one may need longer."""
+"""A node waits a tenth of a second for the vitals of the others; a busy node may need longer."""
 _WINDOWS: Final = (("one", "1min"), ("five", "5min"), ("fifteen", "15min"), ("day", "1day"))
 _SHOWN_WINDOWS: Final = _WINDOWS[:3]
 _STATS_COLUMNS: Final = [
@@ -61,13 +61,13 @@ def _members(api: Api, _incomplete: str) -> list[object]:
 
 
 @click.command()
-@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin status printed.")
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print the format of LMQ's own lmq-admin status.")
 @reads(_NODE_COLUMNS)
 def status(target: Target, as_lmq: bool) -> Report:
     """Show the nodes of the cluster.
 
-    Lag is how many committed log entries a node has not applied yet. Messages is what counts for memory_bytes_max, Kept the
-    snapshots and pages that count for disk_bytes_max. Exits with 69 if there is no quorum.
+    Lag is the number of committed log entries that a node has not applied yet. Messages counts towards
+    memory_bytes_max; Kept, the snapshots and pages, counts towards disk_bytes_max. Exits with 69 if there is no quorum.
 
     \b
     Example:
@@ -84,7 +84,7 @@ def status(target: Target, as_lmq: bool) -> Report:
 
 
 def _cluster(api: Api) -> dict[str, Any]:
-    """The cluster with what its nodes tell of themselves, as far as they can be reached."""
+    """Return the cluster with the vitals of its reachable nodes."""
     for _ in range(_LOOKS_MAX):
         cluster: dict[str, Any] = api.get("/v1/overview")["cluster"]
         if not any(node["connected"] and node["last_contact_s"] is None for node in cluster["nodes"]):
@@ -93,13 +93,13 @@ def _cluster(api: Api) -> dict[str, Any]:
 
 
 @click.command(short_help="Show rates and waiting times of all queues.")
-@click.option("--lmq", "as_lmq", is_flag=True, help="Print what LMQ's own lmq-admin stats printed.")
+@click.option("--lmq", "as_lmq", is_flag=True, help="Print the format of LMQ's own lmq-admin stats.")
 @reads(_STATS_COLUMNS)
 def stats(target: Target, as_lmq: bool) -> Report:
-    """Show rates and waiting times of all queues, as this one node has counted them.
+    """Show rates and waiting times of all queues, as counted by this node.
 
-    Rates are pushes and pulls per second over the last minutes; waiting times are seconds that the messages delivered in
-    the last minute had been ready (LMQ's retention).
+    Rates are pushes and pulls per second over the last minutes. Waiting times are the seconds for which messages
+    delivered in the last minute had been ready (LMQ's retention).
 
     \b
     Example:
@@ -114,34 +114,34 @@ def stats(target: Target, as_lmq: bool) -> Report:
 
 @click.command(short_help="Make the node join a peer's cluster.")
 @click.argument("peer")
-@click.option("--discard-data", is_flag=True, help="Throw away the messages that the node holds.")
+@click.option("--discard-data", is_flag=True, help="Discard the messages that the node holds.")
 @target_options
 def join(target: Target, peer: str, discard_data: bool) -> None:
-    """Make the node join the cluster that PEER belongs to.
+    """Make the node join the cluster of PEER.
 
-    PEER is an HTTP or Raft address, HOST:PORT; LMQ's lmq@HOST is understood. The node gets the cluster's data first, and counts
-    for its quorum from then on. A node that holds messages of its own is refused without --discard-data; at a terminal it is
-    asked about.
+    PEER is an HTTP or Raft address, HOST:PORT; LMQ's lmq@HOST is accepted. The node first copies the cluster's data;
+    then it counts towards the quorum. A node that holds messages is refused without --discard-data; on a terminal, the
+    command asks.
 
     \b
     Example:
       lmq-admin --node 10.0.0.2:9980 join 10.0.0.1:9980
     """
-    discard_data = discard_data or _may_discard(target)
-    request = {"peer": peer_to_join(peer), "discard_data": discard_data}
+    discard_data = discard_data or _confirm_discard(target)
+    request = {"peer": find_peer(peer), "discard_data": discard_data}
     cluster = target.api.post("/v1/cluster/join", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{target.node} is now one of {plural(len(cluster['nodes']), 'node')}.")
+    target.print_result(cluster, f"{target.node} is now one of {plural(len(cluster['nodes']), 'node')}.")
 
 
-@click.command(short_help="Take the node out of its cluster.")
+@click.command(short_help="Remove the node from its cluster.")
 @destructive_options
 @target_options
 def leave(target: Target, yes: bool, dry_run: bool) -> None:
-    """Take the node out of its cluster. The others keep everything.
+    """Remove the node from its cluster. The other nodes keep all data.
 
-    The node finishes what it has taken, is empty then, and refuses clients until it joins a cluster (lmq-admin join), also after
-    a restart. To let it start over as a cluster of its own, stop it and delete its data directory. It asks first;
-    where nobody can be asked it needs --yes.
+    The node completes accepted requests; then it is empty and refuses clients until it joins a cluster (lmq-admin
+    join), even after a restart. To start it as a new cluster, stop it and delete its data directory. The command asks
+    for confirmation; without a terminal it needs --yes.
 
     \b
     Example:
@@ -149,25 +149,23 @@ def leave(target: Target, yes: bool, dry_run: bool) -> None:
     """
     if not yes or dry_run:
         others = len(target.api.get("/v1/cluster")["nodes"]) - 1
-        what = (
-            f"take {target.node} out of its cluster and empty it; {plural(others, 'other node')} would keep everything"
-        )
+        what = f"remove {target.node} from its cluster and empty it; {plural(others, 'other node')} would keep all data"
         if not confirm(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/leave", {}, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{target.node} has left, is empty, and refuses clients until it joins a cluster.")
+    target.print_result(cluster, f"{target.node} has left; it is empty and refuses clients until it joins a cluster.")
 
 
-@click.command(short_help="Take a dead node out of the cluster.")
+@click.command(short_help="Remove a dead node from the cluster.")
 @click.argument("member", metavar="NODE", shell_complete=completes(_members))
-@click.option("--force", is_flag=True, help="Remove it though it is alive.")
+@click.option("--force", is_flag=True, help="Remove the node even if it is alive.")
 @destructive_options
 @target_options
 def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -> None:
-    """Take a dead node out of the cluster. NODE is its name or id, as status shows it.
+    """Remove a dead node from the cluster. NODE is its name or id, as status shows it.
 
-    It asks first; where nobody can be asked it needs --yes. A live node is better told to leave. If the removed one comes
-    back, it can no longer take part, and has to join again.
+    The command asks for confirmation; without a terminal it needs --yes. For a live node, use leave. If the removed
+    node restarts, it is rejected and must join again.
 
     \b
     Example:
@@ -175,19 +173,19 @@ def remove(target: Target, member: str, force: bool, yes: bool, dry_run: bool) -
     """
     if not yes or dry_run:
         nodes = target.api.get("/v1/cluster")["nodes"]
-        state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown here")
-        what = f"remove {member} ({state}), which leaves {plural(len(nodes) - 1, 'node')}"
+        state = next((node["state"] for node in nodes if member in (node["name"], node["id"])), "unknown to this node")
+        what = f"remove {member} ({state}), leaving {plural(len(nodes) - 1, 'node')}"
         if not confirm(what, yes=yes, dry_run=dry_run):
             return
     cluster = target.api.post("/v1/cluster/remove", {"node": member, "force": force}, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(target, cluster, f"{member} is removed; the cluster has {plural(len(cluster['nodes']), 'node')} now.")
+    target.print_result(cluster, f"{member} was removed; the cluster now has {plural(len(cluster['nodes']), 'node')}.")
 
 
-@click.command("transfer-leader", short_help="Have the leader hand over.")
+@click.command("transfer-leader", short_help="Transfer leadership to another node.")
 @click.argument("member", metavar="[NODE]", required=False, shell_complete=completes(_members))
 @target_options
 def transfer_leader(target: Target, member: str | None) -> None:
-    """Have the leader hand over to NODE (name or id), or to the node that is most up to date.
+    """Transfer leadership to NODE (name or id), or to the most up-to-date node.
 
     \b
     Example:
@@ -196,60 +194,54 @@ def transfer_leader(target: Target, member: str | None) -> None:
     request = {} if member is None else {"to": member}
     cluster = target.api.post("/v1/cluster/transfer", request, timeout_s=MEMBERSHIP_TIMEOUT_S)
     names = {node["id"]: node["name"] or node["id"] for node in cluster["nodes"]}
-    _done(target, cluster, f"{names.get(cluster['leader'], 'another node')} leads now.")
+    target.print_result(cluster, f"{names.get(cluster['leader'], 'another node')} is the leader now.")
 
 
-@click.command(short_help="Have the node write a snapshot of its state now.")
+@click.command(short_help="Make the node write a snapshot of its state now.")
 @target_options
 def snapshot(target: Target) -> None:
-    """Have the node write a snapshot of its state now, so that it starts faster and its log gets shorter.
+    """Make the node write a snapshot of its state now, so that it restarts faster and its log shrinks.
 
     \b
     Example:
       lmq-admin --node 10.0.0.1:9980 snapshot
     """
     info = target.api.post("/v1/snapshots", {"portable": False}, timeout_s=MEMBERSHIP_TIMEOUT_S)
-    _done(
-        target,
+    target.print_result(
         info,
         f"{target.node} has written a snapshot of entry {info['index']:,}, {human_bytes(info['size_bytes'])}.",
     )
 
 
-def _done(target: Target, answer: Mapping[str, Any], text: str) -> None:
-    if target.as_json:
-        print_json(answer)
-    elif sys.stdout.isatty():
-        print(text)
-
-
-def _may_discard(target: Target) -> bool:
-    """Ask a person whether messages that the node holds may go. Where nobody can be asked, the node refuses to lose any."""
+def _confirm_discard(target: Target) -> bool:
+    """Ask whether the messages that the node holds may be discarded. Without a terminal, the node refuses to discard
+    any.
+    """
     if not sys.stdin.isatty():
         return False
     queues = list(all_queues(target.api, fields="size"))
     count = sum(queue["size"] for queue in queues)
     if not count:
         return False
-    what = f"throw away {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
+    what = f"discard {plural(count, 'message')} in {plural(len(queues), 'queue')} that {target.node} holds"
     return confirm(what, yes=False)
 
 
 def _why_no_quorum(cluster: Mapping[str, Any]) -> str:
     nodes, quorum = cluster["nodes"], cluster["quorum"]
     if cluster["problem"] is not None:
-        return f"says: {cluster['problem']}"
+        return f"reports: {cluster['problem']}"
     present = sum(1 for node in nodes if node["state"] != "unreachable")
     if present < quorum:
         return (
-            f"has no quorum: it reaches {present} of {len(nodes)} nodes, {quorum} are needed; start or reconnect others"
+            f"has no quorum: it reaches {present} of {len(nodes)} nodes and needs {quorum}; start or reconnect others"
         )
-    return f"has no leader, though it reaches {present} of {len(nodes)} nodes; an election takes a second or two"
+    return f"reaches {present} of {len(nodes)} nodes but has no leader; an election takes a second or two"
 
 
 _FEW_NODES: Final = {
-    1: "This one node is all there is: while it is down nothing is served, and with its disk everything is lost.",
-    2: "Two nodes survive the loss of neither: while one is down nothing is served. Three survive the loss of one.",
+    1: "The cluster has one node: while it is down, no request is served; if its disk fails, all data is lost.",
+    2: "Two nodes tolerate no failure: while one is down, no request is served. Three nodes tolerate one failure.",
 }
 
 
@@ -259,7 +251,7 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
     state = f"leader {leader} in term {cluster['term']}" if leader else "no leader"
     if any(node["state"] == "left" for node in nodes):
         leader = None
-        state = "in no cluster"
+        state = "not in a cluster"
     count = plural(len(nodes), "node")
     heading = (
         f"{count}, quorum {cluster['quorum']}, {state}, commit index {cluster['commit_index']:,}, "
@@ -267,20 +259,20 @@ def _cluster_report(cluster: Mapping[str, Any], failure: CliError | None) -> Rep
     )
     columns = _NODE_COLUMNS
     if sys.stdout.isatty() and all(node["match_index"] is None for node in nodes):
-        # Only the leader knows how far the others are.
+        # Only the leader knows the log position of the others.
         columns = [column for column in columns if column.key != "match_index"]
-    shown = [with_figures(node) for node in nodes]
+    shown = [node_columns(node) for node in nodes]
     rows = [[node[column.key] for column in columns] for node in shown]
     remark = _FEW_NODES.get(len(nodes), "") if cluster["has_quorum"] else ""
     return Report(cluster, columns, rows, heading=heading, remark=remark, failure=failure)
 
 
-def with_figures(node: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a node."""
-    # A node that was never reached has not told its name; what one told that is gone now is not true any more.
+def node_columns(node: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the columns of a node."""
+    # A node that was never reached has no known name; the figures of an unreachable node are outdated.
     is_here = node["state"] != "unreachable"
-    told = node["vitals"] if is_here and node["vitals"] else {}
-    figures = {key: told.get(key) for key in _FIGURES}
+    vitals = node["vitals"] if is_here and node["vitals"] else {}
+    figures = {key: vitals.get(key) for key in _FIGURES}
     return {**node, **figures, "node": node["name"] or node["id"], "lag": node["lag"] if is_here else None}
 
 

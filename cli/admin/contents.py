@@ -1,4 +1,4 @@
-"""Contents of messages, to and from people: text, JSON or hexadecimal, whatever protocol they were pushed over."""
+"""Bodies of messages for people: text, JSON or hexadecimal, whatever protocol pushed them."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any, Final
 
 from lmqcluster.wire import legacy_msgpack
 
-__all__ = ["Show", "content_bytes", "content_json", "json_value", "shown"]
+__all__ = ["Show", "content_bytes", "content_json", "format_body", "json_value"]
 
 HEX_COLUMNS: Final = 16
 _MSGPACK: Final = legacy_msgpack.CONTENT_TYPE.decode()
-# What may move the cursor or change the terminal; line feed and tab may stay.
+# Characters that may move the cursor or change the terminal; line feed and tab are kept.
 _CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(9), *range(11, 32), *range(127, 160))}
 
 
 class Show(StrEnum):
-    """How to show a content."""
+    """Formats of a message body."""
 
     AUTO = "auto"
     TEXT = "text"
@@ -28,7 +28,7 @@ class Show(StrEnum):
 
 
 def content_json(data: bytes) -> object:
-    """Bytes as the API writes them in JSON: a string, or Base64 where they are not UTF-8."""
+    """Return bytes in the form of the API's JSON: a string, or Base64 if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -36,19 +36,19 @@ def content_json(data: bytes) -> object:
 
 
 def content_bytes(content: Any) -> bytes:
-    """The bytes that the API means by a content in JSON."""
+    """Return the bytes of a content in the API's JSON."""
     return base64.b64decode(content["base64"]) if isinstance(content, dict) else str(content).encode()
 
 
 def json_value(value: object) -> object:
-    """A value from MessagePack as one that JSON can express; bytes become text or Base64."""
+    """Return a MessagePack value as JSON can express it; bytes become text or Base64."""
     if isinstance(value, bytes):
         return content_json(value)
     if isinstance(value, dict):
         return {_key(key): json_value(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
         return [json_value(item) for item in value]
-    # A timestamp of MessagePack.
+    # A MessagePack timestamp.
     return value.isoformat() if isinstance(value, dt.datetime) else value
 
 
@@ -57,15 +57,17 @@ def _key(key: object) -> str:
     return shown_key if isinstance(shown_key, str) else json.dumps(shown_key, ensure_ascii=False)
 
 
-def shown(data: bytes, content_type: str | None, show: Show, *, for_terminal: bool = False, dump: bool = True) -> str:
-    """A content for people. What cannot be shown as it was asked for is shown in hexadecimal, so that nothing is hidden.
+def format_body(
+    data: bytes, content_type: str | None, show: Show, *, for_terminal: bool = False, dump: bool = True
+) -> str:
+    """Return a body for people; one that does not fit the format is shown in hexadecimal, so that nothing is hidden.
 
     Args:
-        data: the body as it is stored.
-        content_type: its type; a body of MessagePack is decoded, because that is how RPC clients push.
-        show: the form.
-        for_terminal: whether control characters must not come through.
-        dump: whether hexadecimal comes in lines with offsets, not in one line.
+        data: the body as stored.
+        content_type: its type; a MessagePack body is decoded, because RPC clients push in that form.
+        show: the format.
+        for_terminal: whether to escape control characters.
+        dump: whether hexadecimal has lines with offsets, instead of one line.
     """
     text = None if show is Show.HEX else _as_text(data, content_type, show)
     if text is None:
@@ -85,7 +87,7 @@ def _as_text(data: bytes, content_type: str | None, show: Show) -> str | None:
 
 
 def _hex_dump(data: bytes) -> str:
-    """Offset, bytes, and what of them is printable ASCII, sixteen bytes a line."""
+    """Return lines of sixteen bytes: offset, hexadecimal, printable ASCII."""
     lines = []
     for start in range(0, len(data), HEX_COLUMNS):
         part = data[start : start + HEX_COLUMNS]

@@ -1,4 +1,4 @@
-"""``lmq-admin context``: names for clusters, and how they are reached."""
+"""``lmq-admin context``: named clusters with their connection options."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ _NAME_OR_NONE = click.argument("name", required=False, shell_complete=contexts.c
 
 @click.group(cls=AliasGroup)
 def context() -> None:
-    """Give clusters names, and say once how each is reached.
+    """Name clusters and save how to reach them.
 
-    A context has the address of a node and the names of files: with the token, the authority, the certificate. It is used by
-    --context NAME or LMQ_CONTEXT; the selected one is used where neither --node nor LMQ_NODE names a node. Its options beat
-    LMQ_TOKEN and the other variables; options of the command line beat it.
+    A context contains the address of a node and the names of files with the token, the authority and the certificate.
+    --context NAME or LMQ_CONTEXT uses it; the selected context applies if neither --node nor LMQ_NODE names a node. Its
+    options override LMQ_TOKEN and the other variables; options of the command line override it.
     """
 
 
-@context.command("save", short_help="Make or change a context.")
+@context.command("save", short_help="Create or change a context.")
 @_NAME_ARGUMENT
-@click.option("--select", is_flag=True, help="Select it too.")
+@click.option("--select", is_flag=True, help="Also select the context.")
 @target_options
 def context_save(target: Target, name: str, select: bool) -> None:
-    """Save the options --node, --token-file, --ca-file and --cert-file as the context NAME, in place of one of that name.
+    """Save the options --node, --token-file, --ca-file and --cert-file as the context NAME; replace an existing one.
 
     \b
     Example:
@@ -61,10 +61,10 @@ def context_save(target: Target, name: str, select: bool) -> None:
     given = given_credentials()
     if "token" in given:
         raise click.UsageError(
-            "a context holds no tokens: write it to a file that only you may read, and give --token-file"
+            "a context stores no tokens: write the token to a file that only you can read, and pass --token-file"
         )
     if target.given_node is None:
-        raise click.UsageError("give --node HOST:PORT")
+        raise click.UsageError("pass --node HOST:PORT")
     ca_file = given.get("ca_file", SYSTEM if wants_tls() else None)
     saved = contexts.Context(
         node=target.given_node,
@@ -76,7 +76,7 @@ def context_save(target: Target, name: str, select: bool) -> None:
     if select:
         contexts.select_context(name)
     if sys.stdout.isatty():
-        print(f"Context {name} is {'saved' if is_new else 'replaced'}{' and selected' if select else ''}.")
+        print(f"Context {name} {'saved' if is_new else 'replaced'}{' and selected' if select else ''}.")
 
 
 def _absolute(file: str | None) -> str | None:
@@ -100,14 +100,14 @@ def context_ls(_target: Target) -> Report:
         rows.append([name, "yes" if name == selected else None, one.node, tls, one.token_file])
     keys = [column.key for column in _COLUMNS]
     value = [dict(zip(keys, row, strict=True)) for row in rows]
-    return Report(value, _COLUMNS, rows, empty="No contexts: lmq-admin context save makes one.")
+    return Report(value, _COLUMNS, rows, empty="No contexts. Create one with lmq-admin context save.")
 
 
 @context.command("show")
 @_NAME_OR_NONE
 @reads(_WHAT_COLUMNS)
 def context_show(_target: Target, name: str | None) -> Report:
-    """Show a context, by default the selected one. What its token file holds is not shown.
+    """Show a context, by default the selected one. The token itself is not shown.
 
     \b
     Example:
@@ -115,23 +115,23 @@ def context_show(_target: Target, name: str | None) -> Report:
     """
     name = name or contexts.selected_name()
     if name is None:
-        raise CliError("no context is selected: give its name", ExitCode.NOT_FOUND)
+        raise CliError("no context is selected; name one", ExitCode.NOT_FOUND)
     found = {"context": name, **asdict(contexts.load_context(name))}
     return Report(found, _WHAT_COLUMNS, [[key, value] for key, value in found.items()])
 
 
-@context.command("select", short_help="Use a context from now on.")
+@context.command("select", short_help="Select a context.")
 @_NAME_OR_NONE
-@click.option("--none", is_flag=True, help="Use no context.")
+@click.option("--none", is_flag=True, help="Select no context.")
 def context_select(name: str | None, none: bool) -> None:
-    """Use a context wherever neither --context nor --node names anything else.
+    """Select the context to use if neither --context nor --node is given.
 
     \b
     Example:
       lmq-admin context select prod
     """
     if (name is None) is not none:
-        raise click.UsageError("give the name of a context, or --none")
+        raise click.UsageError("pass the name of a context, or --none")
     if name is not None:
         contexts.load_context(name)
     contexts.select_context(name)
@@ -145,13 +145,13 @@ def context_select(name: str | None, none: bool) -> None:
 @_NAME_ARGUMENT
 @destructive_options
 def context_rm(name: str, yes: bool, dry_run: bool) -> None:
-    """Remove a context. The files that it names stay.
+    """Remove a context. The files that it names are kept.
 
     \b
     Example:
       lmq-admin context rm prod --yes
     """
     if name not in contexts.context_names():
-        raise CliError(f"there is no context {name!r}", ExitCode.NOT_FOUND)
+        raise CliError(f"context {name!r} does not exist", ExitCode.NOT_FOUND)
     if confirm(f"remove the context {name}", yes=yes, dry_run=dry_run):
         contexts.remove_context(name)

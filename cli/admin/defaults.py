@@ -1,4 +1,4 @@
-"""``lmq-admin defaults``: the default properties, rules of a regular expression and what queues it finds get."""
+"""``lmq-admin defaults``: the default properties, rules of a regular expression and the properties of matching queues."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def _patterns(api: Api, _incomplete: str) -> list[object]:
 def defaults() -> None:
     """Show and change the default properties of queues.
 
-    They are rules of a regular expression and properties; the first rule that finds a queue's name counts for it.
+    Each rule has a regular expression and properties; the first rule that matches a queue's name applies.
     """
 
 
 @defaults.command("show")
 @reads(_COLUMNS)
 def defaults_show(target: Target) -> Report:
-    """Show the default properties in their order.
+    """Show the default properties in order.
 
     \b
     Example:
@@ -58,12 +58,12 @@ def defaults_show(target: Target) -> Report:
     return Report(rules, _COLUMNS, rows, empty="No default properties.")
 
 
-@defaults.command("set", short_help="Replace all rules by those in a file.")
+@defaults.command("set", short_help="Replace all rules with those in a file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @destructive_options
 @target_options
 def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
-    """Replace all rules by those in FILE (- for standard input): JSON as `defaults show --json` prints it.
+    """Replace all rules with those in FILE (- for standard input): JSON as `defaults show --json` prints it.
 
     The difference is shown before it is applied.
 
@@ -72,7 +72,7 @@ def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
       lmq-admin defaults set rules.json --dry-run
     """
     with click.open_file(file, "rb") as stream:
-        rules = _checked("standard input" if file == "-" else file, stream.read())
+        rules = _parsed("standard input" if file == "-" else file, stream.read())
     _replace(target, lambda _now: rules, yes=yes, dry_run=dry_run)
 
 
@@ -80,7 +80,7 @@ def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
 @destructive_options
 @target_options
 def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
-    """Change the rules in the editor that VISUAL or EDITOR names. The difference is shown before it is applied.
+    """Change the rules in the editor named by VISUAL or EDITOR. The difference is shown before it is applied.
 
     \b
     Example:
@@ -89,7 +89,7 @@ def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
 
     def edited(now: Rules) -> Rules:
         text = click.edit("[\n" + ",\n".join(f"  {_line(rule)}" for rule in now) + "\n]\n", extension=".json")
-        return now if text is None else _checked("the edited text", text.encode())
+        return now if text is None else _parsed("the edited text", text.encode())
 
     _replace(target, edited, yes=yes, dry_run=dry_run)
 
@@ -97,13 +97,15 @@ def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
 @defaults.command("add", short_help="Add a rule.")
 @click.argument("pattern", metavar="REGEXP")
 @property_options
-@click.option("--last", is_flag=True, help="Put it behind the others instead of before them.")
+@click.option("--last", is_flag=True, help="Add it after the others instead of before them.")
 @destructive_options
 @target_options
 def defaults_add(target: Target, pattern: str, last: bool, yes: bool, dry_run: bool, **values: Any) -> None:
-    """Add a rule for queues whose names REGEXP finds, before the others; a rule of the same REGEXP is replaced in its place.
+    """Add a rule for queues whose names match REGEXP, before the others; a rule with the same REGEXP is replaced in
+    place.
 
-    A TIME is a number of seconds, or a number with ms, s, m, h or d. A SIZE is a number of bytes, or a number with K, M or G.
+    A TIME is a number of seconds, or a number with ms, s, m, h or d. A SIZE is a number of bytes, or a number with K, M
+    or G.
 
     \b
     Example:
@@ -112,7 +114,7 @@ def defaults_add(target: Target, pattern: str, last: bool, yes: bool, dry_run: b
     given = given_properties(values)
     if not given:
         raise click.UsageError(
-            "give at least one property, such as --retry, --timeout or --max-items; --help lists them"
+            "pass at least one property, such as --retry, --timeout or --max-items; --help lists them"
         )
     rule: list[Any] = [pattern, given]
 
@@ -129,7 +131,7 @@ def defaults_add(target: Target, pattern: str, last: bool, yes: bool, dry_run: b
 @destructive_options
 @target_options
 def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
-    """Remove the rule of this very REGEXP. Exits with 66 if there is none.
+    """Remove the rule with exactly this REGEXP. Exits with 66 if there is none.
 
     \b
     Example:
@@ -139,14 +141,14 @@ def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
     def removed(now: Rules) -> Rules:
         kept = [rule for rule in now if rule[0] != pattern]
         if len(kept) == len(now):
-            raise CliError(f"{target.node}: there is no rule {pattern!r}", ExitCode.NOT_FOUND)
+            raise CliError(f"{target.node}: rule {pattern!r} does not exist", ExitCode.NOT_FOUND)
         return kept
 
     _replace(target, removed, yes=yes, dry_run=dry_run)
 
 
-def _checked(where: str, data: bytes) -> Rules:
-    """Rules out of a file, checked before anything is asked or sent.
+def _parsed(where: str, data: bytes) -> Rules:
+    """Return the rules in a file, validated before any request is sent.
 
     Raises:
         CliError: they are malformed.
@@ -158,25 +160,25 @@ def _checked(where: str, data: bytes) -> Rules:
         raise CliError(f"{where} is not JSON: {exc}", ExitCode.BAD_DATA) from exc
     except LmqError as exc:
         raise CliError(f"{where}: {exc.message}", ExitCode.BAD_DATA) from exc
-    return rules  # type: ignore[no-any-return]  # parse_rules has looked
+    return rules  # type: ignore[no-any-return]  # validated by parse_rules
 
 
 def _replace(target: Target, change: Callable[[Rules], Rules], *, yes: bool, dry_run: bool) -> None:
-    """Show what a change makes of the rules, ask, and apply it."""
+    """Show the difference that a change makes, ask, and apply it."""
     now = target.api.get(_PATH)
     then = change(now)
     before, after = [_line(rule) for rule in now], [_line(rule) for rule in then]
     if before == after:
-        click.echo("lmq-admin: nothing changes", err=True)
+        click.echo("lmq-admin: no changes", err=True)
         return
     _print_difference(before, after)
     count = plural(len(then), "rule")
-    if confirm(f"replace the default properties of the cluster by {count}, as shown", yes=yes, dry_run=dry_run):
+    if confirm(f"replace the default properties of the cluster with {count}, as shown", yes=yes, dry_run=dry_run):
         target.api.put(_PATH, then)
 
 
 def _print_difference(before: list[str], after: list[str]) -> None:
-    """A unified difference on standard error, which leaves standard output to what was asked for."""
+    """Print a unified difference on standard error, so that standard output has only the requested data."""
     console = make_console(stderr=True)
     for line in difflib.unified_diff(before, after, "now", "then", lineterm="", n=1000):
         style = {"+": "green", "-": "red"}.get(line[0], "dim" if line.startswith("@") else "")

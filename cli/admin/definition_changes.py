@@ -1,4 +1,4 @@
-"""What has to change so that a cluster is as a file of definitions says."""
+"""The changes that make a cluster match a file of definitions."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Change:
     """One change.
 
     Attributes:
-        text: as it completes "would ...".
-        make: makes it.
+        text: the change, as it completes "would ...".
+        make: makes the change.
     """
 
     text: str
@@ -36,10 +36,10 @@ class Change:
 
 
 class Secrets:
-    """The file for the secrets of new tokens; nobody but its owner may read it.
+    """The file for the secrets of new tokens, readable by its owner only.
 
     Args:
-        file: its name, None if no tokens are to be made.
+        file: its name; None if no tokens are to be created.
     """
 
     def __init__(self, file: str | None) -> None:
@@ -50,34 +50,34 @@ class Secrets:
         """Refuse a file that exists, before anything is changed.
 
         Raises:
-            CliError: it does.
+            CliError: the file exists.
         """
         if os.path.lexists(str(self.file)):
-            raise CliError(f"{self.file} exists already; secrets go to a new file", ExitCode.CONFIGURATION)
+            raise CliError(f"{self.file} already exists; choose a new file for the secrets", ExitCode.CONFIGURATION)
 
     def add(self, name: str, secret: str) -> None:
         """Add the secret of a token.
 
         Raises:
-            CliError: the file exists already, or cannot be written.
+            CliError: the file already exists or cannot be written.
         """
         self.prepare()
-        with open(str(self.file), "a", encoding="utf-8") as file:  # noqa: PTH123  opened as it was made
+        with open(str(self.file), "a", encoding="utf-8") as file:  # noqa: PTH123  created by prepare
             file.write(f"{name}\t{secret}\n")
 
     def prepare(self) -> None:
-        """Make the file, before there is a secret that could be lost. Raises as `add`."""
+        """Create the file before there is a secret that could be lost. Raises the errors of `add`."""
         if self._is_made:
             return
         try:
             os.close(os.open(str(self.file), os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         except OSError as exc:
-            raise CliError(f"cannot make {self.file}: {exc.strerror}", ExitCode.CONFIGURATION) from exc
+            raise CliError(f"cannot create {self.file}: {exc.strerror}", ExitCode.CONFIGURATION) from exc
         self._is_made = True
 
 
 def changes(api: Api, wanted: Definitions, secrets: Secrets) -> tuple[list[Change], list[str]]:
-    """The changes in the order in which they can be made, and what is to be said of what cannot be changed."""
+    """Return the changes in an order in which they can be made, and remarks about what cannot be changed."""
     todo: list[Change] = []
     if wanted.default_properties is not None:
         todo += _rules(api.get("/properties"), wanted.default_properties)
@@ -85,14 +85,14 @@ def changes(api: Api, wanted: Definitions, secrets: Secrets) -> tuple[list[Chang
         todo += _queue(api, queue)
     remarks: list[str] = []
     if wanted.tokens:
-        # Last of all: with the first token everybody needs one.
+        # Tokens come last: once the first token exists, every client needs one.
         todo += _tokens(api.get("/v1/tokens")["tokens"], wanted.tokens, secrets, remarks)
     return todo, remarks
 
 
 def _rules(now: list[Any], then: list[Any]) -> Iterator[Change]:
     if parse_rules(now) != parse_rules(then):
-        text = f"replace the default properties, {plural(len(now), 'rule')}, by {plural(len(then), 'rule')}"
+        text = f"replace the default properties, {plural(len(now), 'rule')}, with {plural(len(then), 'rule')}"
         yield Change(text, lambda api: api.put("/properties", then))
 
 
@@ -108,7 +108,7 @@ def _queue(api: Api, wanted: QueueDefinition) -> Iterator[Change]:
         found = {"own_properties": wanted.properties, "suspended": False}
     before, after = dict(parse_properties(found["own_properties"])), dict(parse_properties(wanted.properties))
     if before != after:
-        # A single property cannot be removed.
+        # The API cannot remove a single property.
         clear = not before.keys() <= after.keys()
         text = f"change the properties of queue {shown} from {_words(found['own_properties'])} to {_words(wanted.properties)}"
         yield Change(text, lambda api: _set_properties(api, path, wanted.properties, clear=clear))
@@ -127,7 +127,7 @@ def _bindings(api: Api, path: str, shown: str, wanted: list[Any]) -> Iterator[Ch
             yield Change(text, partial(_post_binding, path=f"{path}/bind", target=target))
     for target in found:
         if target not in wanted:
-            text = f"unbind queue {shown}: {queue_text(target)} gets no more copies of what is pushed to it"
+            text = f"unbind queue {shown}: {queue_text(target)} no longer gets copies of what is pushed to it"
             yield Change(text, partial(_post_binding, path=f"{path}/unbind", target=target))
 
 
@@ -162,23 +162,23 @@ def _tokens(
         wanted = (one.role, one.queues, one.principal or found["principal"])
         if (found["role"], found["queues"], found["principal"]) != wanted:
             remarks.append(
-                f"token {one.name} has another role, principal or other queues, and stays as it is: its secret would change"
+                f"token {one.name} has a different role, principal or queues; it is not changed, because its secret would change"
             )
     expired = [one for one in missing if one.expires_at is not None and one.expires_at <= time.time()]
     missing = [one for one in missing if one not in expired]
     if missing and secrets.file is None:
         names = ", ".join(one.name for one in missing)
-        remarks.append(f"tokens that are missing are made with --new-tokens FILE only: {names}")
+        remarks.append(f"missing tokens are created only with --new-tokens FILE: {names}")
         return
     if missing:
         secrets.check()
     if missing and not known:
-        # The first token has to be one that can make the others.
+        # The first token must be able to create the others.
         missing.sort(key=lambda one: (one.role, one.queues, one.expires_at) != ("admin", ".*", None))
     for one in missing:
         whose = "" if one.principal is None else f" of principal {one.principal}"
         yield Change(
-            f"make token {one.name}{whose} for {one.queues} with role {one.role} and a new secret",
+            f"create token {one.name}{whose} for {one.queues} with role {one.role} and a new secret",
             partial(_make_token, wanted=one, secrets=secrets, is_first=not known),
         )
 
@@ -192,5 +192,5 @@ def _make_token(api: Api, *, wanted: TokenDefinition, secrets: Secrets, is_first
     secret = api.post("/v1/tokens", request)["token"]
     secrets.add(wanted.name, secret)
     if is_first and (wanted.role, wanted.queues) == ("admin", ".*"):
-        # From now on everybody needs a token.
+        # From now on every request needs a token.
         api.show_token(secret)

@@ -1,4 +1,4 @@
-"""The file of definitions: what is configured of a cluster's queues, as JSON, checked before any of it is used."""
+"""The file of definitions: the configuration of a cluster's queues as JSON, validated before any of it is applied."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ROLES: Final = ("read", "write", "admin")
 
 @dataclass(frozen=True, slots=True)
 class QueueDefinition:
-    """A queue with properties or bindings of its own, or suspended.
+    """A queue with its own properties or bindings, or a suspended one.
 
     Attributes:
-        name: as the API writes it: a text, or an object with ``base64``.
-        bindings: the queues that get copies of what is pushed to it, named alike; None if the file says nothing of them.
+        name: as in the API: a string, or an object with ``base64``.
+        bindings: names of the queues that get copies of pushed messages; None if the file does not specify them.
     """
 
     name: Any
@@ -41,18 +41,18 @@ class QueueDefinition:
     bindings: list[Any] | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in a file."""
+        """Return the entry of the file."""
         found = {"name": self.name, "properties": self.properties, "suspended": self.suspended}
         return found if self.bindings is None else {**found, "bindings": self.bindings}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenDefinition:
-    """A token without its secret, which nobody knows but its user.
+    """A token without its secret, which only its user knows.
 
     Attributes:
-        expires_at: Unix time in seconds, None for never.
-        principal: owner of what its clients leave at the cluster, None for one of its own.
+        expires_at: Unix time in seconds; None for never.
+        principal: owner of the state that its clients create at the cluster; None for the token's own.
     """
 
     name: str
@@ -64,10 +64,10 @@ class TokenDefinition:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What stands in such a file.
+    """The content of a file of definitions.
 
     Attributes:
-        default_properties: the rules, None if the file says nothing of them.
+        default_properties: the rules; None if the file does not specify them.
     """
 
     default_properties: list[Any] | None = None
@@ -75,7 +75,7 @@ class Definitions:
     tokens: list[TokenDefinition] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
-        """The file's content."""
+        """Return the content of the file."""
         return {
             "format": FORMAT,
             "version": VERSION,
@@ -95,10 +95,10 @@ class Definitions:
 
 
 def queue_name(name: Any) -> str:
-    """A queue's name as an argument of the command line would have it.
+    """Return a queue's name in the form of a command-line argument.
 
     Raises:
-        ValueError: it is no name.
+        ValueError: it is not a valid name.
     """
     if isinstance(name, dict) and name.keys() == {"base64"} and isinstance(name["base64"], str):
         try:
@@ -108,21 +108,21 @@ def queue_name(name: Any) -> str:
     elif isinstance(name, str):
         data = name.encode()
     else:
-        raise ValueError("the name of a queue must be a text, or an object with base64")
+        raise ValueError("the name of a queue must be a string, or an object with base64")
     if not 0 < len(data) <= NAME_BYTES_MAX:
         raise ValueError(f"the name of a queue has 1 to {NAME_BYTES_MAX} bytes, not {len(data)}")
     return data.decode(errors="surrogateescape")
 
 
 def parse_definitions(where: str, data: bytes) -> Definitions:
-    """Read a file of definitions.
+    """Parse a file of definitions.
 
     Args:
-        where: what to call the file.
-        data: what is in it.
+        where: name of the file in errors.
+        data: its content.
 
     Raises:
-        CliError: it is not one, is of another version, or says what cannot be.
+        CliError: it is not a file of definitions, has another version, or is invalid.
     """
     if len(data) > FILE_BYTES_MAX:
         raise CliError(f"{where} has more than {FILE_BYTES_MAX // 1024**2} MiB", ExitCode.BAD_DATA)
@@ -133,15 +133,15 @@ def parse_definitions(where: str, data: bytes) -> Definitions:
     except LmqError as exc:
         raise CliError(f"{where}: {exc.message}", ExitCode.BAD_DATA) from exc
     except ValueError as exc:
-        # Bytes that are not UTF-8, or not JSON, too.
+        # Includes bytes that are not UTF-8 or not JSON.
         raise CliError(f"{where}: {exc}", ExitCode.BAD_DATA) from exc
 
 
 def _definitions(value: Any) -> Definitions:
     if not isinstance(value, dict) or value.get("format") != FORMAT:
-        raise ValueError(f'it is no file of definitions: "format" must be "{FORMAT}"')
+        raise ValueError(f'not a file of definitions: "format" must be "{FORMAT}"')
     if value.get("version") != VERSION or isinstance(value["version"], bool):
-        raise ValueError(f"it is of version {value.get('version')!r}; this program knows version {VERSION}")
+        raise ValueError(f"version {value.get('version')!r} is not supported; this program reads version {VERSION}")
     _check_fields("the file", value, _FIELDS)
     rules = value.get("default_properties")
     if rules is not None:
@@ -165,14 +165,16 @@ def _check_fields(what: str, value: Any, fields: set[str]) -> None:
         raise ValueError(f"{what} must be an object")
     unknown = sorted(value.keys() - fields)
     if unknown:
-        raise ValueError(f"{what} has {unknown[0][:40]!r}, which is unknown; there are {', '.join(sorted(fields))}")
+        raise ValueError(
+            f"{what} has an unknown member {unknown[0][:40]!r}; the members are {', '.join(sorted(fields))}"
+        )
 
 
 def _check_once(what: str, names: list[str]) -> None:
     seen: set[str] = set()
     for name in names:
         if name in seen:
-            raise ValueError(f"{what} {name[:80]!r} stands there twice")
+            raise ValueError(f"{what} {name[:80]!r} appears twice")
         seen.add(name)
 
 
@@ -203,11 +205,11 @@ def _token(value: Any) -> TokenDefinition:
     name, role, queues = value.get("name"), value.get("role"), value.get("queues", ".*")
     expires_at, principal = value.get("expires_at"), value.get("principal")
     if not isinstance(name, str) or not name or not isinstance(queues, str):
-        raise ValueError("a token has a name and queues, which are texts")
+        raise ValueError("a token must have a name and queues, which are strings")
     if not isinstance(principal, (str, type(None))):
-        raise ValueError(f"token {name[:80]!r}: principal must be a text, or null")
+        raise ValueError(f"token {name[:80]!r}: principal must be a string or null")
     if role not in _ROLES:
         raise ValueError(f"token {name[:80]!r}: role must be one of {', '.join(_ROLES)}")
     if expires_at is not None and (isinstance(expires_at, bool) or not isinstance(expires_at, (int, float))):
-        raise ValueError(f"token {name[:80]!r}: expires_at must be a Unix time, or null")
+        raise ValueError(f"token {name[:80]!r}: expires_at must be a Unix time or null")
     return TokenDefinition(name, role, queues, expires_at, principal)

@@ -1,4 +1,4 @@
-"""``lmq-admin definitions``: what is configured of a cluster's queues, carried to another one or kept under version control."""
+"""``lmq-admin definitions``: exports and imports the configuration of a cluster's queues."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ def definitions() -> None:
 def definitions_export(target: Target, file: str) -> None:
     """Write the definitions of the cluster as JSON to FILE, or to standard output.
 
-    They are the default properties, the queues that have properties or bindings of their own or are suspended, and the tokens
-    without their secrets. Messages are not among them: see lmq-admin backup and lmq-admin drain.
+    They contain the default properties, the queues with their own properties or bindings or that are suspended, and the
+    tokens without secrets. For messages, see lmq-admin backup and lmq-admin drain.
 
     \b
     Example:
@@ -74,7 +74,7 @@ def _exported(api: Api) -> Definitions:
 
 
 def _own_properties(api: Api, name: object) -> dict[str, object] | None:
-    """None if the queue has been deleted since it was listed."""
+    """Return the queue's own properties; None if it was deleted since it was listed."""
     try:
         own: dict[str, object] = api.get(f"/v1/queues/{Api.segment(queue_name(name))}")["own_properties"]
     except LmqError as exc:
@@ -84,22 +84,21 @@ def _own_properties(api: Api, name: object) -> dict[str, object] | None:
     return own
 
 
-@definitions.command("import", short_help="Make the cluster as a file of definitions says.")
+@definitions.command("import", short_help="Apply a file of definitions to the cluster.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
 @click.option(
     "--new-tokens",
     metavar="FILE",
     type=click.Path(dir_okay=False),
-    help="Make tokens that are missing, with new secrets, and write these to this new file.",
+    help="Create missing tokens with new secrets, and write the secrets to this new file.",
 )
 @destructive_options
 @target_options
 def definitions_import(target: Target, file: str, new_tokens: str | None, yes: bool, dry_run: bool) -> None:
-    """Apply the definitions in FILE (- for standard input), which `definitions export` has written.
+    """Apply the definitions in FILE (- for standard input), as written by `definitions export`.
 
-    The default properties are replaced. Queues in the file get exactly the properties and bindings that it
-    names, and are made if they do not exist. What is not in the file stays. What would change is shown
-    first; an import may be repeated.
+    The default properties are replaced. Queues in the file get exactly the properties and bindings in the file, and are
+    created if they do not exist. Everything else is kept. The changes are shown first; an import may be repeated.
 
     \b
     Example:
@@ -112,7 +111,7 @@ def definitions_import(target: Target, file: str, new_tokens: str | None, yes: b
     for remark in remarks:
         click.echo(f"lmq-admin: {remark}", err=True)
     if not todo:
-        click.echo("lmq-admin: nothing changes", err=True)
+        click.echo("lmq-admin: no changes", err=True)
         return
     for change in todo:
         click.echo(f"would {change.text}", err=not dry_run)
@@ -120,7 +119,7 @@ def definitions_import(target: Target, file: str, new_tokens: str | None, yes: b
         return
     _make(api, todo)
     if sys.stdout.isatty():
-        print(f"{plural(len(todo), 'change is', 'changes are')} made.")
+        print(f"{plural(len(todo), 'change was', 'changes were')} made.")
 
 
 def _bounded(stream: IO[bytes]) -> bytes:

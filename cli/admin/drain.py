@@ -1,4 +1,4 @@
-"""``lmq-admin drain``: everything out of queues, into a file of JSON lines."""
+"""``lmq-admin drain``: moves all messages of queues into a file of JSON lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["drain"]
 
 @click.command(short_help="Write all messages of queues as JSON lines.")
 @click.argument("names", metavar="[QUEUE]...", nargs=-1, shell_complete=complete_queue)
-@click.option("--match", metavar="REGEXP", help="Also drain the queues whose names this regular expression finds.")
+@click.option("--match", metavar="REGEXP", help="Also drain the queues whose names match this regular expression.")
 @click.option(
     "--output",
     default="-",
@@ -42,7 +42,7 @@ __all__ = ["drain"]
     default=1.0,
     show_default=True,
     type=click.FloatRange(0),
-    help="Seconds a queue must offer nothing before it counts as empty.",
+    help="Seconds without a message after which a queue counts as empty.",
 )
 @nodes_option
 @patience_option
@@ -56,20 +56,20 @@ def drain(
     nodes: str | None,
     patience: float,
 ) -> int:
-    """Pull all messages of queues and write them as JSON lines, each acknowledged once it is written.
+    """Pull all messages of queues and write them as JSON lines; each is acknowledged after it is written.
 
-    Messages that others hold under lease come back only after their timeout: choose --wait longer than that to get
-    these too. Ctrl-C stops gracefully. The counts go to standard error if the messages go to standard output.
+    Messages leased by other consumers become ready only after their leases expire: choose a longer --wait to get these
+    too. Ctrl-C stops gracefully. If the messages go to standard output, the counts go to standard error.
 
     \b
     Example:
       lmq-admin drain orders > orders.jsonl
     """
     if not names and match is None:
-        raise click.UsageError("name queues, or give --match REGEXP")
+        raise click.UsageError("name queues, or pass --match REGEXP")
     pattern = _pattern(match)
     run = _Run(wait_s=wait, patience_s=patience)
-    # What is wrong with the command line itself is said before the cluster is asked for anything.
+    # Errors of the command line are reported before the first request.
     with _writer(output) as write:
         addresses = rpc_addresses(target, nodes)
         queues = _queues(target, names, pattern)
@@ -78,7 +78,7 @@ def drain(
     _print_report(target, run.report, queues, to_stdout=output == "-")
     if run.report.unconfirmed:
         click.echo(
-            f"lmq-admin: {plural(run.report.unconfirmed, 'message')} could not be acknowledged in time; they may come again",
+            f"lmq-admin: {plural(run.report.unconfirmed, 'message')} were not acknowledged in time and may be delivered again",
             err=True,
         )
     if run.trouble is not None:
@@ -102,7 +102,7 @@ class _Run:
     async def pull(
         self, addresses: list[str], queues: list[bytes], write: Callable[[Iterable[str]], None], stop: asyncio.Event
     ) -> None:
-        """Drain everything; afterwards the outcome stands in the attributes."""
+        """Drain everything; afterwards the outcome is in the attributes."""
         async with clients_of(addresses, self._patience_s) as clients:
             work = Drain(
                 clients,
@@ -140,12 +140,12 @@ def _queues(target: Target, names: Iterable[str], pattern: re.Pattern[str] | Non
 
 @contextmanager
 def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
-    """A function that stores lines; on disk, if it is a file, when it returns. A failure before the first line leaves no file."""
+    """Return a function that stores lines, in a file durably. A failure before the first line leaves no file."""
     if output == "-":
         yield lambda lines: _write(sys.stdout.buffer, lines, "standard output")
         return
     try:
-        # Never over an existing file: what stands there may be all that is left of an earlier drain.
+        # Never overwrite: an existing file may hold the only copy of messages of an earlier drain.
         file = Path(output).open("xb", buffering=0)  # noqa: SIM115  closed below
     except OSError as exc:
         raise click.UsageError(f"cannot create {output}: {exc.strerror}") from exc
@@ -163,7 +163,7 @@ def _writer(output: str) -> Iterator[Callable[[Iterable[str]], None]]:
 
 
 def _write(stream: BinaryIO | FileIO, lines: Iterable[str], name: str) -> None:
-    """Write lines, to the disk if `stream` is a file there.
+    """Write lines, durably if `stream` is a file on disk.
 
     Raises:
         CliError: they cannot be written; their messages must not be acknowledged.
@@ -179,7 +179,7 @@ def _write(stream: BinaryIO | FileIO, lines: Iterable[str], name: str) -> None:
     except BrokenPipeError:
         raise
     except OSError as exc:
-        text = f"cannot write {name}: {exc.strerror}; what was not written whole is not acknowledged"
+        text = f"cannot write {name}: {exc.strerror}; messages that were not completely written are not acknowledged"
         raise CliError(text, ExitCode.IO) from exc
 
 

@@ -1,4 +1,4 @@
-"""Takes everything out of queues through several nodes at once, and acknowledges it once it is written."""
+"""Pulls all messages of queues through several nodes, and acknowledges each after it is written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(slots=True)
 class DrainReport:
-    """What has been done so far.
+    """The progress of a drain.
 
     Attributes:
         queues: messages written, by queue.
@@ -36,8 +36,8 @@ class DrainReport:
 
 
 def message_object(message: Message) -> dict[str, object]:
-    """A pulled message as the API shows it in JSON; one that was pushed as a MessagePack value has no content type."""
-    # Bytes of a name that are not UTF-8 come as surrogates, which no file takes.
+    """Return a pulled message in the form of the API's JSON; one pushed as a MessagePack value has no content type."""
+    # Bytes of a name that are not UTF-8 are surrogates, which no file accepts.
     queue = json_value(message.queue.encode(errors="surrogateescape"))
     shown: dict[str, object] = {"queue": queue, "id": message.id, "type": message.type, "retry": message.retry}
     if message.content_type is not None:
@@ -60,9 +60,9 @@ class Drain:
         """Prepare a drain.
 
         Args:
-            clients: one for each node; queues are dealt to them in turn.
-            wait_s: how long a queue must offer nothing before it counts as empty.
-            write: stores lines for good; called before the messages are acknowledged. It may raise CliError.
+            clients: one for each node; queues are assigned to them in turn.
+            wait_s: seconds without a message after which a queue counts as empty.
+            write: stores lines durably; called before the messages are acknowledged. It may raise CliError.
             on_progress: called after every batch.
         """
         self._clients = clients
@@ -72,7 +72,7 @@ class Drain:
         self.report = DrainReport()
 
     async def run(self, queues: Sequence[bytes], stop: asyncio.Event) -> None:
-        """Empty the queues, or go on until `stop` is set; every message written is acknowledged either way.
+        """Drain the queues until they are empty or `stop` is set; every written message is acknowledged either way.
 
         Raises:
             CliError: a request failed for good.
@@ -85,7 +85,7 @@ class Drain:
         try:
             await asyncio.gather(*tasks)
         except CliError:
-            # The others acknowledge what they have written, then end.
+            # The other queues acknowledge their written messages, then end.
             stop.set()
             await asyncio.gather(*tasks, return_exceptions=True)
             raise
@@ -111,16 +111,16 @@ class Drain:
                 self._on_progress(self.report)
 
     async def _store(self, messages: Sequence[Message]) -> None:
-        """Write messages, or put them back if that fails."""
+        """Write messages; return them to the queue if that fails."""
         try:
             self._write(_encode(message_object(message)) for message in messages)
         except (CliError, BrokenPipeError):
-            # One that cannot be put back now comes again when its lease ends.
+            # A message that cannot be returned now becomes ready when its lease expires.
             await asyncio.gather(*(message.put_back() for message in messages), return_exceptions=True)
             raise
 
     async def _pull(self, client: AsyncClient, queue: bytes, stop: asyncio.Event) -> list[Message]:
-        """The next messages; none if there are none, or once `stop` is set."""
+        """Pull the next messages; none if there are none, or once `stop` is set."""
         pulling = asyncio.ensure_future(client.pull_many(queue, BATCH_MESSAGES, timeout=self._wait_s))
         stopping = asyncio.ensure_future(stop.wait())
         either: list[asyncio.Future[Any]] = [pulling, stopping]
@@ -129,5 +129,5 @@ class Drain:
             return pulling.result() if pulling.done() else []
         finally:
             stopping.cancel()
-            # The client gives back what was on its way. Nothing happens if the pull is over.
+            # The client returns messages in flight. A no-op if the pull is complete.
             pulling.cancel()

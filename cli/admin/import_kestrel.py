@@ -1,7 +1,7 @@
-"""``lmq-admin import kestrel``: reads Kestrel's journals into queues.
+"""``lmq-admin import kestrel``: imports Kestrel's journals into queues.
 
-What is left of a journal is the stream of a job that is named after the journal's bytes. The cluster keeps the position of the
-next item with the items, so an interrupted import goes on where it was, and one that is repeated stores nothing.
+The items left in a journal are the stream of a job named by a digest of the journal's bytes. The cluster stores the
+position of the next item with the items, so an interrupted import resumes there and a repeated one stores nothing.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ BATCH_ITEMS: Final = 1000
 CONTENT_TYPE: Final = "application/octet-stream"
 BATCH_BYTES: Final = 4 * 1024 * 1024
 TTL_S_MIN: Final = 1e-6
-"""Of an item whose time is over already: it is stored, and expires."""
+"""Time to live of an item that has expired: it is stored and expires at once."""
 _COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Items", "items", right=True),
@@ -47,11 +47,11 @@ Show = Callable[[int, int], None]
 
 @dataclass
 class _Import:
-    """One queue.
+    """The import of one queue.
 
     Attributes:
-        before: how many items earlier runs have stored.
-        stored: how many are stored now.
+        before: items stored by earlier runs.
+        stored: items stored so far.
     """
 
     queue: str
@@ -64,7 +64,7 @@ class _Import:
         return f"kestrel-import:{self.journal.digest}"
 
     def size_bytes(self, count: int | None = None) -> int:
-        """Of the first `count` items, or of all."""
+        """Return the size of the first `count` items, or of all."""
         return sum(item.size for item in islice(self.journal.items, count))
 
 
@@ -86,7 +86,7 @@ def _options(item: Item) -> PushOptions | None:
 
 
 async def _store(one: _Import, client: AsyncClient, show: Show, stop: asyncio.Event) -> None:
-    """Push what is not stored yet."""
+    """Push the items that are not stored yet."""
     mark = await client.mark(one.job, one.queue)
     one.before = one.stored = 0 if mark is None else mark.position
     total = len(one.journal.items)
@@ -128,7 +128,9 @@ async def _store_all(
                     await _check_copies(one, target, clients[0])
                     await _store(one, clients[0], show, stop)
                 except LmqError as exc:
-                    text = f"{one.queue}: {exc.message}; {one.stored} items are stored, another run goes on behind them"
+                    text = (
+                        f"{one.queue}: {exc.message}; {one.stored} items are stored; run the command again to continue"
+                    )
                     raise CliError(text, exit_code_of(exc)) from exc
                 if stop.is_set():
                     return
@@ -136,10 +138,11 @@ async def _store_all(
 
 
 async def _check_copies(one: _Import, target: Target, client: AsyncClient) -> None:
-    """Children have journals of their own: what is imported into their parent must not be copied to them once more.
+    """Check that the queue has no copies to make: its children have journals of their own, which already contain its
+    items.
 
     Raises:
-        CliError: the queue passes on what is put into it.
+        CliError: the queue copies messages to other queues.
     """
     mark = await client.mark(one.job, one.queue)
     if mark is not None and mark.done:
@@ -153,31 +156,31 @@ async def _check_copies(one: _Import, target: Target, client: AsyncClient) -> No
         return
     if copies["targets"]:
         names = ", ".join(copies["targets"])
-        text = f"{one.queue} passes copies on to {names}, which would get its old items twice; unbind them first"
+        text = f"{one.queue} copies its messages to {names}, which would get its old items twice; unbind them first"
         raise CliError(text, ExitCode.BAD_DATA)
 
 
 def _bind(queue: str, target: Target) -> None:
-    """Let a child get what is put into its parent from now on."""
+    """Bind a child to its parent, so that it gets messages pushed from now on."""
     parent, plus, _ = queue.partition("+")
     if plus:
         target.api.post(f"/v1/queues/{quote(parent, safe='')}/bind", {"target": queue})
 
 
 def _read_all(folder: Path, names: tuple[str, ...]) -> list[_Import]:
-    """Parents stand before their children."""
+    """Read the journals; parents come before their children."""
     done_bytes = 0
     try:
         files = {queue: _files_of(folder, queue) for queue in sorted(set(names) or queues_in(folder))}
         total = sum(path.stat().st_size for paths in files.values() for path in paths)
         with progress_line("read", total, counts=False) as progress:
 
-            def heard(size: int) -> None:
+            def on_bytes(size: int) -> None:
                 nonlocal done_bytes
                 done_bytes += size
                 progress(0, done_bytes)
 
-            found = [_Import(queue, Journal.read(paths, heard)) for queue, paths in files.items()]
+            found = [_Import(queue, Journal.read(paths, on_bytes)) for queue, paths in files.items()]
     except OSError as exc:
         raise CliError(f"the journals in {folder} cannot be read: {exc.strerror}", ExitCode.BAD_DATA) from exc
     return found
@@ -197,14 +200,14 @@ def _files_of(folder: Path, queue: str) -> list[Path]:
 @patience_option
 @target_options
 def kestrel(target: Target, folder: Path, names: tuple[str, ...], nodes: str | None, patience: float) -> ExitCode:
-    """Read the journals in DIR, Kestrel's queue_path, into queues of the same names: all, or those that are named.
+    """Read the journals in DIR, Kestrel's queue_path, into queues of the same names: all, or the named ones.
 
-    Stop Kestrel first, or copy its files after it has stopped. Items keep their order and their time of expiry. What was open
-    is first again. Children come after their parents and are bound to them.
+    Stop Kestrel first, or copy its files after it has stopped. Items keep their order and expiry. Items that were open
+    go to the head. Children follow their parents and are bound to them.
 
-    Each item is stored exactly once: interrupt the command and start it again whenever you like, also from copies of the files.
-    The cluster remembers how far it was for 30 days. Where a journal is damaged it is read as far as it is sound, the rest is
-    named, and the exit code is 65.
+    Each item is stored exactly once: the command may be interrupted and repeated at any time, even from copies of the
+    files. The cluster remembers the position for 30 days. A damaged journal is read up to the damage; the rest is
+    reported, and the exit code is 65.
 
     \b
     Example:
@@ -216,12 +219,12 @@ def kestrel(target: Target, folder: Path, names: tuple[str, ...], nodes: str | N
     rows = [(one.queue, one.stored, one.before, one.size_bytes(one.stored)) for one in found]
     print_table(_COLUMNS, rows, view=target.view)
     if stopped:
-        raise CliError("interrupted; another run goes on behind what is stored", ExitCode.INTERRUPTED)
+        raise CliError("interrupted; run the command again to continue", ExitCode.INTERRUPTED)
     for one in found:
         for damage in one.journal.damages:
             click.echo(f"lmq-admin: {damage}", err=True)
         if one.journal.missing:
-            click.echo(f"lmq-admin: {one.queue}: {one.journal.missing} items were removed that no file has", err=True)
+            click.echo(f"lmq-admin: {one.queue}: {one.journal.missing} removed items are not in any file", err=True)
     return ExitCode.BAD_DATA if any(one.journal.damages for one in found) else ExitCode.DONE
 
 

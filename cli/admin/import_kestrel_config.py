@@ -1,4 +1,4 @@
-"""``lmq-admin import kestrel-config``: prints the commands that give queues the settings of Kestrel's configuration file."""
+"""``lmq-admin import kestrel-config``: translates Kestrel's configuration file into commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _OPTIONS: Final = {
     "maxQueueAge": ("max-queue-age", "s"),
     "openTransactionTimeout": ("open-transaction-timeout", "s"),
 }
-"""Option of ``queue set``, and unit."""
+"""The option of ``queue set``, and the unit."""
 _FLAGS: Final = {"discardOldWhenFull": "discard-old-when-full", "fanoutOnly": "fanout-only"}
 _PORTS: Final = {"memcacheListenPort": "memcache", "textListenPort": "text", "thriftListenPort": "thrift"}
 _NEEDLESS: Final = {
@@ -32,12 +32,12 @@ _NEEDLESS: Final = {
     "connectionBacklog", "connectionLimitRefuseWrites", "connectionLimitRefuseReads", "clientTimeout", "loggers",
     "zookeeper",
 }  # fmt: skip
-"""There is nothing to set here for these."""
+"""Settings without an equivalent."""
 _EVERY_QUEUE: Final = "."
 
 
 class _Translation:
-    """The lines to print, and what is not understood."""
+    """The lines to print, and the settings that are not understood."""
 
     def __init__(self, built: Built) -> None:
         self.lines: list[str] = []
@@ -46,7 +46,7 @@ class _Translation:
         self._addresses: dict[str, str] = {}
         self._host = "0.0.0.0"
         defaults = [one._replace(name=one.name[8:]) for one in built.settings if one.name.startswith("default.")]
-        # Whoever runs what was printed has looked at it, and a script has no terminal on which to answer.
+        # The commands run without questions: the user has reviewed them, and a script has no terminal.
         self._add_queue(["defaults", "add", "--yes", _EVERY_QUEUE], defaults)
         for setting in built.settings:
             if not setting.name.startswith("default."):
@@ -54,7 +54,7 @@ class _Translation:
         ports = " ".join(f"--{name} {self._host}:{port}" for name, port in self._addresses.items())
         if ports:
             self._notes.append(f"every node: lmq start {ports} (beyond loopback with TLS, or with kestrel_insecure)")
-        # Whatever the file holds, a comment stays a comment for the shell, and shows all that it is.
+        # A comment must remain a comment for the shell, whatever the file contains.
         self.lines += [f"# {_shown(one)}" for one in self._notes]
 
     def _add(self, setting: Setting) -> None:
@@ -64,7 +64,7 @@ class _Translation:
                 if isinstance(one, Built):
                     self._add_named(one, setting)
                 else:
-                    self._wonder(setting)
+                    self._note_unclear(setting)
         elif name in _PORTS:
             if isinstance(value, Quantity):
                 self._addresses[_PORTS[name]] = _number(value)
@@ -73,14 +73,14 @@ class _Translation:
         elif name == "maxOpenTransactions" and isinstance(value, Quantity):
             self._notes.append(f"every node: kestrel_open_reads_max = {_number(value)}")
         elif name in _NEEDLESS or name.startswith("admin."):
-            self._pass_over(setting)
+            self._note_without_equivalent(setting)
         else:
-            self._wonder(setting)
+            self._note_unclear(setting)
 
     def _add_named(self, built: Built, where: Setting) -> None:
         name = next((one.value for one in built.settings if one.name == "name"), None)
         if not isinstance(name, str):
-            self.unclear.append(f"line {where.line}: a {_shown(built.kind)} has no name that can be read")
+            self.unclear.append(f"line {where.line}: the name of a {_shown(built.kind)} cannot be read")
             return
         settings = [one for one in built.settings if one.name != "name"]
         self._add_queue(["queue", "set", "--create"], settings, name)
@@ -90,12 +90,14 @@ class _Translation:
         for setting in settings:
             options += self._options_of(setting)
         if options:
-            # Behind -- a name may begin as an option does.
+            # A name may begin like an option, so it follows --.
             words = ["lmq-admin", *command, *options, *([] if name is None else ["--", name])]
             if all(map(str.isprintable, words)):
                 self.lines.append(shlex.join(words))
             else:
-                self.unclear.append(f"line {settings[0].line}: a name has control characters, which none may have here")
+                self.unclear.append(
+                    f"line {settings[0].line}: a name contains control characters, which are not allowed"
+                )
 
     def _options_of(self, setting: Setting) -> list[str]:
         name, value = setting.name, setting.value
@@ -111,15 +113,15 @@ class _Translation:
             if len(names) == len(value):
                 return [word for one in names for word in ("--destination-queues", one)]
         if name in _NEEDLESS or (value is None and (option or name == "expireToQueue")):
-            self._pass_over(setting)
+            self._note_without_equivalent(setting)
         else:
-            self._wonder(setting)
+            self._note_unclear(setting)
         return []
 
-    def _pass_over(self, setting: Setting) -> None:
-        self._notes.append(f"line {setting.line}: nothing to set for {_shown(setting.name)}")
+    def _note_without_equivalent(self, setting: Setting) -> None:
+        self._notes.append(f"line {setting.line}: no equivalent of {_shown(setting.name)}")
 
-    def _wonder(self, setting: Setting) -> None:
+    def _note_unclear(self, setting: Setting) -> None:
         self.unclear.append(f"line {setting.line}: not understood: {_shown(setting.name)}")
 
 
@@ -128,18 +130,18 @@ def _number(value: Quantity) -> str:
 
 
 def _shown(text: str) -> str:
-    """Return at most 200 characters of a text, with a question mark for each that cannot be printed."""
+    """Return at most 200 characters of a text, with a question mark for each unprintable one."""
     return "".join(one if one.isprintable() else "?" for one in text[:200])
 
 
 @click.command("kestrel-config", short_help="Print commands for the settings of Kestrel's configuration file.")
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def kestrel_config(file: Path) -> ExitCode:
-    """Print the commands that give queues the settings and aliases of FILE, a configuration file of Kestrel (.scala).
+    """Print the commands that apply the settings and aliases of FILE, a configuration file of Kestrel (.scala).
 
-    Nothing is carried out, neither the file's program nor the commands: look at them, then run them with sh -e; they ask nothing.
-    Settings that have no meaning here are named in comments. What is not understood is named with its line, and the exit code is
-    65.
+    Neither the file's program nor the commands are executed: review them, then run them with sh -e; they ask nothing.
+    Settings without an equivalent become comments. Settings that are not understood are reported with their lines, and
+    the exit code is 65.
 
     \b
     Example:
@@ -147,7 +149,7 @@ def kestrel_config(file: Path) -> ExitCode:
     """
     try:
         if file.stat().st_size > FILE_BYTES_MAX:
-            raise ConfigError(f"it has more than {FILE_BYTES_MAX} bytes")
+            raise ConfigError(f"the file has more than {FILE_BYTES_MAX} bytes")
         found = _Translation(parse_config(file.read_text(encoding="utf-8")))
     except (OSError, ValueError) as exc:
         raise CliError(f"{file} cannot be read as a configuration of Kestrel: {exc}", ExitCode.BAD_DATA) from exc

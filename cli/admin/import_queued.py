@@ -1,8 +1,8 @@
 """``lmq-admin import queued``: drains a running queued into the cluster.
 
-A message is polled, which hides it there for a minute; pushed here under a key that is made of its source, queue and id; then
-deleted there. If the program is interrupted in between, the message comes back at the source and is pushed again under the
-same key, which stores nothing as long as the cluster remembers the key.
+A message is polled, which hides it at the source for a minute; pushed with an idempotency key made of its source, queue
+and id; then deleted at the source. If the program is interrupted in between, the message becomes visible at the source
+again and is pushed with the same key, which stores nothing while the cluster remembers the key.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ from ..shared.target import Target, target_options
 __all__ = ["queued"]
 
 HIDDEN_S: Final = 60
-"""How long a message is hidden at the source: less than the five minutes for which a key is remembered for certain."""
+"""How long a message is hidden at the source: less than the five minutes for which keys are guaranteed."""
 BATCH: Final = 64
 ANSWER_BYTES_MAX: Final = 256 * 1024 * 1024
-"""More than 64 messages of queued have, unless they are too large for a node too."""
+"""More than 64 messages of queued, unless they exceed the limits of a node too."""
 ANSWER_VALUES_MAX: Final = 4_000_000
-"""Two million queues."""
+"""Enough for two million queues."""
 TIMEOUT_S: Final = 60.0
 WAIT_S: Final = 1.0
 RETRY_WITHOUT_END: Final = (1 << 31) - 1
 _COLUMNS: Final = [
     Column("Queue", "queue"),
     Column("Messages", "messages", right=True),
-    Column("Left there", "left", right=True),
+    Column("Left at the source", "left", right=True),
 ]
 
 
@@ -61,10 +61,10 @@ class Source:
         self._opener = opener()
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The decoded answer.
+        """Send a request; return the decoded answer.
 
         Raises:
-            CliError: it cannot be reached, or refuses.
+            CliError: the source is unreachable or refuses.
         """
         data = None if body is None else msgpack.packb(body)
         request = Request(f"{self._base}{path}", data=data, headers=self._headers, method=method)
@@ -76,15 +76,15 @@ class Source:
             text = exc.read(500).decode("utf-8", "replace")
             raise CliError(f"queued at {self.name} answered {method} {path} with {exc.code}: {text!r}", code) from exc
         except (URLError, OSError, http.client.HTTPException, ValueError, msgpack.UnpackException) as exc:
-            raise CliError(f"queued at {self.name} cannot be asked: {exc}; try again", ExitCode.UNAVAILABLE) from exc
+            raise CliError(f"queued at {self.name} cannot be reached: {exc}; try again", ExitCode.UNAVAILABLE) from exc
 
     def queues(self) -> list[str]:
-        """The names of all queues."""
+        """Return the names of all queues."""
         rows = self._rows(self.ask("GET", "/queues"), "queues", {"name": str})
         return sorted(row["name"] for row in rows)
 
     def poll(self, queue: str) -> list[dict[str, Any]]:
-        """Some visible messages."""
+        """Return some visible messages, hiding them."""
         body = {"count": BATCH, "visibility_timeout_secs": HIDDEN_S, "ignore_existing_visibility_timeouts": False}
         answer = self.ask("POST", f"/queue/{quote(queue, safe='')}/messages/poll", body)
         return self._rows(answer, "messages", {"id": int, "poll_tag": int, "contents": bytes})
@@ -95,7 +95,7 @@ class Source:
         self.ask("POST", f"/queue/{quote(queue, safe='')}/messages/delete", {"messages": named})
 
     def left(self, queue: str) -> int:
-        """How many messages the queue has, hidden ones included."""
+        """Return the number of messages in the queue, including hidden ones."""
         answer = self.ask("GET", f"/queue/{quote(queue, safe='')}/metrics")
         return int(self._rows({"metrics": [answer]}, "metrics", {"message_counter": int})[0]["message_counter"])
 
@@ -103,33 +103,33 @@ class Source:
         """Return the list of this name in an answer.
 
         Raises:
-            CliError: it is not there, or its rows lack members of these types.
+            CliError: it is missing, or its rows lack members of these types.
         """
         rows = answer.get(name) if isinstance(answer, dict) else None
         are_whole = isinstance(rows, list) and all(
             isinstance(row, dict) and all(type(row.get(one)) is kind for one, kind in members.items()) for row in rows
         )
         if not are_whole:
-            raise CliError(f"{self.name} does not answer as queued does: {name} is malformed", ExitCode.BAD_DATA)
+            raise CliError(f"the answer of {self.name} is not one of queued: {name} is malformed", ExitCode.BAD_DATA)
         return list(rows or [])
 
 
 def _decoded(answer: bytes) -> Any:
-    """Return what an answer holds, unless that is too much.
+    """Decode an answer.
 
     Raises:
-        ValueError: it has more bytes or values than queued's, or is malformed.
+        ValueError: it exceeds the limits of bytes or values, or is malformed.
     """
     if len(answer) > ANSWER_BYTES_MAX:
-        raise ValueError(f"its answer has more than {ANSWER_BYTES_MAX} bytes")
-    # A small value takes many times its bytes when it is decoded.
+        raise ValueError(f"the answer has more than {ANSWER_BYTES_MAX} bytes")
+    # A decoded small value takes many times its encoded size.
     if Scan(ANSWER_VALUES_MAX).feed(answer) != len(answer):
-        raise ValueError("its answer is not one MessagePack value")
+        raise ValueError("the answer is not one MessagePack value")
     return msgpack.unpackb(answer, strict_map_key=False)
 
 
 def _take_over(source: Source, queue: str, api: Api, *, waits: bool) -> int:
-    """Move the messages of a queue; returns how many were pushed."""
+    """Move the messages of a queue; return how many were pushed."""
     path = f"/v1/queues/{quote(queue, safe='')}"
     api.patch(f"{path}/properties", {"retry": RETRY_WITHOUT_END})
     moved = 0
@@ -157,19 +157,19 @@ def _take_over(source: Source, queue: str, api: Api, *, waits: bool) -> int:
 @click.option(
     "--queue", "names", multiple=True, metavar="NAME", help="Only this queue; may be repeated. [default: all]"
 )
-@click.option("--wait", "waits", is_flag=True, help="Also wait for messages that are hidden, until there are none.")
+@click.option("--wait", "waits", is_flag=True, help="Also wait until no message is hidden.")
 @target_options
 def queued(target: Target, url: str, names: tuple[str, ...], waits: bool) -> None:
     """Drain the queues of the queued at URL into queues of the same names.
 
-    QUEUED_API_KEY holds the key that it asks for, if any. Stop producers first, or let the command run until they have
-    changed over.
+    QUEUED_API_KEY is the API key of the source, if it requires one. Stop producers first, or keep the command running
+    until they have switched over.
 
-    Each message is stored exactly once, also if the command is interrupted and started again within five minutes: a message
-    that was stored but not deleted there comes back there after a minute, and is recognised here. After a longer
-    interruption up to 64 messages may be stored twice. Give the same URL again, by which they are recognised. queued loses
-    sight of messages whose poll was cut off until it is started again: restart it after an interruption, and run the command
-    once more. It does not tell when a hidden message becomes visible, so those stay until they are visible.
+    Each message is stored exactly once, even if the command is interrupted and repeated within five minutes: a message
+    that was stored but not deleted at the source becomes visible there after a minute and is recognised by its key.
+    After a longer interruption, up to 64 messages may be stored twice. Use the same URL again, because it is part of
+    the keys. queued loses messages whose poll was interrupted until it is restarted: restart it after an interruption,
+    and run the command once more. Hidden messages remain at the source until they become visible.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""``lmq-admin import``: take the messages of other queue servers over."""
+"""``lmq-admin import``: imports the messages of other queue servers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["imports"]
 
 @click.group("import", cls=AliasGroup)
 def imports() -> None:
-    """Take the messages of other queue servers over into the cluster."""
+    """Import the messages of other queue servers into the cluster."""
 
 
 imports.add_command(Deferred("kestrel", "admin.import_kestrel", "Read Kestrel's journals into queues."))

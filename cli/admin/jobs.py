@@ -1,4 +1,4 @@
-"""``lmq-admin job``: what writers that store exactly once have left at the cluster."""
+"""``lmq-admin job``: the positions of writers that store exactly once."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def job() -> None:
-    """List the jobs of writers that store exactly once, and forget them.
+    """List and forget the jobs of writers that store exactly once.
 
-    Spark's writes are such jobs.
+    A write of Spark is such a job.
     """
 
 
 @job.command("ls")
 @reads(_COLUMNS)
 def job_ls(target: Target) -> Report:
-    """List the jobs, the one unused for longest first.
+    """List the jobs, the least recently used first.
 
     The cluster forgets a job that was not used for 30 days.
 
@@ -72,7 +72,7 @@ def _row(one: dict[str, Any]) -> list[object]:
 @destructive_options
 @target_options
 def job_rm(target: Target, name: str, owner: str | None, yes: bool, dry_run: bool) -> None:
-    """Forget a job. A repetition of its writes stores all their rows again.
+    """Forget a job. Repeating its writes stores all their rows again.
 
     \b
     Example:

@@ -1,7 +1,7 @@
-"""Reads what Kestrel's configuration files say of queues and aliases. They are Scala programs; nothing is executed.
+"""Parses the queues and aliases of Kestrel's configuration files. The files are Scala programs; nothing is executed.
 
-A file builds an object: ``new KestrelConfig { maxItems = 5; queues = new QueueBuilder { name = "mail" } }``. What is read are
-assignments of plain values, of lists, and of further objects; everything else is named with its line.
+A file builds an object: ``new KestrelConfig { maxItems = 5; queues = new QueueBuilder { name = "mail" } }``. The parser
+understands assignments of plain values, lists and further objects; it reports everything else with its line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 __all__ = ["Built", "ConfigError", "Quantity", "Setting", "Strange", "Value", "parse_config"]
 
 DEPTH_MAX: Final = 50
-"""Objects and lists are nested no deeper."""
+"""Maximum nesting of objects and lists."""
 _TOKEN: Final = re.compile(
     r'(?P<skip>\s+|//[^\n]*|/\*.*?(?:\*/|\Z))|"""(?P<raw>.*?)(?:"""|\Z)|"(?P<text>(?:[^"\\\n]|\\.)*)"'
     r"|(?P<number>\d+(?:\.\d+)?)(?:[lLfFdD]\b)?|(?P<word>[A-Za-z_]\w*)|(?P<sign>::|.)",
@@ -29,7 +29,7 @@ _UNLIMITED: Final = {"None", "Int.MaxValue", "Long.MaxValue"}
 
 
 class ConfigError(ValueError):
-    """The text is no configuration of Kestrel."""
+    """The text is not a configuration of Kestrel."""
 
 
 class Quantity(NamedTuple):
@@ -40,7 +40,7 @@ class Quantity(NamedTuple):
 
 
 class Strange:
-    """Something that is no plain value."""
+    """An expression that is not a plain value."""
 
 
 @dataclass
@@ -55,7 +55,7 @@ Value = Quantity | Strange | Built | str | bool | None | list["Value"]
 
 
 class Setting(NamedTuple):
-    """One assignment; None stands for Scala's None and for the largest numbers."""
+    """An assignment; the value None represents Scala's None and the largest numbers."""
 
     name: str
     value: Value
@@ -69,7 +69,7 @@ class _Token(NamedTuple):
 
     @property
     def sign(self) -> str:
-        """What it is if it is no literal."""
+        """Return the token if it is not a literal."""
         return "" if self.kind == "text" else self.text
 
 
@@ -77,7 +77,7 @@ _END: Final = _Token("end", "", 0)
 
 
 def parse_config(text: str) -> Built:
-    """The object that the file builds.
+    """Return the object that the file builds.
 
     Raises:
         ConfigError: there is none, or it is nested too deeply.
@@ -102,7 +102,7 @@ def _tokens(text: str) -> Iterator[_Token]:
 
 
 class _Reader:
-    """Reads from one token to the next."""
+    """Parses tokens by recursive descent."""
 
     def __init__(self, tokens: list[_Token]) -> None:
         self._tokens = tokens
@@ -122,7 +122,7 @@ class _Reader:
         return token
 
     def takes(self, text: str) -> bool:
-        """Go behind the next token if it is this sign or word."""
+        """Skip the next token if it is this sign or word; return whether it was."""
         if self.token.sign != text:
             return False
         self._place += 1
@@ -131,7 +131,7 @@ class _Reader:
     # --- objects --------------------------------------------------------------------------------------------------
 
     def _built(self, depth: int) -> Built:
-        """What follows ``new``."""
+        """Parse the object after ``new``."""
         built = Built(self._path())
         if self.takes("("):
             self._skip_to(")")
@@ -165,14 +165,14 @@ class _Reader:
         return ".".join(words)
 
     def _skip_line(self, line: int) -> None:
-        """Go to the next line, past what is opened in this one, but not past the end of what was open before."""
+        """Skip to the next line, past brackets opened in this one, but not past the end of the enclosing one."""
         while self.token is not _END and self.token.line == line and self.token.sign not in _CLOSING.values():
             text = self.skip().sign
             if text in _CLOSING:
                 self._skip_to(_CLOSING[text])
 
     def _skip_to(self, closing: str) -> None:
-        """Go behind the bracket that closes what is open."""
+        """Skip past the bracket that closes the open one."""
         open_brackets = [closing]
         while open_brackets and self.token is not _END:
             text = self.skip().sign
@@ -184,7 +184,7 @@ class _Reader:
     # --- values ---------------------------------------------------------------------------------------------------
 
     def value(self, depth: int) -> Value:
-        """The value that begins here, and those that ``::`` puts behind it."""
+        """Parse a value, and further ones appended with ``::``."""
         if depth > DEPTH_MAX:
             raise ConfigError(f"line {self.token.line}: objects are nested more than {DEPTH_MAX} deep")
         found = self._one(depth)

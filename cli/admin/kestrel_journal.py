@@ -1,7 +1,7 @@
-"""Kestrel's journals: which items a queue has left, and where their bytes are.
+"""Parses Kestrel's journals: the items that a queue has left, and the positions of their bytes.
 
-A journal is a sequence of operations in several files. Reading it keeps a place for each item and no bytes. A file ends at its
-last whole operation: what follows is named, and the next file is read.
+A journal is a sequence of operations in several files. Parsing keeps the position of each item, not its bytes. A file
+ends at its last complete operation: the rest is reported, and the next file is read.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ ADD_OLD, REMOVE, ADD, OPEN_OLD, SET_NUMBER, ABORT, CONFIRM, ADD_NUMBERED, CONTIN
 
 
 class Item(NamedTuple):
-    """An item that is left.
+    """An item left in a queue.
 
     Attributes:
-        number: in the order in which items were put.
-        file: which of the files has its bytes.
-        offset: where they begin.
-        size: how many they are.
-        expires_ms: Unix time, 0 for never.
+        number: its rank in the order of puts.
+        file: index of the file with its bytes.
+        offset: position of its bytes in the file.
+        size: number of bytes.
+        expires_ms: Unix time in milliseconds; 0 for never.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Item(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """The end of a file that could not be read."""
+    """The unreadable end of a file."""
 
     path: Path
     offset: int
@@ -53,11 +53,11 @@ class Damage(NamedTuple):
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.path}: {self.reason} at byte {self.offset}; {self.left_bytes} bytes are not read"
+        return f"{self.path}: {self.reason} at byte {self.offset}; {self.left_bytes} bytes were skipped"
 
 
 class _BadOperationError(Exception):
-    """What stands here is no whole operation."""
+    """There is no complete operation here."""
 
 
 def queues_in(folder: Path) -> list[str]:
@@ -72,13 +72,13 @@ def queues_in(folder: Path) -> list[str]:
 
 def _is_journal(path: Path) -> bool:
     if path.is_symlink():
-        # Kestrel makes none. Whoever can write to the folder must not have the importer read what only it may read.
-        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link; put the file in its place, or take the link away")
+        # Kestrel creates none. An attacker who can write to the folder must not make the importer read other files.
+        raise OSError(errno.ELOOP, f"{path.name} is a symbolic link; replace it with the file, or remove it")
     return path.is_file() and "~~" not in path.name
 
 
 def journal_files(folder: Path, queue: str) -> list[Path]:
-    """The files of a queue in the order in which they are read; those that a packed file replaces are left out.
+    """Return the files of a queue in reading order, without those that a packed file replaces.
 
     Raises:
         OSError: the folder cannot be read.
@@ -97,14 +97,14 @@ def journal_files(folder: Path, queue: str) -> list[Path]:
 
 @dataclass
 class Journal:
-    """What a queue has left.
+    """The items left in a queue.
 
     Attributes:
         paths: its files.
-        items: what is left, the head first. What was open when the journal ended is in its old place.
-        damages: what could not be read.
-        missing: how many items were removed that are not in the files.
-        digest: of all bytes of all files, in hexadecimal digits.
+        items: the items left, head first. An item that was open at the end is in its old position.
+        damages: the parts that could not be read.
+        missing: number of removed items that are not in the files.
+        digest: hexadecimal digest of all bytes of all files.
     """
 
     paths: list[Path]
@@ -114,16 +114,16 @@ class Journal:
     digest: str = ""
 
     @classmethod
-    def read(cls, paths: list[Path], heard: Callable[[int], None] = lambda _size: None) -> Journal:
-        """Read all files; `heard` is called now and then with how many bytes more were read.
+    def read(cls, paths: list[Path], on_bytes: Callable[[int], None] = lambda _size: None) -> Journal:
+        """Read all files; `on_bytes` is called from time to time with the number of bytes read since.
 
         Raises:
-            OSError: one cannot be read.
+            OSError: a file cannot be read.
         """
         journal, state, digest = cls(paths), _State(), hashlib.sha256()
         for number, path in enumerate(paths):
             with path.open("rb") as stream:
-                file = _File(stream, path.stat().st_size, digest, heard)
+                file = _File(stream, path.stat().st_size, digest, on_bytes)
                 try:
                     while file.offset < file.size:
                         start = file.offset
@@ -136,10 +136,10 @@ class Journal:
         return journal
 
     def contents(self, first: int) -> Iterator[tuple[Item, bytes]]:
-        """The items from number `first` of `items` on, with their bytes.
+        """Yield the items from index `first` of `items` on, with their bytes.
 
         Raises:
-            OSError: a file cannot be read, or is shorter than it was.
+            OSError: a file cannot be read, or has shrunk.
         """
         streams: dict[int, BinaryIO] = {}
         try:
@@ -150,7 +150,7 @@ class Journal:
                 stream.seek(item.offset)
                 content = stream.read(item.size)
                 if len(content) != item.size:
-                    raise OSError(f"{self.paths[item.file]} has become shorter while it was read")
+                    raise OSError(f"{self.paths[item.file]} has shrunk while it was read")
                 yield item, content
         finally:
             for stream in streams.values():
@@ -158,49 +158,49 @@ class Journal:
 
 
 class _File:
-    """A file on the way through it; every byte goes into the digest."""
+    """A file being read; every byte is added to the digest."""
 
-    def __init__(self, stream: BinaryIO, size: int, digest: hashlib._Hash, heard: Callable[[int], None]) -> None:
+    def __init__(self, stream: BinaryIO, size: int, digest: hashlib._Hash, on_bytes: Callable[[int], None]) -> None:
         self._stream = stream
         self._digest = digest
-        self._heard = heard
+        self._on_bytes = on_bytes
         self._told = 0
         self.size = size
         self.offset = 0
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
+        """Return the next `size` bytes."""
         if not 0 <= size <= self.size - self.offset:
-            raise _BadOperationError("an unfinished operation")
+            raise _BadOperationError("an incomplete operation")
         data = self._stream.read(size)
         self._digest.update(data)
         self.offset += len(data)
         if self.offset - self._told >= _CHUNK_BYTES:
-            self._heard(self.offset - self._told)
+            self._on_bytes(self.offset - self._told)
             self._told = self.offset
         if len(data) != size:
-            raise _BadOperationError("an unfinished operation")
+            raise _BadOperationError("an incomplete operation")
         return data
 
     def skip(self, size: int) -> int:
-        """Pass the bytes of an item; returns where they begin."""
+        """Skip the bytes of an item; return their offset."""
         start = self.offset
         if not 0 <= size <= self.size - start:
-            raise _BadOperationError("an unfinished operation")
+            raise _BadOperationError("an incomplete operation")
         while self.offset < start + size:
             self.take(min(_CHUNK_BYTES, start + size - self.offset))
         return start
 
     def finish(self) -> None:
-        """Pass all that is left."""
-        self._heard(self.offset - self._told)
+        """Skip the rest of the file."""
+        self._on_bytes(self.offset - self._told)
         while data := self._stream.read(_CHUNK_BYTES):
             self._digest.update(data)
-            self._heard(len(data))
+            self._on_bytes(len(data))
 
 
 class _State:
-    """The queue as far as its journal was read."""
+    """The queue after the operations read so far."""
 
     def __init__(self) -> None:
         self._waiting: deque[Item] = deque()
@@ -210,7 +210,7 @@ class _State:
         self.missing = 0
 
     def apply(self, file: _File, number: int) -> None:
-        """Carry out the next operation."""
+        """Apply the next operation."""
         code = file.take(1)[0]
         if code == REMOVE:
             self._take()
@@ -231,7 +231,7 @@ class _State:
         elif code in (SET_NUMBER, ABORT, CONFIRM, OPEN):
             self._settle(code, _INT.unpack(file.take(_INT.size))[0])
         else:
-            raise _BadOperationError(f"the unknown operation {code}")
+            raise _BadOperationError(f"an unknown operation {code}")
 
     def _settle(self, code: int, transaction: int) -> None:
         if code == SET_NUMBER:
@@ -261,5 +261,5 @@ class _State:
         return None
 
     def left(self) -> list[Item]:
-        """All that is left, the head first."""
+        """Return all items left, head first."""
         return [*sorted(self._open.values()), *self._waiting]

@@ -15,9 +15,11 @@ __all__ = ["keys"]
 
 @contextmanager
 def keys() -> Iterator[Callable[[float], str]]:
-    """A function that waits up to so many seconds for keys and returns those pressed; none if none were, or the input ended.
+    """Yield a function that waits up to a number of seconds for keys and returns them; empty if there are none or the
+    input ended.
 
-    The terminal neither echoes nor collects lines meanwhile; Ctrl-C still interrupts. Standard input must be a terminal.
+    The terminal does not echo and does not buffer lines during this time; Ctrl-C still interrupts. Standard input must
+    be a terminal.
     """
     terminal = sys.stdin.fileno()
     before = termios.tcgetattr(terminal)
@@ -25,7 +27,7 @@ def keys() -> Iterator[Callable[[float], str]]:
     def read(timeout_s: float) -> str:
         ready, _, _ = select.select([terminal], [], [], timeout_s)
         pressed = os.read(terminal, 64).decode("ascii", "ignore") if ready else ""
-        # Arrow keys and the like come as several characters, which mean nothing one by one.
+        # Arrow keys and the like are sequences of several characters.
         return "" if pressed.startswith("\x1b") else pressed
 
     try:

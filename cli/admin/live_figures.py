@@ -1,4 +1,4 @@
-"""What ``lmq-admin top`` shows: rates as differences of counters between two looks at a node."""
+"""The figures of ``lmq-admin top``: rates from the differences of counters between two samples of a node."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..shared.output import Column
 from ..shared.target import queue_text
 from .queue_list import all_queues
 
-__all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Picture", "Sample", "look", "picture"]
+__all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Figures", "Sample", "compare_samples", "take_sample"]
 
 QUEUE_COLUMNS: Final = [
     Column("Queue", "queue", cut=True),
@@ -50,11 +50,11 @@ NODE_COLUMNS: Final = [
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look.
+    """One sample.
 
     Attributes:
-        at_s: when the queues were asked for, in seconds of a clock that never goes back.
-        took_s: how long the look took.
+        at_s: when the queues were read, in seconds of a monotonic clock.
+        took_s: how long the requests took.
         overview: the node's ``/v1/overview``.
         queues: all queues by name.
     """
@@ -66,13 +66,13 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
-    """What two looks show.
+class Figures:
+    """The figures computed from two samples.
 
     Attributes:
         totals: sums over all queues, with rates.
-        nodes: a line for each node, as `NODE_COLUMNS` describe it.
-        queues: a line for each queue, as `QUEUE_COLUMNS` describe it; a rate is None for a queue that was not there before.
+        nodes: a row for each node, in the order of `NODE_COLUMNS`.
+        queues: a row for each queue, in the order of `QUEUE_COLUMNS`; a rate is None for a new queue.
         cluster: the node's view of the cluster.
     """
 
@@ -82,16 +82,16 @@ class Picture:
     cluster: Mapping[str, Any]
 
 
-def look(api: Api) -> Sample:
-    """Ask a node how things are. Raises as `Api.get`."""
+def take_sample(api: Api) -> Sample:
+    """Return a sample of a node. Raises the errors of `Api.get`."""
     begun = time.monotonic()
     queues = {queue_text(queue["name"]): queue for queue in all_queues(api, fields=_FIELDS)}
     overview = api.get("/v1/overview")
     return Sample(begun, time.monotonic() - begun, overview, queues)
 
 
-def picture(before: Sample, now: Sample) -> Picture:
-    """What has happened between two looks."""
+def compare_samples(before: Sample, now: Sample) -> Figures:
+    """Return the figures between two samples."""
     seconds = now.at_s - before.at_s
     queues = [
         [name, queue["ready"], queue["leased"], *_rates(before.queues.get(name), queue, seconds), queue["bytes"]]
@@ -101,7 +101,7 @@ def picture(before: Sample, now: Sample) -> Picture:
     rates = dict(zip(_COUNTERS, _rates(sums_before, sums, sums["at_s"] - sums_before["at_s"]), strict=True))
     totals = {key: sums[key] for key in ("queues", "ready", "delayed", "leased", "bytes")} | rates
     cluster = now.overview["cluster"]
-    return Picture(totals, [*_nodes(cluster)], queues, cluster)
+    return Figures(totals, [*_nodes(cluster)], queues, cluster)
 
 
 def _rates(before: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: float) -> Iterator[float | None]:
@@ -109,7 +109,7 @@ def _rates(before: Mapping[str, Any] | None, now: Mapping[str, Any], seconds: fl
         if before is None or seconds <= 0:
             yield None
         else:
-            # A queue that was deleted and recreated counts from zero again.
+            # The counters of a queue that was deleted and recreated start at zero.
             yield max(0.0, (now[counter] - before[counter]) / seconds)
 
 

@@ -1,4 +1,4 @@
-"""Puts load on a cluster through the clients and measures how it takes it: rates, and how long single requests take."""
+"""Puts load on a cluster through the clients, and measures rates and latencies."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _MILLISECOND: Final = 1e-3
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What one phase has shown.
+    """The results of one phase.
 
     Attributes:
         name: one of `PHASES`.
-        in_flight: how many requests were under way at a time.
-        messages: how many were answered.
-        seconds: how long it took.
-        p50_ms: half of the requests took at most so long; `p99_ms`, `p999_ms` and `max_ms` likewise.
-        refused: how many requests got an error or, for acks, came after the end of the lease.
+        in_flight: number of concurrent requests.
+        messages: number of answered requests.
+        seconds: duration of the phase.
+        p50_ms: median latency; `p99_ms`, `p999_ms` and `max_ms` likewise.
+        refused: requests that failed or, for acks, arrived after the lease expired.
     """
 
     name: str
@@ -47,12 +47,12 @@ class Phase:
 
     @property
     def per_second(self) -> float:
-        """Messages a second."""
+        """Return the messages per second."""
         return self.messages / self.seconds if self.seconds else 0.0
 
 
 class Bench:
-    """One measurement in a queue of its own, which is deleted at the end whatever happens."""
+    """One measurement in a temporary queue, which is deleted at the end in any case."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class Bench:
         """Prepare a measurement.
 
         Args:
-            clients: one for each node; requests are dealt to them in turn.
-            queue: the queue's name, which nobody else may use.
-            size: bytes of a message.
-            in_flight: how many requests are under way at a time.
-            seconds: how long to push, and how long each other phase takes at most.
-            messages_max: how many messages to push at most.
+            clients: one for each node; requests are assigned to them in turn.
+            queue: the queue's name, which must be unused.
+            size: size of a message in bytes.
+            in_flight: number of concurrent requests.
+            seconds: duration of the push phase, and maximum duration of each other phase.
+            messages_max: maximum number of messages to push.
             stop: ends the measurement when it is set.
-            on_phase: called with the name of each phase as it begins.
+            on_phase: called with the name of each phase when it begins.
         """
         self._clients = clients
         self._queue = queue
@@ -90,25 +90,25 @@ class Bench:
         self.phases: list[Phase] = []
 
     async def run(self) -> None:
-        """Run all phases, or end early when told to stop.
+        """Run all phases, or end early when `stop` is set.
 
         Raises:
-            LmqError: the cluster did not answer a single request of a phase.
+            LmqError: no request of a phase was answered.
         """
-        async with self._queue_of_its_own():
+        async with self._temporary_queue():
             await self._phase("push", self._in_flight, self._messages_max, self._push)
             await self._phase("pull", self._in_flight, self._messages_so_far(), self._pull)
             await self._phase("ack", self._in_flight, len(self._pulled), self._ack)
             await self._phase("push, one at a time", 1, self._messages_max, self._push)
 
     @asynccontextmanager
-    async def _queue_of_its_own(self) -> AsyncIterator[None]:
-        # A lease must not end while it is measured, and an ack must not meet a redelivery.
+    async def _temporary_queue(self) -> AsyncIterator[None]:
+        # Leases must not expire during the measurement, and an ack must not meet a redelivery.
         await self._clients[0].update_props(self._queue, {"timeout": 600, "accum": 0})
         try:
             yield
         finally:
-            # Also after Ctrl-C: the first thing that a cancelled task does is to clean up.
+            # Runs after Ctrl-C too: a cancelled task cleans up first.
             await asyncio.wait_for(self._clients[0].delete(self._queue), DELETE_TIMEOUT_S)
 
     def _messages_so_far(self) -> int:
@@ -149,7 +149,7 @@ class Bench:
 
 
 class _Work:
-    """The requests of one phase, which several tasks share out among themselves."""
+    """The requests of one phase, shared by several tasks."""
 
     def __init__(
         self, request: Callable[[AsyncClient], Awaitable[bool]], count: int, deadline: float, stop: asyncio.Event
@@ -163,7 +163,7 @@ class _Work:
         self.error: LmqError | None = None
 
     async def repeat(self, client: AsyncClient) -> None:
-        """Send one request after the other until all are sent or the time is over."""
+        """Send requests one after another until all are sent or the time is up."""
         while self._left > 0 and not self._stop.is_set():
             begun = time.perf_counter()
             if begun >= self._deadline:
@@ -184,5 +184,5 @@ class _Work:
 
 
 def _quantile(ordered: list[float], share: float) -> float:
-    """The smallest value that at least this share of the values does not exceed."""
+    """Return the smallest value that is not exceeded by at least this share of the values."""
     return ordered[max(0, math.ceil(share * len(ordered)) - 1)]

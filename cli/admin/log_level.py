@@ -1,4 +1,4 @@
-"""``lmq-admin log-level``: how much one node logs."""
+"""``lmq-admin log-level``: the log level of one node."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..shared.target import Target, target_options
 __all__ = ["log_level"]
 
 
-@click.command("log-level", short_help="Show or change how much the node logs.")
+@click.command("log-level", short_help="Show or change the log level of the node.")
 @click.argument("level", type=click.Choice(LOG_LEVELS), required=False)
 @target_options
 def log_level(target: Target, level: str | None) -> None:
-    """Show the least severe LEVEL that the node logs, or change it until the node is stopped.
+    """Show the lowest LEVEL that the node logs, or change it until the node stops.
 
     \b
     Example:

@@ -1,4 +1,4 @@
-"""What is done to all queues whose names a regular expression finds."""
+"""Operations on all queues whose names match a regular expression."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from ..shared.target import queue_text
 from .contents import content_bytes
 from .queue_list import all_queues
 
-__all__ = ["do_to_matching", "name_or_pattern", "pattern_option"]
+__all__ = ["do_to_matching", "pattern_option", "require_name_or_pattern"]
 
 SHOWN_MAX: Final = 20
-"""Most queues that a question names; ``--dry-run`` names all."""
+"""Maximum number of queues listed in a question; ``--dry-run`` lists all."""
 
 Row = Mapping[str, Any]
 
 
 def pattern_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """Add ``--pattern``, also known as ``--match``, as in ``queue ls``; the function gets it as `pattern`."""
-    text = "All queues in whose names this regular expression is found, instead of one QUEUE."
+    text = "All queues whose names match this regular expression, instead of one QUEUE."
     return click.option("--pattern", "--match", "pattern", metavar="REGEXP", help=text)(function)
 
 
-def name_or_pattern(name: str | None, pattern: str | None) -> None:
-    """Return if one of them is given.
+def require_name_or_pattern(name: str | None, pattern: str | None) -> None:
+    """Check that exactly one of the two is given.
 
     Raises:
-        click.UsageError: none is, or both are.
+        click.UsageError: neither is given, or both are.
     """
     if (name is None) is (pattern is None):
-        raise click.UsageError("give either the name of a queue or --pattern REGEXP")
+        raise click.UsageError("pass either the name of a queue or --pattern REGEXP")
 
 
 def do_to_matching(
@@ -51,20 +51,20 @@ def do_to_matching(
     yes: bool,
     dry_run: bool,
 ) -> list[Any] | None:
-    """Say what will happen to which queues, ask once, and do it to one after the other.
+    """Show what will happen to which queues, ask once, and process them one after another.
 
-    A queue that is gone by then is passed over.
+    A queue that no longer exists is skipped.
 
     Args:
-        text_of: what will happen to one queue, as it completes "would ...".
-        summary: the same of all.
-        do: does it to the queue with this name.
+        text_of: the effect on one queue, as it completes "would ...".
+        summary: the effect on all of them.
+        do: processes the queue with this name.
 
     Returns:
-        What `do` has returned; None if nothing was to be done.
+        The results of `do`; None if nothing was to be done.
 
     Raises:
-        CliError: no queue matches, or it failed for one, or the answer was no.
+        CliError: no queue matches, `do` failed, or the user declined.
     """
     query = pattern.encode(errors="surrogateescape")
     rows = list(all_queues(api, pattern=query, fields="size,leased"))
@@ -92,4 +92,4 @@ def _show(rows: Sequence[Row], text_of: Callable[[Row], str], *, dry_run: bool) 
     for row in shown:
         click.echo(f"would {text_of(row)}", err=not dry_run)
     if len(rows) > len(shown):
-        click.echo(f"... and {plural(len(rows) - len(shown), 'further queue')} (--dry-run names all)", err=True)
+        click.echo(f"... and {plural(len(rows) - len(shown), 'further queue')} (--dry-run lists all)", err=True)

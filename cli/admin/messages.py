@@ -1,4 +1,4 @@
-"""``lmq-admin message``: push, pull, settle and look at single messages."""
+"""``lmq-admin message``: pushes, pulls, settles and peeks at single messages."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..shared.output import Column, human_bytes, plural, print_json, print_table
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, target_options
 from ..shared.units import duration
-from .contents import Show, content_bytes, content_json, shown
-from .done import tell
+from .contents import Show, content_bytes, content_json, format_body
 from .queue_links import BULK_TIMEOUT_S
 from .queue_list import require_queue
 
@@ -30,7 +29,7 @@ _ID_COLUMNS: Final = [Column("Message", "id"), Column("Result", "result")]
 _PEEK_COLUMNS: Final = [
     Column("Sequence", "sequence", right=True),
     Column("State", "state"),
-    Column("Due for (s)", "age_s", right=True, digits=1),
+    Column("Age (s)", "age_s", right=True, digits=1),
     Column("Deliveries left", "deliveries_left", right=True, rank=1),
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),
@@ -43,13 +42,13 @@ _show_option = click.option(
     type=click.Choice([show.value for show in Show]),
     default=Show.AUTO.value,
     show_default=True,
-    help="Show contents so; auto decodes MessagePack and shows what is no text in hexadecimal.",
+    help="Format of message bodies; auto decodes MessagePack and prints binary data as hex.",
 )
 
 
 @click.group(cls=AliasGroup)
 def message() -> None:
-    """Push, pull, settle and look at single messages."""
+    """Push, pull, settle and peek at single messages."""
 
 
 @message.command("push")
@@ -57,17 +56,17 @@ def message() -> None:
 @click.argument("content", required=False)
 @click.option("--content-type", help="Content type to store with the message.")
 @click.option("--key", help="Idempotency key: a second push with the same key within five minutes stores nothing.")
-@click.option("--delay", type=duration, metavar="TIME", help="How much later it becomes due.")
-@click.option("--ttl", type=duration, metavar="TIME", help="For how long it may be delivered.")
-@click.option("--priority", type=int, metavar="N", help="Lower comes first. [default: 0]")
-@click.option("--label", help="A name by which the message is found while it waits.")
-@click.option("--group", help="Messages of a group are delivered one at a time and in order.")
-@click.option("--wait", type=duration, metavar="TIME", help="For how long it waits for room if the queue is full.")
+@click.option("--delay", type=duration, metavar="TIME", help="Delay until the message becomes ready.")
+@click.option("--ttl", type=duration, metavar="TIME", help="Time to live.")
+@click.option("--priority", type=int, metavar="N", help="Priority; lower is delivered first. [default: 0]")
+@click.option("--label", help="Label by which the message can be found while it waits.")
+@click.option("--group", help="Group; its messages are delivered one at a time and in order.")
+@click.option("--wait", type=duration, metavar="TIME", help="Time to wait for space if the queue is full.")
 @target_options
 def message_push(
     target: Target, name: str, content: str | None, wait: float | None, **options: str | float | None
 ) -> None:
-    """Push one message: CONTENT, or standard input if it is not given.
+    """Push one message: CONTENT, or standard input if it is omitted.
 
     \b
     Examples:
@@ -85,7 +84,7 @@ def message_push(
     if target.as_json:
         print_json(answer)
     elif sys.stdout.isatty():
-        print(f"One message of {human_bytes(len(data))} is in queue {name}.")
+        print(f"One message of {human_bytes(len(data))} was pushed to queue {name}.")
 
 
 @message.command("pull", short_help="Pull, print and acknowledge messages.")
@@ -98,17 +97,19 @@ def message_push(
     type=click.IntRange(1, BATCH_MAX),
     help="Maximum number of messages.",
 )
-@click.option("--wait", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for one.")
-@click.option("--no-ack", is_flag=True, help="Leave them under lease, to be delivered again after their timeout.")
+@click.option("--wait", default=0.0, show_default=True, type=click.FloatRange(0), help="Seconds to wait for a message.")
+@click.option(
+    "--no-ack", is_flag=True, help="Do not acknowledge: the messages are delivered again when their leases expire."
+)
 @_show_option
-@click.option("--raw", is_flag=True, help="Print the bytes as they are stored, with nothing between messages.")
+@click.option("--raw", is_flag=True, help="Print the stored bytes, without separators.")
 @target_options
 def message_pull(target: Target, name: str, count: int, wait: float, no_ack: bool, show: str, raw: bool) -> None:
     """Pull messages, print their contents, one a line, and acknowledge them. Exits with 66 if there is none.
 
-    A queue that does not exist is waited for with --wait.
+    With --wait, the command also waits for a queue that does not exist.
 
-    With --no-ack use --json: it tells the ids that `message ack | nack | extend` take.
+    Use --no-ack with --json: it prints the ids that `message ack | nack | extend` take.
 
     \b
     Example:
@@ -125,12 +126,10 @@ def message_pull(target: Target, name: str, count: int, wait: float, no_ack: boo
             sys.stdout.buffer.write(data)
     sys.stdout.flush()
     if messages and not no_ack:
-        # What is printed and not acknowledged in time is delivered again, which a person wants to know.
+        # A message that is printed but acknowledged too late is delivered again; the user should know.
         results = target.api.post(f"{_path(name)}/ack", {"ids": [item["id"] for item in messages]})["results"]
         if not all(results):
-            text = (
-                f"{target.node}: {results.count(False)} of {len(results)} leases ended before the ack; they come again"
-            )
+            text = f"{target.node}: {results.count(False)} of {len(results)} leases expired before the ack; redelivery follows"
             raise CliError(text, ExitCode.NOT_FOUND)
     if not messages:
         raise CliError(f"{target.node}: no message is ready in queue {name}", ExitCode.NOT_FOUND)
@@ -149,9 +148,7 @@ def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...], **more: 
     if not any(results):
         require_queue(target.api, name)
     if not all(results):
-        text = (
-            f"{target.node}: {results.count(False)} of {len(ids)} messages of queue {name} are not under such a lease"
-        )
+        text = f"{target.node}: {results.count(False)} of {len(ids)} messages of queue {name} are not leased under these ids"
         raise CliError(text, ExitCode.NOT_FOUND)
 
 
@@ -160,7 +157,7 @@ def _settle(target: Target, name: str, verb: str, ids: tuple[str, ...], **more: 
 @_IDS_ARGUMENT
 @target_options
 def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
-    """Acknowledge messages under lease: they are done. Exits with 66 if a lease had ended.
+    """Acknowledge leased messages. Exits with 66 if a lease had expired.
 
     \b
     Example:
@@ -169,14 +166,14 @@ def message_ack(target: Target, name: str, ids: tuple[str, ...]) -> None:
     _settle(target, name, "ack", ids)
 
 
-@message.command("nack", short_help="Give messages back.")
+@message.command("nack", short_help="Return messages to the queue.")
 @_QUEUE_ARGUMENT
 @_IDS_ARGUMENT
-@click.option("--place", type=click.Choice(["tail", "keep", "head"]), help="Where to. [default: tail]")
-@click.option("--delay", type=duration, metavar="TIME", help="How much later they become due.")
+@click.option("--place", type=click.Choice(["tail", "keep", "head"]), help="Position in the queue. [default: tail]")
+@click.option("--delay", type=duration, metavar="TIME", help="Delay until they become ready.")
 @target_options
 def message_nack(target: Target, name: str, ids: tuple[str, ...], place: str | None, delay: float | None) -> None:
-    """Give messages under lease back; it costs each a retry. Exits with 66 if a lease had ended.
+    """Return leased messages to the queue; this counts as a delivery. Exits with 66 if a lease had expired.
 
     \b
     Example:
@@ -189,11 +186,11 @@ def message_nack(target: Target, name: str, ids: tuple[str, ...], place: str | N
 @_QUEUE_ARGUMENT
 @_IDS_ARGUMENT
 @click.option(
-    "--lease", type=duration, metavar="TIME", help="How long they last from now on. [default: the queue's timeout]"
+    "--lease", type=duration, metavar="TIME", help="Duration of the leases from now on. [default: the queue's timeout]"
 )
 @target_options
 def message_extend(target: Target, name: str, ids: tuple[str, ...], lease: float | None) -> None:
-    """Restart the leases of messages. Exits with 66 if a lease had ended.
+    """Restart the leases of messages. Exits with 66 if a lease had expired.
 
     \b
     Example:
@@ -211,7 +208,7 @@ def message_extend(target: Target, name: str, ids: tuple[str, ...], lease: float
 @destructive_options
 @target_options
 def message_withdraw(target: Target, name: str, label: str, count: int | None, yes: bool, dry_run: bool) -> None:
-    """Remove messages with this LABEL that wait. What consumers hold under lease stays.
+    """Remove waiting messages with this LABEL. Leased messages are kept.
 
     \b
     Example:
@@ -223,15 +220,17 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
     if confirm(f"remove {plural(most, 'message')} with label {label} from queue {name}", yes=yes, dry_run=dry_run):
         request: dict[str, Any] = {"label": label} if count is None else {"label": label, "max": count}
         answer = target.api.post(f"{_path(name)}/withdraw", request, timeout_s=BULK_TIMEOUT_S)
-        tell(target, answer, f"{plural(answer['withdrawn'], 'message is', 'messages are')} removed from queue {name}.")
+        target.print_result(
+            answer, f"{plural(answer['withdrawn'], 'message was', 'messages were')} removed from queue {name}."
+        )
 
 
-@message.command("peek", short_help="Look at messages without taking them.")
+@message.command("peek", short_help="Show messages without pulling them.")
 @_QUEUE_ARGUMENT
 @click.option(
     "--max", "count", default=20, show_default=True, type=click.IntRange(1, 1000), help="Maximum number of messages."
 )
-@click.option("--after", type=click.IntRange(0), help="Start behind the message of this sequence.")
+@click.option("--after", type=click.IntRange(0), help="Start after the message with this sequence.")
 @click.option("--label", help="Only messages with this label.")
 @click.option("--group", help="Only messages of this group.")
 @_show_option
@@ -239,7 +238,7 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
 def message_peek(
     target: Target, name: str, count: int, after: int | None, label: str | None, group: str | None, show: str
 ) -> Report:
-    """Look at messages in the order in which they were pushed, leased ones among them, without taking any.
+    """Show messages in the order in which they were pushed, including leased ones, without pulling any.
 
     At most 64 KiB of each are fetched; people see the beginning, scripts all of that.
 
@@ -255,12 +254,12 @@ def message_peek(
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
     if not answer["messages"]:
         require_queue(target.api, name)
-    remark = f"(There are more: --after {answer['next']} goes on.)" if answer["next"] is not None else ""
+    remark = f"(More messages: continue with --after {answer['next']}.)" if answer["next"] is not None else ""
     return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
 
 
 def _peeked(api: Api, name: str, query: Mapping[str, Any], count: int, after: int) -> dict[str, Any]:
-    """Return the answer with `count` messages, or all that there are; a node ends one of large messages earlier."""
+    """Return the answer with `count` messages, or all there are; a node splits answers with large messages."""
     messages: list[Any] = []
     while True:
         asked = urllib.parse.urlencode({**query, "limit": count - len(messages), "after": after})
@@ -273,7 +272,7 @@ def _peeked(api: Api, name: str, query: Mapping[str, Any], count: int, after: in
 
 def _peek_row(item: Mapping[str, Any], show: Show) -> list[object]:
     content = " | ".join(
-        shown(content_bytes(part["content"]), part["content_type"], show, dump=False) for part in _parts(item)
+        format_body(content_bytes(part["content"]), part["content_type"], show, dump=False) for part in _parts(item)
     )
     return [*(item[column.key] for column in _PEEK_COLUMNS[:-1]), content]
 
@@ -284,11 +283,11 @@ def _contents(messages: list[dict[str, Any]], show: Show, *, raw: bool) -> Itera
         return
     for part in (part for item in messages for part in _parts(item)):
         data = content_bytes(part["content"])
-        yield shown(data, part["content_type"], show, for_terminal=sys.stdout.isatty()).encode() + b"\n"
+        yield format_body(data, part["content_type"], show, for_terminal=sys.stdout.isatty()).encode() + b"\n"
 
 
 def _parts(item: Mapping[str, Any]) -> list[Any]:
-    """A compound message holds several contents, any other one."""
+    """Return the contents of a message: several if it is compound, else one."""
     return item["content"] if item["type"] == "compound" else [item]
 
 

@@ -1,4 +1,4 @@
-"""Results for monitoring systems: one line with figures, and the exit status that Nagios and its kin understand."""
+"""Results for monitoring systems: one line with figures, and the exit status of Nagios plugins."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _SERVICE: Final = "LMQ"
 
 
 Limits = tuple[float | None, float | None]
-"""From where on a figure is a warning, and from where on it is critical; None for never."""
+"""The thresholds from which a figure is a warning and critical; None for never."""
 
 
 class State(IntEnum):
-    """How things are; also the exit status."""
+    """The result of a check; also the exit status."""
 
     OK = 0
     WARNING = 1
@@ -34,16 +34,16 @@ class State(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        state: how it is.
-        text: what was seen, for people.
-        name: name of the figure; none if there is no figure.
+        state: the state.
+        text: the observation, for people.
+        name: name of the figure; empty if there is none.
         value: the figure.
-        unit: ``B`` for bytes, ``s`` for seconds, ``%``, nothing for counts.
-        warning: from where on it is a warning; None for never.
-        critical: from where on it is critical; None for never.
+        unit: ``B`` for bytes, ``s`` for seconds, ``%``, empty for counts.
+        warning: threshold of a warning; None for never.
+        critical: threshold of a critical state; None for never.
     """
 
     state: State
@@ -55,14 +55,14 @@ class Finding:
     critical: float | None = None
 
     def performance_data(self) -> str:
-        """The figure as plugins write it: ``name=value[unit];warning;critical``."""
+        """Return the figure in the format of plugins: ``name=value[unit];warning;critical``."""
         limits = ";".join("" if limit is None else f"{limit:g}" for limit in (self.warning, self.critical))
         value = f"{self.value:.3f}".rstrip("0").rstrip(".")
         return f"{self.name}={value}{self.unit};{limits}".rstrip(";")
 
 
 def graded(name: str, value: float, text: str, limits: Limits = (None, None), *, unit: str = "") -> Finding:
-    """A figure that is bad when it is high, against its thresholds."""
+    """Return the finding for a figure that is bad when it is high, by its thresholds."""
     warning, critical = limits
     state = State.OK
     if critical is not None and value >= critical:
@@ -73,33 +73,33 @@ def graded(name: str, value: float, text: str, limits: Limits = (None, None), *,
 
 
 def worst(findings: Sequence[Finding]) -> State:
-    """The state of the whole: critical before warning before unknown."""
+    """Return the overall state: critical before warning before unknown."""
     order = (State.CRITICAL, State.WARNING, State.UNKNOWN)
     return next((state for state in order if any(one.state is state for one in findings)), State.OK)
 
 
 def line_of(findings: Sequence[Finding]) -> str:
-    """All findings in one line: the state, what is not well (or all, if all is), and the figures."""
+    """Return all findings in one line: the state, the problems (or everything if there are none), and the figures."""
     state = worst(findings)
-    told = [one.text for one in findings if one.state is not State.OK] or [one.text for one in findings]
+    texts = [one.text for one in findings if one.state is not State.OK] or [one.text for one in findings]
     figures = " ".join(one.performance_data() for one in findings if one.name)
-    # A bar separates text and figures, so it cannot stand in the text.
-    text = "; ".join(told).replace("|", "/")
+    # A bar separates text and figures, so it is replaced in the text.
+    text = "; ".join(texts).replace("|", "/")
     return f"{_SERVICE} {state.name} - {text}" + (f" | {figures}" if figures else "")
 
 
 class MonitoringCommand(click.Command):
-    """A command whose exit status is a `State`, whatever goes wrong, and whose one line goes to standard output."""
+    """A command that always exits with a `State`, and prints its one line to standard output."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
-        """Parse the arguments; wrong ones are UNKNOWN, because 2 would be CRITICAL."""
+        """Parse the arguments; wrong ones are UNKNOWN, because click's exit status 2 would be CRITICAL."""
         try:
             return super().make_context(*args, **kwargs)
         except click.UsageError as exc:
             _end(State.UNKNOWN, exc.format_message())
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run the command. A node that cannot serve is CRITICAL, anything else that fails UNKNOWN."""
+        """Run the command. A node that cannot serve is CRITICAL, any other failure UNKNOWN."""
         try:
             return super().invoke(ctx)
         except click.UsageError as exc:

@@ -1,4 +1,4 @@
-"""Whom a node is to join: found out here, where the token and the certificates of the user are."""
+"""Finds the Raft address of a peer to join, with the user's token and certificates."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..shared.credentials import credentials
 from ..shared.errors import CliError, ExitCode, exit_code_of
 from ..shared.node_address import node_address
 
-__all__ = ["peer_to_join"]
+__all__ = ["find_peer"]
 
 HTTP_PORT = 9980
 TIMEOUT_S = 3.0
 
 
-def peer_to_join(peer: str) -> str:
-    """The Raft address of the peer at an HTTP address, where it asks for a token or TLS; else what was written.
+def find_peer(peer: str) -> str:
+    """Return the Raft address of the peer at an HTTP address that requires a token or TLS; else the given address.
 
-    The node that joins could ask its peer for that itself, but it has no token to show.
+    The joining node could ask its peer itself, but it has no token.
 
     Raises:
         LmqError: the peer refuses the token.
@@ -40,6 +40,6 @@ def peer_to_join(peer: str) -> str:
             raise
         return peer
     except CliError:
-        # It does not speak HTTP: the node will see whether it is a Raft address.
+        # The peer does not speak HTTP; the node checks whether it is a Raft address.
         return peer
     return next((str(node["raft"]) for node in status["nodes"] if node["id"] == status["self"]), peer)

@@ -1,4 +1,4 @@
-"""The program ``lmq-admin``: look at a cluster, change its members, work with queues and messages."""
+"""The program ``lmq-admin``: inspects a cluster, changes its members, and works with queues and messages."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ __all__ = ["main"]
 def cli(target: Target, form: str | None) -> None:
     """Administer an lmqcluster cluster through one of its nodes.
 
-    Output is a table on a terminal and tab-separated lines otherwise; --json prints JSON. NO_COLOR is honoured. The options
-    below may also stand behind the command.
+    Output is a table on a terminal and tab-separated lines otherwise; --json prints JSON. NO_COLOR is honoured. The
+    options below may also follow the command.
     """
     if form is not None:
         target.form = Form(form)
@@ -34,29 +34,29 @@ cli.add_section(
         Deferred("status", "admin.cluster", "Show the nodes of the cluster."),
         Deferred("stats", "admin.cluster", "Show rates and waiting times of all queues."),
         Deferred("top", "admin.top", "Show live rates of queues and the state of nodes."),
-        Deferred("check", "admin.check", "Say whether all is well; for monitoring systems too."),
+        Deferred("check", "admin.check", "Check cluster health; exits non-zero on problems, for monitoring."),
     ],
 )
 cli.add_section(
     "Queues and messages",
     [
         Deferred("queue", "admin.queues", "List, show, change, bind, empty and delete queues."),
-        Deferred("message", "admin.messages", "Push, pull, settle and look at single messages."),
+        Deferred("message", "admin.messages", "Push, pull, settle and peek at single messages."),
         Deferred("defaults", "admin.defaults", "Show and change the default properties of queues."),
         Deferred(
             "definitions",
             "admin.definitions",
             "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
-        Deferred("job", "admin.jobs", "List the jobs of writers that store exactly once, and forget them."),
-        Deferred("subscription", "admin.subscriptions", "List batch leases, and give them back."),
+        Deferred("job", "admin.jobs", "List and forget the jobs of writers that store exactly once."),
+        Deferred("subscription", "admin.subscriptions", "List and release batch leases."),
         Deferred(
             "client",
             "admin.clients",
-            "List the clients of all nodes: connections, waiting pulls, and who holds messages.",
+            "List the clients of all nodes: connections, waiting pulls and held messages.",
         ),
-        Deferred("session", "admin.sessions", "List sessions, and end those whose clients are gone."),
-        Deferred("lock", "admin.sessions", "List locks, and free those whose clients are stuck."),
+        Deferred("session", "admin.sessions", "List sessions, and end those of dead clients."),
+        Deferred("lock", "admin.sessions", "List locks, and free those of stuck clients."),
     ],
 )
 cli.add_section(
@@ -64,27 +64,27 @@ cli.add_section(
     [
         Deferred("replay", "admin.replay", "Push the rows of a file into queues."),
         Deferred("drain", "admin.drain", "Write all messages of queues as JSON lines."),
-        Deferred("import", "admin.imports", "Take the messages of other queue servers over into the cluster."),
-        Deferred("bench", "admin.bench", "Measure how fast the cluster is."),
+        Deferred("import", "admin.imports", "Import the messages of other queue servers into the cluster."),
+        Deferred("bench", "admin.bench", "Measure the speed of the cluster."),
     ],
 )
 cli.add_section(
     "Members",
     [
         Deferred("join", "admin.cluster", "Make the node join a peer's cluster."),
-        Deferred("leave", "admin.cluster", "Take the node out of its cluster."),
-        Deferred("remove", "admin.cluster", "Take a dead node out of the cluster."),
-        Deferred("transfer-leader", "admin.cluster", "Have the leader hand over."),
+        Deferred("leave", "admin.cluster", "Remove the node from its cluster."),
+        Deferred("remove", "admin.cluster", "Remove a dead node from the cluster."),
+        Deferred("transfer-leader", "admin.cluster", "Transfer leadership to another node."),
     ],
 )
 cli.add_section(
     "One node and its data",
     [
-        Deferred("log-level", "admin.log_level", "Show or change how much the node logs."),
-        Deferred("snapshot", "admin.cluster", "Have the node write a snapshot of its state now."),
+        Deferred("log-level", "admin.log_level", "Show or change the log level of the node."),
+        Deferred("snapshot", "admin.cluster", "Make the node write a snapshot of its state now."),
         Deferred("backup", "admin.backup", "Write the state of all queues to FILE."),
-        Deferred("restore", "admin.backup", "Make a new cluster from a backup."),
-        Deferred("recover", "admin.backup", "Make the survivor of a lost quorum a cluster of its own."),
+        Deferred("restore", "admin.backup", "Create a new cluster from a backup."),
+        Deferred("recover", "admin.backup", "Make a surviving node a one-node cluster after a quorum loss."),
     ],
 )
 cli.add_section(
@@ -93,10 +93,10 @@ cli.add_section(
         Deferred(
             "token",
             "admin.tokens",
-            "Create, list and delete tokens; once there is one, clients need one.",
+            "Create, list and delete tokens; once one exists, clients need one.",
         ),
-        Deferred("context", "admin.context", "Give clusters names, and say once how each is reached."),
-        Deferred("tls", "admin.tls", "Make certificates for the nodes: for their clients, and between them."),
+        Deferred("context", "admin.context", "Name clusters and save how to reach them."),
+        Deferred("tls", "admin.tls", "Create certificates for nodes, for client and peer connections."),
     ],
 )
 cli.add_command(

@@ -1,4 +1,4 @@
-"""Options for the properties of a queue, one for each."""
+"""Options for the properties of a queue, one option for each property."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ __all__ = ["given_properties", "property_options"]
 
 _Kind = Callable[[str], Any] | type
 _LMQ: Final[Mapping[str, tuple[_Kind, str, str]]] = {
-    "accum": (duration, "TIME", "Accumulation window; 0 switches accumulation off."),
-    "retry": (int, "N", "How often a message is delivered again, for messages pushed from now on."),
-    "timeout": (duration, "TIME", "How long a lease lasts."),
+    "accum": (duration, "TIME", "Accumulation window; 0 disables accumulation."),
+    "retry": (int, "N", "Maximum number of redeliveries, for messages pushed from now on."),
+    "timeout": (duration, "TIME", "Duration of a lease."),
 }
 _TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
     "messages": (int, "N"),
@@ -29,7 +29,7 @@ _TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
 
 
 def property_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add them all; the function gets them by name, None where they are not given."""
+    """Add all options; the function gets them by name, None for those not given."""
     for name, option in reversed(list(QUEUE_OPTIONS.items())):
         function = _option(name, option)(function)
     for name, (kind, metavar, text) in reversed(list(_LMQ.items())):
@@ -38,7 +38,7 @@ def property_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def given_properties(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that were given."""
+    """Return the properties that were given."""
     return {
         name: list(value) if isinstance(value, tuple) else value
         for name, value in values.items()

@@ -1,4 +1,4 @@
-"""``lmq-admin queue bind | unbind | bindings | redrive``: how messages get from one queue to another."""
+"""``lmq-admin queue bind | unbind | bindings | redrive``: messages that go from one queue to another."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
-from .done import tell
 from .queue_list import queue_path, require_queue
 
 __all__ = ["COMMANDS"]
@@ -23,12 +22,12 @@ _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complet
 _COPY_ARGUMENT = click.argument("copy", metavar="TARGET", shell_complete=complete_queue)
 
 
-@click.command("bind", short_help="Have another queue get copies.")
+@click.command("bind", short_help="Copy pushed messages to another queue.")
 @_QUEUE_ARGUMENT
 @_COPY_ARGUMENT
 @target_options
 def bind(target: Target, name: str, copy: str) -> None:
-    """Store a copy of everything that is pushed to QUEUE in the queue TARGET too. Both are made if need be.
+    """Also store a copy of every message pushed to QUEUE in the queue TARGET. Both are created if they do not exist.
 
     \b
     Example:
@@ -36,7 +35,7 @@ def bind(target: Target, name: str, copy: str) -> None:
     """
     answer = target.api.post(f"{queue_path(name)}/bind", {"target": queue_value(copy)})
     state = "now" if answer["new"] else "already"
-    tell(target, answer, f"Queue {copy} {state} gets copies of what is pushed to queue {name}.")
+    target.print_result(answer, f"Queue {copy} {state} gets copies of what is pushed to queue {name}.")
 
 
 @click.command("unbind", short_help="End a binding.")
@@ -44,22 +43,22 @@ def bind(target: Target, name: str, copy: str) -> None:
 @_COPY_ARGUMENT
 @target_options
 def unbind(target: Target, name: str, copy: str) -> None:
-    """Store no more copies of what is pushed to QUEUE in the queue TARGET. Its messages stay.
+    """Stop storing copies of messages pushed to QUEUE in the queue TARGET. Its messages are kept.
 
     \b
     Example:
       lmq-admin queue unbind orders orders.audit
     """
     answer = target.api.post(f"{queue_path(name)}/unbind", {"target": queue_value(copy)})
-    text = "gets no more copies" if answer["ended"] else "got no copies before"
-    tell(target, answer, f"Queue {copy} {text} of what is pushed to queue {name}.")
+    text = "no longer gets copies" if answer["ended"] else "did not get copies"
+    target.print_result(answer, f"Queue {copy} {text} of what is pushed to queue {name}.")
 
 
 @click.command("bindings", short_help="List the queues that get copies.")
 @_QUEUE_ARGUMENT
 @reads(_COLUMNS)
 def bindings(target: Target, name: str) -> Report:
-    """List the queues that get copies of what is pushed to QUEUE.
+    """List the queues that get copies of messages pushed to QUEUE.
 
     \b
     Example:
@@ -72,10 +71,10 @@ def bindings(target: Target, name: str) -> Report:
     return Report(answer, _COLUMNS, rows, empty=f"No queue gets copies of what is pushed to queue {name}.")
 
 
-@click.command("redrive", short_help="Send dead letters back.")
+@click.command("redrive", short_help="Return dead letters to their queues.")
 @_QUEUE_ARGUMENT
 @click.option(
-    "--to", metavar="QUEUE", shell_complete=complete_queue, help="Send them there. [default: where they came from]"
+    "--to", metavar="QUEUE", shell_complete=complete_queue, help="Destination. [default: where they came from]"
 )
 @click.option("--label", help="Only messages with this label.")
 @click.option(
@@ -94,9 +93,9 @@ def redrive(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Send messages that the cluster has put into QUEUE back to where they came from: dead letters, or expired messages.
+    """Return messages that the cluster moved to QUEUE to where they came from: dead letters, or expired messages.
 
-    What clients have pushed to QUEUE stays. Interrupted, the command has sent a part of them; it may be repeated.
+    Messages that clients pushed to QUEUE are kept. An interrupted command has moved a part of them; it may be repeated.
 
     \b
     Examples:
@@ -108,11 +107,11 @@ def redrive(
     most = "messages" if count is None else f"at most {plural(count, 'message')}"
     where = "where they came from" if to is None else f"queue {to}"
     waiting = plural(found["size"] - found["leased"], "waiting message")
-    if confirm(f"send {most} of queue {name} ({waiting}) back to {where}", yes=yes, dry_run=dry_run):
+    if confirm(f"send {most} of queue {name} ({waiting}) to {where}", yes=yes, dry_run=dry_run):
         given = {"to": None if to is None else queue_value(to), "label": label}
         request = {key: value for key, value in given.items() if value is not None}
         sent = _redriven(target, name, request, count, rate)
-        tell(target, {"redriven": sent}, f"{plural(sent, 'message is', 'messages are')} sent back to {where}.")
+        target.print_result({"redriven": sent}, f"{plural(sent, 'message was', 'messages were')} sent to {where}.")
 
 
 def _redriven(target: Target, name: str, request: dict[str, Any], count: int | None, rate: float | None) -> int:

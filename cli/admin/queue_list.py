@@ -1,4 +1,4 @@
-"""The queues of a cluster, and whether there is one."""
+"""Lists the queues of a cluster."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["all_queues", "queue_exists", "queue_path", "require_queue"]
 
 
 def queue_path(name: str) -> str:
-    """The path of a queue."""
+    """Return the API path of a queue."""
     return f"/v1/queues/{Api.segment(name)}"
 
 
 def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
-    """Every queue of the cluster that the query matches, page by page, sorted by name."""
+    """Yield every queue of the cluster that matches the query, page by page, sorted by name."""
     after: dict[str, bytes] = {}
     while True:
         page = api.get(f"/v1/queues?{urllib.parse.urlencode({**query, **after})}")
@@ -32,16 +32,16 @@ def all_queues(api: Api, **query: str | bytes) -> Iterator[dict[str, Any]]:
 
 
 def require_queue(api: Api, name: str) -> None:
-    """Return if there is such a queue.
+    """Check that a queue exists.
 
     Raises:
-        LmqError: ``queue_not_found``, as every command ends that is given the name of a queue which is not there.
+        LmqError: ``queue_not_found``, the common error of commands for a missing queue.
     """
     api.get(queue_path(name))
 
 
 def queue_exists(api: Api, name: str) -> bool:
-    """Whether there is such a queue."""
+    """Return whether a queue exists."""
     try:
         require_queue(api, name)
     except LmqError as exc:

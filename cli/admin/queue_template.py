@@ -14,24 +14,24 @@ _NAMES_CACHED_MAX: Final = 10_000
 
 
 class QueueTemplate:
-    """Makes a queue name of the values of some columns.
+    """Builds a queue name from the values of columns.
 
     Attributes:
-        columns: the columns whose values `name` wants, in that order.
+        columns: the columns whose values `name` takes, in this order.
     """
 
     def __init__(self, parts: Sequence[tuple[str, str | None]]) -> None:
-        """Take pairs of a literal text and the column whose value follows it, ``None`` for no column."""
+        """Take pairs of a literal text and the column whose value follows it; ``None`` for no column."""
         self._parts = parts
         self.columns = [column for _, column in parts if column is not None]
         self._names: dict[tuple[str, ...], bytes] = {}
 
     @classmethod
     def parse(cls, template: str) -> QueueTemplate:
-        """Read a template such as ``flights.{origin}``; doubled braces stand for themselves.
+        """Parse a template such as ``flights.{origin}``; doubled braces are literal.
 
         Raises:
-            ValueError: it is malformed.
+            ValueError: the template is malformed.
         """
         parts: list[tuple[str, str | None]] = []
         for literal, column, spec, conversion in string.Formatter().parse(template):
@@ -42,14 +42,14 @@ class QueueTemplate:
 
     @classmethod
     def by_column(cls, column: str, prefix: str = "") -> QueueTemplate:
-        """Queues named by the value of one column, after a fixed prefix."""
+        """Return a template of a fixed prefix and the value of one column."""
         return cls([(prefix, column)])
 
     def name(self, values: tuple[str, ...]) -> bytes:
-        """The queue for these values of `columns`.
+        """Return the queue for these values of `columns`.
 
         Raises:
-            ValueError: a value is empty, or the name would not be one that a queue can have.
+            ValueError: a value is empty, or the result is not a valid queue name.
         """
         known = self._names.get(values)
         if known is not None:
@@ -62,12 +62,12 @@ class QueueTemplate:
     def _build(self, values: tuple[str, ...]) -> bytes:
         for column, value in zip(self.columns, values, strict=True):
             if not value:
-                raise ValueError(f"column {column!r} is empty, so there is no queue to name")
+                raise ValueError(f"column {column!r} is empty, so the queue has no name")
         rest = iter(values)
         text = "".join(literal if column is None else literal + next(rest) for literal, column in self._parts)
         if any(c < " " or c == "\x7f" for c in text):
-            raise ValueError(f"the queue name {text!r} has control characters")
+            raise ValueError(f"the queue name {text!r} contains control characters")
         name = text.encode()
         if not 1 <= len(name) <= NAME_BYTES_MAX:
-            raise ValueError(f"the queue name has {len(name)} bytes, it must have 1 to {NAME_BYTES_MAX}")
+            raise ValueError(f"the queue name has {len(name)} bytes; it must have 1 to {NAME_BYTES_MAX}")
         return name

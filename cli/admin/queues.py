@@ -1,4 +1,4 @@
-"""``lmq-admin queue``: single queues, their properties, and what can be done to all messages of one."""
+"""``lmq-admin queue``: single queues, their properties, and operations on all messages of a queue."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from ..shared.confirm import confirm, destructive_options
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, complete_queue, queue_text, queue_value, target_options
-from .done import tell
-from .many_queues import do_to_matching, name_or_pattern, pattern_option
+from .many_queues import do_to_matching, pattern_option, require_name_or_pattern
 from .property_options import given_properties, property_options
 from .queue_links import BULK_TIMEOUT_S
 from .queue_links import COMMANDS as LINK_COMMANDS
@@ -71,13 +70,13 @@ def queue() -> None:
 
 
 @queue.command("ls")
-@click.option("--name", metavar="TEXT", help="Only queues with this in their names, in upper or lower case.")
+@click.option("--name", metavar="TEXT", help="Only queues whose names contain this text, ignoring case.")
 @click.option(
     "--match",
     "--pattern",
     "match",
     metavar="REGEXP",
-    help="Only queues in whose names this regular expression is found.",
+    help="Only queues whose names match this regular expression.",
 )
 @click.option("--state", type=click.Choice(STATES), help="Only queues with such messages, or in this state.")
 @click.option(
@@ -92,7 +91,7 @@ def queue_ls(target: Target, name: str | None, match: str | None, state: str | N
       lmq-admin queue ls --match '^orders' --sort=-ready
       lmq-admin queue ls --state suspended
     """
-    # Words that are not UTF-8 go as the bytes that they are.
+    # Arguments that are not UTF-8 are sent as raw bytes.
     given = (("name", name), ("pattern", match), ("state", state))
     query = {key: value.encode(errors="surrogateescape") for key, value in given if value is not None}
     if limit is None:
@@ -107,7 +106,7 @@ def queue_ls(target: Target, name: str | None, match: str | None, state: str | N
 
 
 def _order(target: Target) -> dict[str, str]:
-    """The order as the node understands it, so that it sends no more than is shown."""
+    """Return the order in the node's terms, so that it sends only the rows that are shown."""
     key = target.view.sort.removeprefix("-") or "queue"
     if key not in _SORTS:
         raise click.UsageError(f"with --limit, queues can be sorted by {', '.join(_SORTS)}")
@@ -123,7 +122,7 @@ def _queue_row(item: Mapping[str, Any]) -> list[object]:
 @_QUEUE_ARGUMENT
 @reads(_WHAT_COLUMNS)
 def queue_show(target: Target, name: str) -> Report:
-    """Show the counts of one queue and its properties, set on itself or by default.
+    """Show the counts of one queue and its properties, its own and the defaults.
 
     \b
     Example:
@@ -157,10 +156,10 @@ def _value_text(value: object) -> str | None:
 @property_options
 @click.option("--hooks", metavar="JSON", help="LMQ's hooks, an object from hook point to a list of modules.")
 @click.option(
-    "--unset", metavar="PROPERTY", multiple=True, type=click.Choice(list(QUEUE_OPTIONS)), help="Take a property away."
+    "--unset", metavar="PROPERTY", multiple=True, type=click.Choice(list(QUEUE_OPTIONS)), help="Remove a property."
 )
-@click.option("--create", is_flag=True, help="Make the queue if there is none of that name.")
-@click.option("--dry-run", is_flag=True, help="Only say what would change.")
+@click.option("--create", is_flag=True, help="Create the queue if it does not exist.")
+@click.option("--dry-run", is_flag=True, help="Print what would change, without changing it.")
 @target_options
 def queue_set(
     target: Target, name: str, create: bool, dry_run: bool, hooks: str | None, unset: tuple[str, ...], **values: Any
@@ -180,7 +179,7 @@ def queue_set(
         given["hooks"] = _json_option("--hooks", hooks)
     if not given:
         raise click.UsageError(
-            "give at least one property, such as --retry, --timeout or --max-items; --help lists them"
+            "pass at least one property, such as --retry, --timeout or --max-items; --help lists them"
         )
     path = f"{queue_path(name)}/properties"
     is_new = create and not queue_exists(target.api, name)
@@ -194,9 +193,9 @@ def queue_set(
     target.api.patch(path, given)
     if sys.stdout.isatty():
         print(
-            f"Queue {name} is created and its properties are set."
+            f"Queue {name} was created and its properties were set."
             if is_new
-            else f"The properties of queue {name} are set."
+            else f"The properties of queue {name} were set."
         )
 
 
@@ -219,7 +218,7 @@ def _print_changes(now: Mapping[str, Any], then: Mapping[str, Any]) -> None:
 @destructive_options
 @target_options
 def queue_clear(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Remove the properties set on a queue itself, so that the default properties count.
+    """Remove the queue's own properties, so that the default properties apply.
 
     \b
     Example:
@@ -244,7 +243,7 @@ def queue_rm(target: Target, name: str | None, pattern: str | None, yes: bool, d
       lmq-admin queue rm orders --yes
       lmq-admin queue rm --pattern '^test[.]' --dry-run
     """
-    name_or_pattern(name, pattern)
+    require_name_or_pattern(name, pattern)
     if pattern is not None:
         _delete_matching(target, pattern, yes=yes, dry_run=dry_run)
         return
@@ -266,23 +265,23 @@ def _delete_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) 
         dry_run=dry_run,
     )
     if deleted is not None:
-        text = f"{plural(len(deleted), 'queue is', 'queues are')} deleted."
-        tell(target, {"deleted": len(deleted)}, text)
+        text = f"{plural(len(deleted), 'queue was', 'queues were')} deleted."
+        target.print_result({"deleted": len(deleted)}, text)
 
 
 @queue.command("purge", short_help="Remove all waiting messages of a queue, or of all that match.")
 @_QUEUE_OR_PATTERN
 @pattern_option
 @click.option(
-    "--keep", type=click.IntRange(0), default=0, metavar="N", help="Leave the N that would be delivered last."
+    "--keep", type=click.IntRange(0), default=0, metavar="N", help="Keep the N messages that would be delivered last."
 )
 @destructive_options
 @target_options
 def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int, yes: bool, dry_run: bool) -> None:
-    """Remove all messages that wait in a queue, or in all queues that match --pattern.
+    """Remove all waiting messages of a queue, or of all queues that match --pattern.
 
-    Messages under lease stay, and so do the queues. --keep counts when the command begins: if messages are delivered
-    meanwhile, fewer than N are left.
+    Leased messages and the queues are kept. --keep is evaluated when the command begins: if messages are delivered
+    during the purge, fewer than N are left.
 
     \b
     Examples:
@@ -290,10 +289,10 @@ def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int
       lmq-admin queue purge orders --keep 100 --yes
       lmq-admin queue purge --pattern '^test[.]' --yes
     """
-    name_or_pattern(name, pattern)
+    require_name_or_pattern(name, pattern)
     if pattern is not None:
         if keep:
-            raise click.UsageError("--keep goes with one QUEUE, not with --pattern")
+            raise click.UsageError("--keep applies to one QUEUE, not to --pattern")
         _purge_matching(target, pattern, yes=yes, dry_run=dry_run)
         return
     found = target.api.get(queue_path(str(name)))
@@ -301,9 +300,11 @@ def queue_purge(target: Target, name: str | None, pattern: str | None, keep: int
     waiting = plural(surplus, "waiting message")
     what = f"remove {waiting} from queue {name} ({plural(found['leased'], 'leased one stays', 'leased ones stay')})"
     if confirm(what, yes=yes, dry_run=dry_run):
-        # Nothing is asked of the node that would be a purge of all.
+        # A request with count 0 would purge all messages.
         answer = {"purged": 0} if keep and not surplus else _purge(target, str(name), surplus if keep else None)
-        tell(target, answer, f"{plural(answer['purged'], 'message is', 'messages are')} removed from queue {name}.")
+        target.print_result(
+            answer, f"{plural(answer['purged'], 'message was', 'messages were')} removed from queue {name}."
+        )
 
 
 def _purge(target: Target, name: str, count: int | None = None) -> Any:
@@ -326,8 +327,8 @@ def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -
     )
     if answers is not None:
         purged = sum(answer["purged"] for answer in answers)
-        text = f"{plural(purged, 'message is', 'messages are')} removed from {plural(len(answers), 'queue')}."
-        tell(target, {"queues": len(answers), "purged": purged}, text)
+        text = f"{plural(purged, 'message was', 'messages were')} removed from {plural(len(answers), 'queue')}."
+        target.print_result({"queues": len(answers), "purged": purged}, text)
 
 
 @queue.command("move", short_help="Move ready messages to another queue.")
@@ -342,7 +343,7 @@ def _purge_matching(target: Target, pattern: str, *, yes: bool, dry_run: bool) -
 @destructive_options
 @target_options
 def queue_move(target: Target, name: str, destination: str, count: int | None, yes: bool, dry_run: bool) -> None:
-    """Move messages that are ready to the end of the queue DESTINATION, in their order, as if they were pushed again there.
+    """Move ready messages to the end of the queue DESTINATION, in order, as if they were pushed there again.
 
     \b
     Example:
@@ -354,35 +355,37 @@ def queue_move(target: Target, name: str, destination: str, count: int | None, y
         to = queue_value(destination)
         request: dict[str, Any] = {"to": to} if count is None else {"to": to, "max": count}
         answer = target.api.post(f"{queue_path(name)}/move", request, timeout_s=BULK_TIMEOUT_S)
-        tell(target, answer, f"{plural(answer['moved'], 'message is', 'messages are')} moved to queue {destination}.")
+        target.print_result(
+            answer, f"{plural(answer['moved'], 'message was', 'messages were')} moved to queue {destination}."
+        )
 
 
-@queue.command("suspend", short_help="Hand out no messages for now.")
+@queue.command("suspend", short_help="Stop delivering messages.")
 @_QUEUE_ARGUMENT
 @target_options
 def queue_suspend(target: Target, name: str) -> None:
-    """Hand out no messages of a queue until it is resumed. Pushes, acks and the ends of leases go on.
+    """Stop delivering messages of a queue until it is resumed. Pushes, acks and lease expiries continue.
 
     \b
     Example:
       lmq-admin queue suspend orders
     """
     answer = target.api.post(f"{queue_path(name)}/suspend", {})
-    tell(target, answer, f"Queue {name} is suspended; lmq-admin queue resume {name} lets it go on.")
+    target.print_result(answer, f"Queue {name} is suspended; continue with lmq-admin queue resume {name}.")
 
 
-@queue.command("resume", short_help="Hand out messages again.")
+@queue.command("resume", short_help="Deliver messages again.")
 @_QUEUE_ARGUMENT
 @target_options
 def queue_resume(target: Target, name: str) -> None:
-    """Hand out messages of a suspended queue again.
+    """Deliver messages of a suspended queue again.
 
     \b
     Example:
       lmq-admin queue resume orders
     """
     answer = target.api.post(f"{queue_path(name)}/resume", {})
-    tell(target, answer, f"Queue {name} hands out messages.")
+    target.print_result(answer, f"Queue {name} delivers messages.")
 
 
 for _command in LINK_COMMANDS:

@@ -1,4 +1,4 @@
-"""``lmq-admin replay``: the rows of a file into queues."""
+"""``lmq-admin replay``: pushes the rows of a file into queues."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ OTHER_QUEUES: Final = "(further queues)"
 
 @click.command(short_help="Push the rows of a file into queues.")
 @click.argument("file", metavar="FILE", shell_complete=complete_file)
-@click.option("--queue-by", metavar="COLUMN", help="Name the queue of a row by the value of this column.")
-@click.option("--queue-prefix", metavar="TEXT", help="What --queue-by puts before the value.")
+@click.option("--queue-by", metavar="COLUMN", help="Use the value of this column as the queue of a row.")
+@click.option("--queue-prefix", metavar="TEXT", help="Prefix that --queue-by adds to the value.")
 @click.option(
     "--queue",
     "template",
     metavar="TEMPLATE",
     shell_complete=complete_queue,
-    help="Name queues by a template such as 'flights.{origin}'.",
+    help="Template of queue names, such as 'flights.{origin}'.",
 )
 @nodes_option
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Format of the rows. [default: by the file's name]")
-@click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending at the first.")
+@click.option("--skip-bad", is_flag=True, help="Count and skip bad rows, instead of stopping at the first.")
 @patience_option
 @target_options
 def replay(
@@ -56,8 +56,8 @@ def replay(
     """Push the rows of a CSV, TSV or JSON-lines FILE into queues, one message a row.
 
     FILE may be compressed (.gz, or .zip with one member), or - for standard input. A row of CSV becomes a JSON object
-    of its columns; a JSON line stays as it is. Rows of one queue keep their order, and each row is stored exactly once,
-    even if a node is lost on the way. Ctrl-C stops between rows and says how far it came.
+    of its columns; a JSON line is pushed unchanged. Rows of one queue keep their order, and each row is stored exactly
+    once, even if a node fails. Ctrl-C stops between rows and reports the progress.
 
     \b
     Example:
@@ -94,12 +94,12 @@ class _Run:
         self.interrupted = False
 
     async def push(self, addresses: list[str], stop: asyncio.Event) -> None:
-        """Push everything; afterwards the outcome stands in the attributes."""
+        """Push everything; afterwards the outcome is in the attributes."""
         async with clients_of(addresses, self._patience_s) as clients:
             work = Replay(
                 clients,
                 on_progress=lambda report: self.show(report.rows, self._source.position()),
-                on_bad=self._tell_bad if self._skip_bad else None,
+                on_bad=self._print_bad_row if self._skip_bad else None,
             )
             self.report = work.report
             try:
@@ -108,7 +108,7 @@ class _Run:
                 self.trouble = exc
         self.interrupted = stop.is_set()
 
-    def _tell_bad(self, row: BadRow) -> None:
+    def _print_bad_row(self, row: BadRow) -> None:
         if self.report.bad <= BAD_ROWS_SHOWN:
             more = " (further bad rows are only counted)" if self.report.bad == BAD_ROWS_SHOWN else ""
             click.echo(f"lmq-admin: line {row.line}: {row.reason}; skipped{more}", err=True)
@@ -116,11 +116,11 @@ class _Run:
 
 def _queue_template(queue_by: str | None, queue_prefix: str | None, template: str | None) -> QueueTemplate:
     if (queue_by is None) == (template is None):
-        raise click.UsageError("give either --queue-by COLUMN or --queue TEMPLATE")
+        raise click.UsageError("pass either --queue-by COLUMN or --queue TEMPLATE")
     if queue_by is not None:
         return QueueTemplate.by_column(queue_by, queue_prefix or "")
     if queue_prefix is not None:
-        raise click.UsageError("--queue-prefix goes with --queue-by; write the prefix into the template")
+        raise click.UsageError("--queue-prefix applies to --queue-by; write the prefix into the template")
     try:
         return QueueTemplate.parse(template or "")
     except ValueError as exc:

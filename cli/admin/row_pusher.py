@@ -1,4 +1,4 @@
-"""Pushes rows through several nodes at once: in order within each queue, each row stored exactly once."""
+"""Pushes rows through several nodes: in order within each queue, each row stored exactly once."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ QUEUES_DEALT_MAX: Final = 10_000
 
 @dataclass(slots=True)
 class ReplayReport:
-    """What has been done so far.
+    """The progress of a replay.
 
     Attributes:
         rows: rows acknowledged.
         content_bytes: size of their contents.
         queues: rows acknowledged by queue; queues beyond a limit are counted together under ``None``.
         bad: rows skipped.
-        last_line: the line up to which all rows are acknowledged or skipped; only right when the replay is over.
+        last_line: the line up to which all rows are acknowledged or skipped; valid only at the end of the replay.
     """
 
     rows: int = 0
@@ -47,7 +47,7 @@ class ReplayReport:
 
 
 class _Window(NamedTuple):
-    """Rows that were read together; where bad rows end the replay, the last one may be bad."""
+    """Rows read together; if bad rows end the replay, the last one may be bad."""
 
     rows: list[Row]
     bad: list[BadRow]
@@ -73,7 +73,7 @@ def _read_window(rows: Iterator[Row | BadRow], *, past_bad: bool) -> _Window:
 
 
 class Replay:
-    """One replay. All rows of a queue go through the same client, so that their order is kept."""
+    """One replay. All rows of a queue go through the same client, which keeps their order."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Replay:
         """Prepare a replay.
 
         Args:
-            clients: one for each node; a client retries and turns to other nodes by itself.
+            clients: one for each node; a client retries and fails over by itself.
             on_progress: called after every group of rows is acknowledged.
             on_bad: called with every bad row, which is then skipped; ``None`` ends the replay at the first.
         """
@@ -97,7 +97,7 @@ class Replay:
         self.report = ReplayReport()
 
     async def run(self, rows: Iterator[Row | BadRow], stop: asyncio.Event) -> None:
-        """Push all rows, or those read until `stop` is set; what was sent is waited for either way.
+        """Push all rows, or those read until `stop` is set; wait for sent rows in either case.
 
         Raises:
             CliError: a row is bad, or a push failed for good.
@@ -117,7 +117,7 @@ class Replay:
                 self.report.last_line = window.last_line
             await asyncio.gather(*itertools.chain.from_iterable(sent))
         except CliError:
-            # What other queues have under way still counts.
+            # Requests of other queues in progress still count.
             await asyncio.gather(*itertools.chain.from_iterable(sent), return_exceptions=True)
             raise
         except asyncio.CancelledError:
@@ -128,7 +128,7 @@ class Replay:
             raise trouble
 
     async def _next_window(self, rows: Iterator[Row | BadRow], stop: asyncio.Event) -> _Window | None:
-        """The next rows, ``None`` at the end or once `stop` is set."""
+        """Return the next rows; ``None`` at the end or once `stop` is set."""
         if stop.is_set():
             return None
         reading = in_thread(lambda: _read_window(rows, past_bad=self._on_bad is not None))
@@ -146,7 +146,7 @@ class Replay:
     def _note_bad(self, window: _Window) -> CliError | None:
         for bad in window.bad:
             if self._on_bad is None:
-                text = f"line {bad.line}: {bad.reason} (--skip-bad goes on after such rows)"
+                text = f"line {bad.line}: {bad.reason} (--skip-bad skips such rows)"
                 return CliError(text, ExitCode.BAD_DATA)
             self.report.bad += 1
             self._on_bad(bad)
@@ -172,7 +172,7 @@ class Replay:
         if previous is not None:
             await asyncio.wait([previous])
             if previous.cancelled() or previous.exception() is not None:
-                # Its failure is reported once; pushing on behind a gap would break the order.
+                # Its failure is reported once; pushing after a gap would break the order.
                 return
         contents = [row.content for row in rows]
         try:
@@ -188,7 +188,7 @@ class Replay:
         self._on_progress(self.report)
 
     def _lane(self, queue: bytes) -> AsyncClient:
-        """The client of a queue: dealt in turn while there are few queues, by checksum when there are very many."""
+        """Return the client of a queue: assigned in turn while there are few queues, by checksum when there are many."""
         client = self._lanes.get(queue)
         if client is None:
             if len(self._lanes) >= QUEUES_DEALT_MAX:

@@ -1,4 +1,4 @@
-"""Where rows come from: a plain, gzip or single-member zip file, or standard input."""
+"""Sources of rows: a plain, gzip or single-member zip file, or standard input."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ _FORMAT_OF_SUFFIX: Final = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".n
 
 
 class Stream(Protocol):
-    """The one thing that is asked of open input."""
+    """The method that readers need of an open input."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """The next line with its line end, at most `size` bytes of it; empty at the end."""
+        """Return the next line with its line end, at most `size` bytes of it; empty at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Input that is open.
+    """An open input.
 
     Attributes:
         stream: the uncompressed bytes.
         form: one of `FORMATS`.
-        bytes_total: what `position` will reach at the end, ``None`` where that is not known.
-        position: how far reading has come, in the same units.
+        bytes_total: the `position` at the end; ``None`` if unknown.
+        position: the progress of reading, in the same units.
     """
 
     stream: Stream
@@ -48,11 +48,11 @@ class RowSource:
 
 @contextmanager
 def open_source(name: str, form: str | None) -> Iterator[RowSource]:
-    """Open a file, or standard input for ``-``; the file's name tells the format unless it is given.
+    """Open a file, or standard input for ``-``; the file's name determines the format unless it is given.
 
     Raises:
-        click.UsageError: the file cannot be opened, or its format is not known.
-        CliError: it turns out to be damaged, here or while it is read.
+        click.UsageError: the file cannot be opened, or its format is unknown.
+        CliError: the file is damaged; also raised during reading.
     """
     try:
         with _opened(name, form) as source:
@@ -64,7 +64,7 @@ def open_source(name: str, form: str | None) -> Iterator[RowSource]:
 @contextmanager
 def _opened(name: str, form: str | None) -> Iterator[RowSource]:
     if name == "-":
-        # Neither sys.stdin nor closed here: a thread that still reads holds the lock that either would wait for.
+        # Not sys.stdin, and never closed: a thread that is still reading holds the lock that both would wait for.
         stdin = open(0, "rb", closefd=False)  # noqa: SIM115
         yield RowSource(stdin, form or _format_of("-"), None, lambda: 0)
         return
@@ -79,7 +79,7 @@ def _opened(name: str, form: str | None) -> Iterator[RowSource]:
             with zipfile.ZipFile(raw) as archive:
                 member = _only_member(archive, name)
                 with archive.open(member) as unpacked:
-                    stream = io.BufferedReader(unpacked)  # type: ignore[type-var]  # a RawIOBase in all but name
+                    stream = io.BufferedReader(unpacked)  # type: ignore[type-var]  # implements RawIOBase
                     yield RowSource(stream, form or _format_of(member.filename), member.file_size, unpacked.tell)
         elif path.suffix.lower() == ".gz":
             with gzip.open(raw, "rb") as unpacked_gzip:
@@ -91,7 +91,7 @@ def _opened(name: str, form: str | None) -> Iterator[RowSource]:
 def _only_member(archive: zipfile.ZipFile, name: str) -> zipfile.ZipInfo:
     members = [info for info in archive.infolist() if not info.is_dir()]
     if len(members) != 1:
-        raise click.UsageError(f"{name} holds {len(members)} files; replay takes an archive of one")
+        raise click.UsageError(f"{name} contains {len(members)} files; replay takes an archive with one file")
     return members[0]
 
 
@@ -99,5 +99,5 @@ def _format_of(name: str) -> str:
     form = _FORMAT_OF_SUFFIX.get(PurePath(name).suffix.lower())
     if form is None:
         source = "standard input" if name == "-" else name
-        raise click.UsageError(f"the format of {source} is not known: say --format {'|'.join(FORMATS)}")
+        raise click.UsageError(f"the format of {source} is unknown: pass --format {'|'.join(FORMATS)}")
     return form

@@ -1,4 +1,4 @@
-"""Rows of CSV or JSON-lines input as messages: which queue each goes to, and what it says."""
+"""Rows of CSV or JSON-lines input as messages: the queue and the content of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Row(NamedTuple):
-    """One message to be: the line its row starts on, the queue it goes to, its content."""
+    """A message to push: the line on which its row starts, its queue, its content."""
 
     line: int
     queue: bytes
@@ -29,17 +29,17 @@ class Row(NamedTuple):
 
 
 class BadRow(NamedTuple):
-    """A row that cannot become a message, and why."""
+    """A row that cannot become a message, and the reason."""
 
     line: int
     reason: str
 
 
 def csv_rows(stream: Stream, template: QueueTemplate, delimiter: str = ",") -> Iterator[Row | BadRow]:
-    """Each record as a JSON object of its columns, all values strings, in the order of the header line.
+    """Yield each record as a JSON object of its columns, all values strings, in the order of the header line.
 
     Raises:
-        CliError: the header is unusable, or a line is too long to go on after it.
+        CliError: the header is unusable, or a line is too long to continue after it.
     """
     csv.field_size_limit(MESSAGE_BYTES_MAX)
     reader = csv.reader(_text_lines(stream), delimiter=delimiter, strict=True)
@@ -73,10 +73,10 @@ def csv_rows(stream: Stream, template: QueueTemplate, delimiter: str = ",") -> I
 
 
 def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]:
-    """Each line, which must be a JSON object, as it stands.
+    """Yield each line, which must be a JSON object, unchanged.
 
     Raises:
-        CliError: a line is too long to go on after it.
+        CliError: a line is too long to continue after it.
     """
     for line, data in _lines(stream):
         content = data.strip()
@@ -100,7 +100,7 @@ def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]
 
 def _sized(line: int, queue: bytes, content: bytes) -> Row | BadRow:
     if len(content) > MESSAGE_BYTES_MAX:
-        return BadRow(line, f"{len(content)} bytes are more than a message can have ({MESSAGE_BYTES_MAX})")
+        return BadRow(line, f"{len(content)} bytes exceed the maximum size of a message ({MESSAGE_BYTES_MAX})")
     return Row(line, queue, content)
 
 
@@ -117,21 +117,21 @@ def _lines(stream: Stream) -> Iterator[tuple[int, bytes]]:
 
 def _text_lines(stream: Stream) -> Iterator[str]:
     for _number, data in _lines(stream):
-        # Bytes that are not UTF-8 pass through here and are refused with the line they stand on.
+        # Bytes that are not UTF-8 pass here and are reported later with their line.
         yield data.decode(errors="surrogateescape")
 
 
 def _positions(header: list[str] | None, template: QueueTemplate) -> list[int]:
     if not header:
-        raise CliError("there is no header line with the names of the columns", ExitCode.BAD_DATA)
+        raise CliError("the header line with the names of the columns is missing", ExitCode.BAD_DATA)
     twice = sorted({name for name in header if header.count(name) > 1})
     if twice:
         raise CliError(f"the header names {twice[0]!r} twice", ExitCode.BAD_DATA)
     for column in template.columns:
         if column not in header:
             close = difflib.get_close_matches(column, header, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"there are {', '.join(header)}"
-            raise CliError(f"there is no column {column!r}; {hint}", ExitCode.BAD_DATA)
+            hint = f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(header)}"
+            raise CliError(f"unknown column {column!r}; {hint}", ExitCode.BAD_DATA)
     return [header.index(column) for column in template.columns]
 
 

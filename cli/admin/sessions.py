@@ -1,4 +1,4 @@
-"""``lmq-admin session`` and ``lmq-admin lock``: what clients hold in sessions, and taking it from those that are gone."""
+"""``lmq-admin session`` and ``lmq-admin lock``: the state of clients' sessions, and how to end it for dead clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, plural
 from ..shared.reads import Report, reads
 from ..shared.target import Target, completes, queue_text, queue_value, target_options
-from .done import tell
 
 __all__ = ["lock", "session"]
 
@@ -25,8 +24,8 @@ _SESSION_COLUMNS: Final = [
     Column("Leased", "leased", right=True),
     Column("Locks", "locks", right=True),
     Column("Queues", "queues", right=True),
-    Column("Lives (s)", "ttl_s", right=True),
-    Column("Ends in (s)", "ends_in_s", right=True),
+    Column("TTL (s)", "ttl_s", right=True),
+    Column("Expires in (s)", "ends_in_s", right=True),
 ]
 _LOCK_COLUMNS: Final = [
     Column("Lock", "name"),
@@ -37,7 +36,7 @@ _LOCK_COLUMNS: Final = [
 
 
 def _pages(api: Api, kind: str) -> Iterator[dict[str, Any]]:
-    """All rows of a list, page by page; rows that come or go meanwhile may be missed, or be there twice."""
+    """Yield all rows of a list, page by page. Rows that change during the listing may be missing or appear twice."""
     offset = 0
     while rows := api.get(f"/v1/{kind}?offset={offset}&limit={_PAGE}")[kind]:
         yield from rows
@@ -54,9 +53,9 @@ def _lock_names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def session() -> None:
-    """List sessions, and end those whose clients are gone.
+    """List sessions, and end those of dead clients.
 
-    A session holds leases, turns at exclusive queues and locks. It ends by itself when its client does not renew it.
+    A session holds leases, claims of exclusive queues, and locks. It expires if its client does not renew it.
     """
 
 
@@ -65,7 +64,7 @@ def session() -> None:
 def session_ls(target: Target) -> Report:
     """List all sessions with what they hold, the oldest first.
 
-    Owner is the token that a session counts to. Locks and Queues are those that it has or waits for.
+    Owner is the token that a session belongs to. Locks and Queues are those that it holds or waits for.
 
     \b
     Example:
@@ -92,10 +91,11 @@ def session_ls(target: Target) -> Report:
 @destructive_options
 @target_options
 def session_end(target: Target, id_: str, yes: bool, dry_run: bool) -> None:
-    """End a session with all that it holds.
+    """End a session and release everything that it holds.
 
-    Its leases return to their places in the queues, its locks and turns pass on. A client that is still at work in it is told so
-    with its next request; what it does until then may be done twice.
+    Its leased messages return to their positions in the queues; its locks and exclusive queues pass to the next
+    session. A client still working in the session gets an error for its next request; work done until then may be done
+    twice.
 
     \b
     Example:
@@ -103,17 +103,19 @@ def session_end(target: Target, id_: str, yes: bool, dry_run: bool) -> None:
     """
     found = next((one for one in _pages(target.api, "sessions") if one["session"] == id_), None)
     if found is None:
-        raise CliError(f"there is no session {id_}: see lmq-admin session ls", ExitCode.NOT_FOUND)
-    held = f"{plural(found['leased'], 'lease')}, {plural(found['locks'], 'lock')} and {plural(found['queues'], 'turn')}"
+        raise CliError(f"session {id_} does not exist; see lmq-admin session ls", ExitCode.NOT_FOUND)
+    held = (
+        f"{plural(found['leased'], 'lease')}, {plural(found['locks'], 'lock')} and {plural(found['queues'], 'queue')}"
+    )
     if not confirm(f"end session {id_}, with {held}", yes=yes, dry_run=dry_run):
         return
     answer = target.api.delete(f"/v1/sessions/{Api.segment(id_)}")
-    tell(target, answer, f"Session {id_} {'is ended' if answer['ended'] else 'had ended already'}.")
+    target.print_result(answer, f"Session {id_} {'was ended' if answer['ended'] else 'had already ended'}.")
 
 
 @click.group(cls=AliasGroup)
 def lock() -> None:
-    """List locks, and free those whose clients are stuck."""
+    """List locks, and free those of stuck clients."""
 
 
 @lock.command("ls")
@@ -121,7 +123,7 @@ def lock() -> None:
 def lock_ls(target: Target) -> Report:
     """List the locks that sessions hold, the oldest first.
 
-    Token is the fencing token of the session that has the lock. Waiting is how many other sessions wait for it.
+    Token is the fencing token of the holder. Waiting is the number of sessions that wait for the lock.
 
     \b
     Example:
@@ -137,9 +139,10 @@ def lock_ls(target: Target) -> Report:
 @destructive_options
 @target_options
 def lock_free(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Take a lock from the session that has it; the next in line gets it, with a larger token.
+    """Take a lock from its holder; the next waiting session gets it, with a larger token.
 
-    The client that had it is not told. What the lock protects must refuse its token from now on, or both work at once.
+    The former holder is not notified. The resource that the lock protects must refuse its token from now on; otherwise
+    both work at once.
 
     \b
     Example:
@@ -147,9 +150,9 @@ def lock_free(target: Target, name: str, yes: bool, dry_run: bool) -> None:
     """
     found = next((one for one in _pages(target.api, "locks") if one["name"] == queue_value(name)), None)
     if found is None:
-        raise CliError(f"nobody has the lock {name}: see lmq-admin lock ls", ExitCode.NOT_FOUND)
-    holder = f"session {found['session']}, token {found['token']}; {plural(found['waiting'], 'session')} in line"
+        raise CliError(f"lock {name} is not held; see lmq-admin lock ls", ExitCode.NOT_FOUND)
+    holder = f"session {found['session']}, token {found['token']}; {plural(found['waiting'], 'session')} waiting"
     if not confirm(f"take the lock {name} from its holder ({holder})", yes=yes, dry_run=dry_run):
         return
     answer = target.api.delete(f"/v1/locks/{Api.segment(name)}", {"session": found["session"]})
-    tell(target, answer, f"Lock {name} {'is freed' if answer['freed'] else 'was freed already'}.")
+    target.print_result(answer, f"Lock {name} {'was freed' if answer['freed'] else 'had already been freed'}.")

@@ -1,4 +1,4 @@
-"""``lmq-admin subscription``: who holds batch leases, and giving them back."""
+"""``lmq-admin subscription``: lists and releases batch leases."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _COLUMNS: Final = [
     Column("Settled", "settled", right=True),
     Column("Batches", "batches", right=True),
     Column("Messages", "messages", right=True),
-    Column("First ends in (s)", "expires_in_s", right=True),
+    Column("First expires in (s)", "expires_in_s", right=True),
 ]
 _BATCH_COLUMNS: Final = [
     Column("Epoch", "epoch", right=True),
     Column("State", "state"),
     Column("Messages", "messages", right=True),
-    Column("Ends in (s)", "expires_in_s", right=True),
+    Column("Expires in (s)", "expires_in_s", right=True),
 ]
 
 
@@ -37,7 +37,7 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def subscription() -> None:
-    """List batch leases, and give them back.
+    """List and release batch leases.
 
     A subscription's consumers hold many messages under one lease, as Spark does.
     """
@@ -73,7 +73,7 @@ def _row(one: dict[str, Any]) -> list[object]:
 @click.argument("name", metavar="SUBSCRIPTION", shell_complete=completes(_names))
 @reads(_BATCH_COLUMNS)
 def subscription_show(target: Target, name: str) -> Report:
-    """Show the batches of one subscription that are not settled.
+    """Show the unsettled batches of one subscription.
 
     \b
     Example:
@@ -89,16 +89,17 @@ def subscription_show(target: Target, name: str) -> Report:
 @destructive_options
 @target_options
 def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Give all batches of a subscription back: their messages return to their places in the queues, uncharged.
+    """Release all batches of a subscription: their messages return to their positions in the queues, without counting a
+    delivery.
 
-    A consumer that is still at work on them, or has stored them elsewhere, will see the messages again.
+    A consumer that is still processing them, or has stored them elsewhere, will see the messages again.
 
     \b
     Example:
       lmq-admin subscription abandon nightly --yes
     """
     count = _held(target, name)
-    if not confirm(f"give back {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
+    if not confirm(f"release {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
         return
     target.api.post(f"{_path(name)}/abandon", {})
 
@@ -108,24 +109,22 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
 @destructive_options
 @target_options
 def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Forget a subscription, and give back what it holds.
+    """Forget a subscription and release what it holds.
 
-    A consumer that goes on with it afterwards starts over, and cannot tell what it has settled before.
+    A consumer that continues with it afterwards starts over, without the record of what it has settled.
 
     \b
     Example:
       lmq-admin subscription rm nightly --yes
     """
     count = _held(target, name)
-    if not confirm(
-        f"forget subscription {name} and give back its {plural(count, 'message')}", yes=yes, dry_run=dry_run
-    ):
+    if not confirm(f"forget subscription {name} and release its {plural(count, 'message')}", yes=yes, dry_run=dry_run):
         return
     target.api.delete(_path(name))
 
 
 def _held(target: Target, name: str) -> int:
-    """How many messages a subscription has under lease."""
+    """Return how many messages a subscription holds."""
     return sum(one["count"] for one in target.api.get(_path(name))["batches"] if one["state"] == "live")
 
 

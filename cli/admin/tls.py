@@ -1,4 +1,4 @@
-"""``lmq-admin tls``: certificates for the client ports, and between nodes."""
+"""``lmq-admin tls``: certificates for client ports and peer connections."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _NODE: Final = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(=(?P<hosts
 
 @click.group(cls=AliasGroup)
 def tls() -> None:
-    """Make certificates for the nodes: for their clients, and between them."""
+    """Create certificates for nodes, for client and peer connections."""
 
 
-@tls.command("init", short_help="Make an authority and certificates for nodes.")
+@tls.command("init", short_help="Create an authority and certificates for nodes.")
 @click.argument("nodes", nargs=-1, required=True, metavar="NODE[=HOST,...]...")
 @click.option(
     "--dir",
@@ -29,20 +29,21 @@ def tls() -> None:
     default="tls",
     show_default=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="Folder of the files.",
+    help="Folder for the files.",
 )
-@click.option("--days", default=397, show_default=True, type=click.IntRange(1, 3650), help="How long they are good.")
-@click.option("--renew", is_flag=True, help="Replace certificates and keys of nodes that have some.")
-@click.option("--no-loopback", is_flag=True, help="Leave localhost, 127.0.0.1 and ::1 out of the certificates.")
+@click.option("--days", default=397, show_default=True, type=click.IntRange(1, 3650), help="Validity in days.")
+@click.option("--renew", is_flag=True, help="Replace existing certificates and keys of nodes.")
+@click.option("--no-loopback", is_flag=True, help="Omit localhost, 127.0.0.1 and ::1 from the certificates.")
 def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_loopback: bool) -> None:
-    """Make an authority (ca.crt, ca.key) and for every NODE a certificate (NODE.crt, NODE.key).
+    """Create an authority (ca.crt, ca.key) and a certificate for every NODE (NODE.crt, NODE.key).
 
-    An authority that is there is used again.
+    An existing authority is reused.
 
-    HOSTs are the names and addresses by which clients reach the node, NODE itself if none is given: n1=10.0.0.1,n1.example.org.
+    HOSTs are the names and addresses by which clients reach the node, by default NODE itself:
+    n1=10.0.0.1,n1.example.org.
 
-    A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get ca.crt.
-    ca.key stays where nobody else can read it: with it, anybody can pass for a node. After a renewal send SIGHUP to the nodes.
+    A node gets its own two files (tls_cert, tls_key) and, for TLS with other nodes, ca.crt (raft_tls_ca). Clients get
+    ca.crt. Keep ca.key secret: it can impersonate any node. After a renewal, send SIGHUP to the nodes.
 
     \b
     Example:
@@ -64,6 +65,6 @@ def tls_init(nodes: tuple[str, ...], folder: Path, days: int, renew: bool, no_lo
 def _node(text: str) -> tuple[str, list[str]]:
     match = _NODE.fullmatch(text)
     if match is None or match["name"] == "ca":
-        raise click.UsageError(f"{text!r} is not NAME or NAME=HOST,..., with a name that can be a file's and is not ca")
+        raise click.UsageError(f"{text!r} is not NAME or NAME=HOST,...; NAME must be a valid file name other than ca")
     hosts = [host.strip() for host in (match["hosts"] or match["name"]).split(",") if host.strip()]
     return match["name"], hosts

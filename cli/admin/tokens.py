@@ -1,4 +1,4 @@
-"""``lmq-admin token``: who may use the cluster, and for what."""
+"""``lmq-admin token``: manages tokens and their permissions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _names(api: Api, _incomplete: str) -> list[object]:
 
 @click.group(cls=AliasGroup)
 def token() -> None:
-    """Create, list and delete tokens; once there is one, clients need one."""
+    """Create, list and delete tokens; once one exists, clients need one."""
 
 
 def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str | None) -> int | None:
@@ -43,38 +43,39 @@ def _lifetime(_context: click.Context, _parameter: click.Parameter, value: str |
         return None
     match = re.fullmatch(r"([0-9]{1,10})([smhd])", value)
     if match is None:
-        raise click.BadParameter(f"{value!r} is not a time such as 90d, 12h, 30m or 45s")
+        raise click.BadParameter(f"{value!r} is not a duration such as 90d, 12h, 30m or 45s")
     return int(match[1]) * _UNITS[match[2]]
 
 
-@token.command("create", short_help="Make a token and print its secret.")
+@token.command("create", short_help="Create a token and print its secret.")
 @click.argument("name")
-@click.option("--role", required=True, type=click.Choice(["read", "write", "admin"]), help="What the token allows.")
+@click.option("--role", required=True, type=click.Choice(["read", "write", "admin"]), help="Permissions of the token.")
 @click.option(
     "--queues",
     default=".*",
     show_default=True,
     metavar="PATTERN",
-    help="Regular expression that is searched for in queue names.",
+    help="Regular expression that matches the names of permitted queues.",
 )
 @click.option("--expires-in", "lifetime_s", callback=_lifetime, metavar="TIME", help="Such as 90d, 12h or 30m.")
 @click.option(
     "--principal",
     metavar="NAME",
-    help="Owner of what its clients leave at the cluster, which several tokens can share.  [default: one of its own]",
+    help="Owner of the state that its clients leave at the cluster; tokens can share it.  [default: the token's own]",
 )
 @target_options
 def token_create(
     target: Target, name: str, role: str, queues: str, lifetime_s: int | None, principal: str | None
 ) -> None:
-    """Make a token and print its secret, which is shown only this once.
+    """Create a token and print its secret, which is shown only once.
 
-    read looks at queues and messages; write also pushes, pulls, settles and sets properties of queues; admin also deletes,
-    purges, moves and suspends queues and, if it is for all queues, manages default properties, members and tokens. The first
-    token of a cluster must be an admin for all queues: from then on everybody needs a token, on the machine of a node too.
+    read inspects queues and messages; write also pushes, pulls, settles and sets properties of queues; admin also
+    deletes, purges, moves and suspends queues and, if it is for all queues, manages default properties, members and
+    tokens. The first token of a cluster must be an admin for all queues: from then on every client needs a token,
+    including those on the machine of a node.
 
-    Subscriptions, jobs and sessions belong to the token's principal. They stay when the token ends, and the next token with
-    that principal takes them up. Without --principal it is a new one, of the token's name.
+    Subscriptions, jobs and sessions belong to the token's principal. They outlive the token, and the next token with
+    that principal continues them. The default of --principal is a new one with the token's name.
 
     \b
     Examples:
@@ -87,7 +88,7 @@ def token_create(
         print_json(made)
         return
     if sys.stdout.isatty():
-        print("This is shown only once:", file=sys.stderr)
+        print("The secret is shown only once:", file=sys.stderr)
     print(made["token"])
 
 
@@ -113,15 +114,15 @@ def token_list(target: Target) -> Report:
 @destructive_options
 @target_options
 def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
-    """Delete a token. Clients that use it are refused from now on, and their connections end.
+    """Delete a token. Its clients are refused from now on, and their connections are closed.
 
-    What they have left at the cluster belongs to the token's principal, and stays.
+    State that they left at the cluster belongs to the token's principal and is kept.
 
     \b
     Example:
       lmq-admin token delete shop --yes
     """
-    if confirm(f"delete token {name} and end its users' connections", yes=yes, dry_run=dry_run):
+    if confirm(f"delete token {name} and close the connections of its users", yes=yes, dry_run=dry_run):
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 
 

@@ -1,4 +1,4 @@
-"""Which cluster a pipeline is for, and how to reach it: the options, and a first contact before Spark starts."""
+"""The cluster of a pipeline: its options, and a connection test before Spark starts."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _TIMEOUT_S: Final = 600.0
 
 @dataclass(frozen=True)
 class ClusterOptions:
-    """A cluster as the options describe it.
+    """The cluster that the options describe.
 
     Attributes:
         option: the option that names its servers.
-        token_file: file with the token to show, which beats `token`.
+        token_file: file with the token; overrides `token`.
     """
 
     option: str
@@ -44,7 +44,7 @@ class ClusterOptions:
     timeout_s: float
 
     def reach(self) -> None:
-        """Return if a node answers; asked before Spark starts, which takes seconds.
+        """Check that a node answers, before Spark starts, which takes seconds.
 
         Raises:
             click.UsageError: the addresses are malformed.
@@ -75,7 +75,7 @@ class ClusterOptions:
             raise CliError(f"{self.option} {self.servers}: {exc.message}", ExitCode(exc.spec.exit_code)) from exc
 
     def access(self) -> Access:
-        """The same for a pipeline."""
+        """Return the access data for a pipeline."""
         from lmqcluster.spark.pipelines.access import Access  # noqa: PLC0415
 
         return Access(
@@ -94,7 +94,7 @@ class ClusterOptions:
 
 
 def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which cluster; hands on `ClusterOptions`, as ``cluster``."""
+    """Add the options that describe the cluster; the function gets `ClusterOptions` as ``cluster``."""
 
     @click.option(
         "--servers",
@@ -108,27 +108,27 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
         "--token-file",
         metavar="FILE",
         envvar="LMQ_TOKEN_FILE",
-        help="File that holds the token to show. [LMQ_TOKEN_FILE, or the token itself in LMQ_TOKEN]",
+        help="File that contains the token. [LMQ_TOKEN_FILE, or the token itself in LMQ_TOKEN]",
     )
     @click.option(
         "--ca-file",
         metavar="FILE",
         envvar="LMQ_CA_FILE",
-        help="Use TLS; nodes must have a certificate of this authority, or with the word system, of one that machines trust."
+        help="Use TLS; verify nodes by this certificate authority, or by those of the machine with the word system."
         " [LMQ_CA_FILE]",
     )
     @click.option(
         "--cert-file",
         metavar="FILE",
         envvar="LMQ_CERT_FILE",
-        help="Certificate and key to show, where nodes ask clients for one. [LMQ_CERT_FILE]",
+        help="Client certificate and key, if nodes require one. [LMQ_CERT_FILE]",
     )
     @click.option(
         "--timeout",
         default=_TIMEOUT_S,
         show_default=True,
         type=click.FloatRange(0, 86_400, min_open=True),
-        help="Seconds to wait for a cluster that has no majority before failing.",
+        help="Seconds to wait for a cluster without a quorum before failing.",
     )
     @functools.wraps(function)
     def wrapper(
@@ -149,18 +149,18 @@ def cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def target_cluster_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add the options that say which other cluster to write to, below `cluster_options`; hands it on as ``target``."""
+    """Add the options of the other cluster to write to, below `cluster_options`; the function gets it as ``target``."""
 
     @click.option(
         "--to", metavar="HOST:PORT,...", required=True, help="MessagePack-RPC addresses of the other cluster."
     )
-    @click.option("--to-token-file", metavar="FILE", help="File that holds the token to show there.")
+    @click.option("--to-token-file", metavar="FILE", help="File that contains the token for the other cluster.")
     @click.option("--to-ca-file", metavar="FILE", help="As --ca-file, for the other cluster.")
     @click.option("--to-cert-file", metavar="FILE", help="As --cert-file, for the other cluster.")
     @click.option(
         "--to-same-credentials",
         is_flag=True,
-        help="Show the other cluster the same token and certificate as the first one.",
+        help="Use the same token and certificate for the other cluster.",
     )
     @functools.wraps(function)
     def wrapper(

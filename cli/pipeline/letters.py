@@ -1,4 +1,4 @@
-"""``lmq-pipeline dead-letters``: what failed, and sending it back."""
+"""``lmq-pipeline dead-letters``: shows dead letters, edits them and returns them."""
 
 from __future__ import annotations
 
@@ -46,30 +46,34 @@ _SAMPLES: Final = [
 ]
 
 
-@click.command("dead-letters", cls=PipelineCommand, short_help="Show dead letters, edit them, send them back.")
+@click.command("dead-letters", cls=PipelineCommand, short_help="Show dead letters, edit them, return them.")
 @click.argument("queues", metavar="QUEUE...", nargs=-1, required=True, shell_complete=complete_queue)
 @cluster_options
 @click.option("--where", metavar="SQL", help="Only messages for which this condition is true.")
-@click.option("--rows", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Most lines to show.")
-@click.option("--output", metavar="DIR", help="Also write the messages to this new directory, in directories by hour.")
+@click.option(
+    "--rows", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Maximum number of lines to show."
+)
+@click.option(
+    "--output", metavar="DIR", help="Also write the messages to this new directory, with a subdirectory for each hour."
+)
 @click.option(
     "--format",
     "form",
     default="parquet",
     show_default=True,
     type=click.Choice(("parquet", "json")),
-    help="Of --output.",
+    help="Format of --output.",
 )
-@click.option("--redrive", is_flag=True, help="Send the messages back to the queues that they come from.")
+@click.option("--redrive", is_flag=True, help="Return the messages to the queues that they came from.")
 @click.option("--to", metavar="QUEUE", help="With --redrive: send them to this queue instead.")
 @click.option(
     "--set",
     "changes",
     metavar="COLUMN=SQL",
     multiple=True,
-    help="With --redrive: send this value of the column instead; may be repeated.",
+    help="With --redrive: replace the column by this value; may be repeated.",
 )
-@click.option("--dry-run", is_flag=True, help="With --redrive: show what would be sent, and take nothing.")
+@click.option("--dry-run", is_flag=True, help="With --redrive: show what would be sent, without removing anything.")
 @click.option(
     "--lease",
     default=600.0,
@@ -94,15 +98,15 @@ def dead_letters(
     lease: float,
     as_json: bool,
 ) -> int:
-    """Show what failed in QUEUEs of dead letters: from which queue, why, and how often, by hour. Takes nothing.
+    """Show what failed in QUEUEs of dead letters: from which queue, why, and how often, by hour. Removes nothing.
 
-    SQL is Spark's. Its columns are queue, offset, reason (exhausted or expired), origin, failed_at, deliveries, pushed_at,
-    value, text (the value, if it is UTF-8), content_type, headers, priority, group and label. --set takes value, content_type,
-    headers, priority, group, label, delay and ttl.
+    SQL is Spark's. Its columns are queue, offset, reason (exhausted or expired), origin, failed_at, deliveries,
+    pushed_at, value, text (the value, if it is UTF-8), content_type, headers, priority, group and label. --set takes
+    value, content_type, headers, priority, group, label, delay and ttl.
 
-    With --redrive a message is stored in the other queue in the same step in which it leaves its own, so that none is lost or
-    doubled, whatever is killed. Messages that are not selected keep their places. Other consumers of QUEUE get nothing
-    meanwhile.
+    With --redrive, each message is removed from its queue and stored in the other one atomically, so that none is lost
+    or duplicated if a process is killed. Messages that are not selected keep their positions. During the redrive, other
+    consumers of QUEUE get nothing.
 
     \b
     Examples:
@@ -111,9 +115,9 @@ def dead_letters(
     """
     edits = _edits(changes)
     if not redrive and (to is not None or edits or dry_run):
-        raise click.UsageError("--to, --set and --dry-run go with --redrive")
+        raise click.UsageError("--to, --set and --dry-run require --redrive")
     if redrive and output is not None:
-        raise click.UsageError("--output does not go with --redrive: write the messages first")
+        raise click.UsageError("--output and --redrive exclude each other: write the messages first")
     names = tuple(dict.fromkeys(queues))
     cluster.reach()
     with runner.session("dead-letters") as spark, tasks_shown("dead-letters", spark):
@@ -162,10 +166,10 @@ def _show_redriven(done: list[Redriven], samples: list[Sample], *, as_json: bool
     print_table(_REDRIVEN, [[getattr(one, column.key) for column in _REDRIVEN] for one in done])
     unplaced, gone = sum(one.unplaced for one in done), sum(one.gone for one in done)
     if unplaced:
-        click.echo(f"lmq-pipeline: {unplaced:,} messages come from no queue and stay; send them with --to", err=True)
+        click.echo(f"lmq-pipeline: {unplaced:,} messages have no origin and were kept; send them with --to", err=True)
     if gone:
         click.echo(
-            f"lmq-pipeline: {gone:,} messages were no longer reserved: an earlier attempt has sent them, or they are in their"
-            " queue again; run the command again to be sure",
+            f"lmq-pipeline: {gone:,} messages were no longer reserved: an earlier attempt has sent them, or they returned to"
+            " their queue; run the command again to be sure",
             err=True,
         )

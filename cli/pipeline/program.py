@@ -1,4 +1,4 @@
-"""The program ``lmq-pipeline``: queues to tables and back on Apache Spark, and figures of queues."""
+"""The program ``lmq-pipeline``: queues to tables and back on Apache Spark, and statistics of queues."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def _print_submit_file(context: click.Context, _parameter: click.Parameter, want
     "--master", metavar="URL", help="Spark's master, or sc://HOST:PORT for a Spark Connect server. [default: local[*]]"
 )
 @click.option("--memory", metavar="SIZE", help="Memory of the driver, and so of a local master, like 4g. [default: 1g]")
-@click.option("--spark", metavar="KEY=VALUE", multiple=True, help="An option of Spark's own; may be repeated.")
+@click.option("--spark", metavar="KEY=VALUE", multiple=True, help="An option of Spark; may be repeated.")
 @click.option(
     "--spark-log",
     metavar="FILE",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where Spark's log goes. [default: a temporary file, kept after failures]",
+    help="File for Spark's log. [default: a temporary file, kept after failures]",
 )
 @click.option(
     "--submit-file",
@@ -62,7 +62,7 @@ def _print_submit_file(context: click.Context, _parameter: click.Parameter, want
     is_eager=True,
     expose_value=False,
     callback=_print_submit_file,
-    help="Print the path to give to spark-submit, and exit.",
+    help="Print the path for spark-submit, and exit.",
 )
 @click.pass_context
 def cli(
@@ -80,8 +80,8 @@ def cli(
     On a cluster:     lmq-pipeline --master spark://host:7077 archive ...
     By spark-submit:  spark-submit OPTIONS $(lmq-pipeline --submit-file) archive ...
 
-    Every option can also come from the environment (LMQ_PIPELINE_ARCHIVE_OUTPUT) and from a TOML file; a flag beats the
-    environment, which beats the file. Tables are tab-separated lines unless on a terminal; --json prints JSON.
+    Every option can also be set in the environment (LMQ_PIPELINE_ARCHIVE_OUTPUT) and in a TOML file; a flag overrides
+    the environment, which overrides the file. Tables are tab-separated lines unless on a terminal; --json prints JSON.
     """
     context.obj = Runner(master=master, options=spark_options(spark, memory, master), log=spark_log)
 
@@ -90,7 +90,7 @@ for command in (archive, replay, migrate, dead_letters, report, watch):
     cli.add_command(command)
 
 cli.add_command(
-    completion_command(cli, "lmq-pipeline", "commands, options and queue names, which it asks the node LMQ_NODE for")
+    completion_command(cli, "lmq-pipeline", "commands, options and queue names, as the node LMQ_NODE reports them")
 )
 
 

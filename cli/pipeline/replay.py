@@ -1,4 +1,4 @@
-"""``lmq-pipeline replay``: files to queues."""
+"""``lmq-pipeline replay``: pushes files into queues."""
 
 from __future__ import annotations
 
@@ -33,13 +33,15 @@ _PLAN_COLUMNS: Final = [
 
 
 def _moment(_context: click.Context, _parameter: click.Parameter, value: str | None) -> datetime | None:
-    """A date or a time in ISO 8601, UTC if it does not say otherwise."""
+    """Parse a date or a time in ISO 8601; UTC unless it has a time zone."""
     if value is None:
         return None
     try:
         moment = datetime.fromisoformat(value)
     except ValueError as exc:
-        raise click.BadParameter(f"{value!r} is no time such as 2026-11-03T14:00 or 2026-11-03T14:00:00+01:00") from exc
+        raise click.BadParameter(
+            f"{value!r} is not a time such as 2026-11-03T14:00 or 2026-11-03T14:00:00+01:00"
+        ) from exc
     return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
 
@@ -47,9 +49,9 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
 @click.argument("inputs", metavar="PATH...", nargs=-1, required=True)
 @cluster_options
 @click.option("--queue", metavar="NAME", help="The queue for all rows.")
-@click.option("--queue-by", metavar="COLUMN", help="Name the queue of a row by the value of this column.")
-@click.option("--queue-prefix", default="", metavar="TEXT", help="What to put before the value of the column.")
-@click.option("--value", metavar="COLUMN", help="The column that is the message. [default: the row as a JSON object]")
+@click.option("--queue-by", metavar="COLUMN", help="Use the value of this column as the queue of a row.")
+@click.option("--queue-prefix", default="", metavar="TEXT", help="Prefix for the value of the column.")
+@click.option("--value", metavar="COLUMN", help="The column with the message. [default: the row as a JSON object]")
 @click.option("--format", "form", type=click.Choice(_FORMATS), help="Format of the files. [default: by their names]")
 @click.option(
     "--order-by", metavar="COLUMN", help="Push the rows of each queue in this order. [default: that of the files]"
@@ -59,22 +61,36 @@ def _moment(_context: click.Context, _parameter: click.Parameter, value: str | N
     "--archive",
     "is_archive",
     is_flag=True,
-    help="PATH is a table of archive: push everything that it has, in the order in which the messages were due.",
+    help="PATH is a table of archive: push all its messages, in the order in which they became ready.",
 )
 @click.option(
-    "--from", "since", callback=_moment, metavar="TIME", help="Messages of an archive that were due from then on."
+    "--from",
+    "since",
+    callback=_moment,
+    metavar="TIME",
+    help="Only messages of an archive that became ready from this time on.",
 )
-@click.option("--to", "until", callback=_moment, metavar="TIME", help="Messages of an archive that were due before.")
-@click.option("--where", metavar="EXPRESSION", help="Rows of which this expression of Spark's SQL is true.")
 @click.option(
-    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most messages a second; one task pushes."
+    "--to",
+    "until",
+    callback=_moment,
+    metavar="TIME",
+    help="Only messages of an archive that became ready before it.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would be pushed to which queues, and push nothing.")
+@click.option("--where", metavar="EXPRESSION", help="Only rows for which this Spark SQL expression is true.")
 @click.option(
-    "--queues", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Most queues that --dry-run lists."
+    "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum messages a second; one task pushes."
 )
-@click.option("--skip-bad", is_flag=True, help="Count bad rows and go on, instead of ending before anything is pushed.")
-@click.option("--name", metavar="TEXT", help="Name of the replay. [default: made of the arguments and the files]")
+@click.option("--dry-run", is_flag=True, help="Show what would be pushed to which queues, without pushing.")
+@click.option(
+    "--queues",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1, 10_000),
+    help="Maximum queues that --dry-run lists.",
+)
+@click.option("--skip-bad", is_flag=True, help="Count and skip bad rows, instead of failing before the first push.")
+@click.option("--name", metavar="TEXT", help="Name of the replay. [default: derived from the arguments and the files]")
 @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
 @click.pass_obj
 def replay(
@@ -92,10 +108,10 @@ def replay(
 ) -> int:
     """Push the rows of Parquet, CSV, TSV or JSON-lines files into queues, one message a row.
 
-    PATHs are files, directories or globs, local or any URL that Spark knows. A replay that is repeated within 30 days under
-    the same name, for example because it failed half-way, stores only what is missing; under one name it must choose the same
-    rows. A row of CSV becomes a JSON object of texts; a JSON line stays as it is. An expression sees the columns of the files;
-    of JSON lines it sees line and json, as in variant_get(json, '$.n', 'int') > 9.
+    PATHs are files, directories or globs, local or any URL that Spark supports. A replay repeated within 30 days under
+    the same name, for example after a failure, stores only what is missing; it must select the same rows. A row of CSV
+    becomes a JSON object of strings; a JSON line is pushed unchanged. An expression sees the columns of the files; for
+    JSON lines, it sees line and json, as in variant_get(json, '$.n', 'int') > 9.
 
     \b
     Examples:
@@ -121,19 +137,19 @@ def replay(
 
 
 def _check(*, is_archive: bool, unordered: bool, form: str | None, **options: Any) -> None:
-    """Refuse options that do not go together."""
+    """Refuse options that exclude each other."""
     if options["queue"] is not None and options["queue_by"] is not None:
-        raise click.UsageError("give either --queue NAME or --queue-by COLUMN")
+        raise click.UsageError("pass either --queue NAME or --queue-by COLUMN")
     if not is_archive and options["queue"] is None and options["queue_by"] is None:
-        raise click.UsageError("give either --queue NAME or --queue-by COLUMN")
+        raise click.UsageError("pass either --queue NAME or --queue-by COLUMN")
     if options["queue_prefix"] and options["queue"] is not None:
-        raise click.UsageError("--queue-prefix goes with --queue-by or --archive; write the prefix into --queue")
+        raise click.UsageError("--queue-prefix requires --queue-by or --archive; write the prefix into --queue")
     if unordered and options["order_by"] is not None:
         raise click.UsageError("--unordered and --order-by exclude each other")
     if is_archive and (options["value"] is not None or form is not None):
-        raise click.UsageError("--archive excludes --value and --format: an archive has its own")
+        raise click.UsageError("--archive excludes --value and --format: the archive determines them")
     if not is_archive and (options["since"] is not None or options["until"] is not None):
-        raise click.UsageError("--from and --to go with --archive; --where chooses rows of other files")
+        raise click.UsageError("--from and --to require --archive; use --where for other files")
     since, until = options["since"], options["until"]
     if since is not None and until is not None and since >= until:
         raise click.UsageError("--from must be before --to")
@@ -146,8 +162,8 @@ def _print_done(done: Replayed, *, as_json: bool) -> None:
         print_table(_COLUMNS, [[done.rows, done.stored, done.bad]])
     if done.stored < done.rows:
         click.echo(
-            f"lmq-pipeline: {done.rows - done.stored:,} rows had been stored by an earlier replay of the same name; a replay"
-            " with another --name stores them again",
+            f"lmq-pipeline: {done.rows - done.stored:,} rows were stored by an earlier replay of the same name; to store them"
+            " again, use another --name",
             err=True,
         )
 
@@ -163,19 +179,19 @@ def _print_plan(plan: Planned, *, as_json: bool) -> None:
     if plan.queue_count > len(rows):
         click.echo(f"lmq-pipeline: {plan.queue_count - len(rows):,} more queues have fewer rows (--queues)", err=True)
     if plan.bad:
-        click.echo(f"lmq-pipeline: {plan.bad:,} bad rows would be left out", err=True)
+        click.echo(f"lmq-pipeline: {plan.bad:,} bad rows would be skipped", err=True)
 
 
 def _form_of(inputs: tuple[str, ...]) -> str:
-    forms = {_told_form(path) for path in inputs}
+    forms = {_form_by_suffix(path) for path in inputs}
     form = forms.pop() if len(forms) == 1 else None
     if form is None:
-        raise click.UsageError(f"the format of {', '.join(inputs)} is not known: say --format {'|'.join(_FORMATS)}")
+        raise click.UsageError(f"the format of {', '.join(inputs)} is unknown: pass --format {'|'.join(_FORMATS)}")
     return form
 
 
-def _told_form(path: str) -> str | None:
-    """The format that the name of a file tells, compressed or not."""
+def _form_by_suffix(path: str) -> str | None:
+    """Return the format by the suffix of a file, compressed or not; None if it is unknown."""
     name = path.rstrip("/").rpartition("/")[2].lower()
     for suffix in _PACKED:
         name = name.removesuffix(suffix)

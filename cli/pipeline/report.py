@@ -1,4 +1,4 @@
-"""``lmq-pipeline report``: figures of queues from event journals."""
+"""``lmq-pipeline report``: statistics of queues from event journals."""
 
 from __future__ import annotations
 
@@ -31,12 +31,14 @@ _REPORT_COLUMNS: Final = [
 ]
 
 
-@click.command(cls=PipelineCommand, short_help="Figures of queues from the nodes' event journals.")
+@click.command(cls=PipelineCommand, short_help="Statistics of queues from the nodes' event journals.")
 @click.argument("journals", metavar="PATH...", nargs=-1, required=True)
 @click.option(
     "--html", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Also write a page with plots."
 )
-@click.option("--queues", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Most queues to list.")
+@click.option(
+    "--queues", default=100, show_default=True, type=click.IntRange(1, 10_000), help="Maximum queues to list."
+)
 @click.option(
     "--lease",
     default=300.0,
@@ -49,7 +51,7 @@ _REPORT_COLUMNS: Final = [
 def report(
     runner: Runner, journals: tuple[str, ...], html: Path | None, queues: int, lease: float, as_json: bool
 ) -> int:
-    """Work out arrivals, waiting times, redeliveries and drops by queue.
+    """Compute arrivals, waiting times, redeliveries and drops by queue.
 
     PATHs are the event journals of all nodes (option event_journal of a node): files, directories or globs.
 

@@ -1,4 +1,4 @@
-"""What the commands of ``lmq-pipeline`` share: the session, configuration files, progress, and failures as exit codes."""
+"""Common parts of the commands of ``lmq-pipeline``: session, configuration files, progress, failures as exit codes."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ _POLL_S: Final = 1
 
 
 class PipelineCommand(click.Command):
-    """A command whose options may come from the configuration file, which is then what a wrong value is blamed on."""
+    """A command whose options may come from the configuration file; a wrong value there is an error of configuration."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As in click, but wrong values from the file are errors of configuration."""
+        """Parse the arguments as click does; report wrong values from the file as errors of configuration."""
         try:
             return super().parse_args(ctx, args)
         except click.BadParameter as exc:
@@ -72,8 +72,8 @@ class Runner:
 
     Attributes:
         master: Spark's master URL, ``None`` for the default.
-        options: Spark's own options.
-        log: where Spark's log goes; ``None`` for a temporary file that stays only after a failure.
+        options: options of Spark.
+        log: file for Spark's log; ``None`` for a temporary file that is kept only after a failure.
     """
 
     master: str | None = None
@@ -82,7 +82,7 @@ class Runner:
 
     @contextmanager
     def session(self, name: str) -> Iterator[SparkSession]:
-        """A session for one pipeline; what fails in it becomes a `CliError`."""
+        """Yield a session for one pipeline; raise its failures as `CliError`."""
         _check_spark()
         from lmqcluster.spark.pipelines import failures  # noqa: PLC0415
         from lmqcluster.spark.pipelines.session import SessionSettings, open_session  # noqa: PLC0415
@@ -105,7 +105,7 @@ class Runner:
             self._remove_log(log)
 
     def _with_log(self, text: str, exit_code: int, log: Path) -> str:
-        """The text, which names Spark's log where it may say more; otherwise a log that nobody asked for goes."""
+        """Return the text with the path of Spark's log if it may say more; otherwise remove a temporary log."""
         if exit_code == ExitCode.UNKNOWN and log.exists() and log.stat().st_size:
             return f"{text}; Spark's log is {log}"
         if str(log) not in text:
@@ -118,27 +118,27 @@ class Runner:
 
 
 def check_paths(paths: Sequence[str]) -> None:
-    """Say at once that a file is not there; globs and URLs are Spark's to look up."""
+    """Check that local files exist; Spark checks globs and URLs."""
     for path in paths:
         if not set("*?[{:") & set(path) and not Path(path).exists():
-            raise click.UsageError(f"there is no {path}")
+            raise click.UsageError(f"{path} does not exist")
 
 
 def _check_spark() -> None:
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         raise CliError("PySpark is not installed: pip install 'lmqcluster[spark]'", ExitCode.CONFIGURATION)
-    # It uses none of what this is about.
+    # The warning concerns functions that are not used here.
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-    # Errors come with what Spark raises; it need not write them to standard error as well.
+    # The errors are also in the exceptions of Spark, so they need not appear on standard error.
     logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL + 1)
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL + 1)
 
 
 def apply_config(context: click.Context, path: Path) -> None:
-    """Take defaults of options from a TOML file: those of all commands at its top, those of one in a table of its name.
+    """Set defaults of options from a TOML file: those of all commands at its top, those of one command in its table.
 
     Raises:
-        ConfigError: the file cannot be read or has a key that is no option.
+        ConfigError: the file cannot be read, or has a key that is not an option.
     """
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -178,21 +178,21 @@ def _known(path: Path, where: str, key: str, known: set[str]) -> str:
     if name in known:
         return name
     close = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(sorted(known))}"
-    raise ConfigError(f"{path}: {where}{key} is no option: {hint}")
+    hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(sorted(known))}"
+    raise ConfigError(f"{path}: {where}{key} is not an option: {hint}")
 
 
 def spark_options(given: Sequence[str], memory: str | None, master: str | None) -> dict[str, str]:
-    """Spark's options from ``--spark KEY=VALUE`` and ``--memory``.
+    """Return Spark's options from ``--spark KEY=VALUE`` and ``--memory``.
 
     Raises:
-        click.UsageError: one is malformed, or is ``spark-submit``'s to say.
+        click.UsageError: an option is malformed or must be given to ``spark-submit``.
     """
     if SUBMITTED_BY in os.environ and (memory is not None or master is not None):
         option = "--master" if master is not None else "--memory"
-        raise click.UsageError(f"{option} is for spark-submit to say, which has started this program")
+        raise click.UsageError(f"pass {option} to spark-submit, which has started this program")
     if memory is not None and master is not None and master.startswith("sc://"):
-        raise click.UsageError("--memory is for the Spark Connect server to say, which has the driver")
+        raise click.UsageError("set --memory on the Spark Connect server, which runs the driver")
     options = {} if memory is None else {"spark.driver.memory": memory}
     for text in given:
         key, equals, value = text.partition("=")
@@ -204,7 +204,7 @@ def spark_options(given: Sequence[str], memory: str | None, master: str | None) 
 
 @dataclass
 class StreamOutcome:
-    """The work that a streaming query has done, and whether it was stopped."""
+    """The progress of a streaming query, and whether it was stopped."""
 
     messages: int = 0
     batches: int = 0
@@ -212,12 +212,12 @@ class StreamOutcome:
     stopped: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """For ``--json``."""
+        """Return the value for ``--json``."""
         return {"messages": self.messages, "micro_batches": self.batches, "seconds": round(self.seconds, 3)}
 
 
 def watched(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuery], None]:
-    """A function that waits for the end of a query and shows on a terminal how far it is.
+    """Return a function that waits for the end of a query and shows its progress on a terminal.
 
     The first Ctrl-C (or SIGTERM) stops the query; the second one raises KeyboardInterrupt.
     """
@@ -249,7 +249,9 @@ def _stop_signals() -> Iterator[threading.Event]:
         if stop.is_set():
             raise KeyboardInterrupt
         stop.set()
-        click.echo("Stopping; what is not finished is done again at the next start. Ctrl-C again gives up.", err=True)
+        click.echo(
+            "Stopping; unfinished work is repeated at the next start. Press Ctrl-C again to stop at once.", err=True
+        )
 
     before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -260,7 +262,7 @@ def _stop_signals() -> Iterator[threading.Event]:
 
 
 class _StreamColumn(ProgressColumn):
-    """Messages so far, how many of them a second, and how many wait."""
+    """Messages so far, their rate, and the backlog."""
 
     def render(self, task: Task) -> Text:
         count, backlog = int(task.fields["messages"]), task.fields["backlog"]
@@ -287,7 +289,7 @@ def _stream_line(description: str) -> Iterator[Callable[[QueryProgress], None]]:
 
 
 class _TasksColumn(ProgressColumn):
-    """Tasks of the stages that run."""
+    """Tasks of the running stages."""
 
     def render(self, task: Task) -> Text:
         total = int(task.fields["tasks"])
@@ -296,7 +298,7 @@ class _TasksColumn(ProgressColumn):
 
 @contextmanager
 def tasks_shown(description: str, spark: SparkSession) -> Iterator[None]:
-    """Shows on a terminal how far Spark is with the block's work."""
+    """Show the progress of Spark's work in the block on a terminal."""
     if not sys.stderr.isatty():
         yield
         return

@@ -1,4 +1,4 @@
-"""``lmq-pipeline archive`` and ``migrate``: streaming queries that read queues."""
+"""``lmq-pipeline archive`` and ``migrate``: streaming queries over queues."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["archive", "migrate"]
 _MESSAGES_MAX: Final = 100_000
 _SCHEMA_FILE: Final = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SCHEMA_CHARACTERS_MAX: Final = 1 << 20
-"""One more than these is refused by the pipeline."""
+"""One character more than this is refused by the pipeline."""
 _RATE_WINDOW_S: Final = 10.0
-"""How much one micro-batch takes of a rate."""
+"""The part of a rate that one micro-batch takes, in seconds."""
 _COLUMNS: Final = [
     Column("Messages", "messages", right=True),
     Column("Micro-batches", "micro_batches", right=True),
@@ -36,25 +36,25 @@ _COLUMNS: Final = [
 
 
 def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add what both commands take to say what to read, and for how long; hands on a `Source`."""
+    """Add the options that both commands share: what to read, and for how long; the function gets a `Source`."""
 
     @click.argument("queue", required=False, shell_complete=complete_queue)
-    @click.option("--match", metavar="REGEXP", help="Read all queues whose names this regular expression (RE2) finds.")
+    @click.option("--match", metavar="REGEXP", help="Read all queues whose names match this regular expression (RE2).")
     @cluster_options
-    @click.option("--once", is_flag=True, help="Take what is there now and end, instead of running until Ctrl-C.")
+    @click.option("--once", is_flag=True, help="Process the current messages and end, instead of running until Ctrl-C.")
     @click.option(
         "--trigger",
         default=10.0,
         show_default=True,
         type=click.FloatRange(0),
-        help="Seconds from one micro-batch to the next.",
+        help="Seconds between micro-batches.",
     )
     @click.option(
         "--batch",
         default=_MESSAGES_MAX,
         show_default=True,
         type=click.IntRange(1, _MESSAGES_MAX),
-        help="Most messages in a micro-batch.",
+        help="Maximum number of messages in a micro-batch.",
     )
     @click.option(
         "--batch-mib",
@@ -64,24 +64,28 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
         help="MiB of bodies at which a micro-batch is full.",
     )
     @click.option(
-        "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Most messages a second, on average."
+        "--rate", type=click.FloatRange(0, min_open=True), metavar="N", help="Maximum messages a second, on average."
     )
     @click.option(
         "--lease",
         default=86_400.0,
         show_default=True,
         type=click.FloatRange(1, 30 * 86_400),
-        help="Seconds that messages stay reserved while the command does not run.",
+        help="Seconds for which messages stay reserved while the command does not run.",
     )
     @click.option(
-        "--readers", default=1, show_default=True, type=click.IntRange(1, 10_000), help="Least tasks to read with."
+        "--readers",
+        default=1,
+        show_default=True,
+        type=click.IntRange(1, 10_000),
+        help="Minimum number of reading tasks.",
     )
     @click.option(
         "--subscription",
         metavar="NAME",
-        help="Name under which the cluster reserves messages for this query. [default: a random one, kept in the checkpoint]",
+        help="Subscription of this query. [default: a random name, kept in the checkpoint]",
     )
-    @click.option("--skip-lost", is_flag=True, help="Go on where a lease has expired, instead of ending with an error.")
+    @click.option("--skip-lost", is_flag=True, help="Continue after an expired lease, instead of failing.")
     @click.option("--json", "as_json", is_flag=True, help="Print the counts as JSON.")
     @functools.wraps(function)
     def wrapper(
@@ -100,7 +104,7 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
         **arguments: Any,
     ) -> Any:
         if (queue is None) == (match is None):
-            raise click.UsageError("name either a QUEUE or --match REGEXP")
+            raise click.UsageError("pass either a QUEUE or --match REGEXP")
         context = click.get_current_context()
         if once and context.get_parameter_source("trigger") is ParameterSource.COMMANDLINE:
             raise click.UsageError("--once and --trigger exclude each other")
@@ -130,22 +134,24 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
 @click.command(cls=PipelineCommand, short_help="Write messages of queues to Parquet.")
 @_stream_options
 @click.option(
-    "--output", required=True, metavar="DIR", help="The table's directory, local or any URL that Spark knows."
+    "--output", required=True, metavar="DIR", help="Directory of the table, local or any URL that Spark supports."
 )
 @click.option(
     "--by",
     type=click.Choice(("hour", "day")),
     default="hour",
     show_default=True,
-    help="What the messages of one directory have in common: the hour or the day (UTC) at which they were due.",
+    help="Partition by the hour or the day (UTC) at which messages became ready.",
 )
-@click.option("--checkpoint", metavar="DIR", help="Where the query keeps its place. [default: _checkpoint in --output]")
+@click.option(
+    "--checkpoint", metavar="DIR", help="Directory of the query's checkpoint. [default: _checkpoint in --output]"
+)
 @click.option(
     "--file-mib",
     default=128,
     show_default=True,
     type=click.IntRange(1, 4096),
-    help="MiB from which a file is large enough to be left alone.",
+    help="MiB from which a file is not merged any more.",
 )
 @click.option(
     "--format",
@@ -162,7 +168,7 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
     type=_SCHEMA_FILE,
     help="Decode values as Avro by this schema; needs lmqcluster[avro].",
 )
-@click.option("--quarantine", metavar="QUEUE", help="Where messages go that cannot be decoded.")
+@click.option("--quarantine", metavar="QUEUE", help="Queue for messages that cannot be decoded.")
 def archive(
     runner: Runner,
     cluster: ClusterOptions,
@@ -178,14 +184,14 @@ def archive(
     quarantine: str | None,
     as_json: bool,
 ) -> int:
-    """Take messages out of a QUEUE, or of all that --match, into a Parquet table partitioned by hour or day.
+    """Move messages from a QUEUE, or from all queues that --match, into a Parquet table partitioned by hour or day.
 
-    The table has everything that a message has, see docs/spark.md; replay pushes it again. Every message is in the table once,
-    the parts of a compound one as rows of their own, whatever is killed on the way: run the same command again to go on.
-    Small files are merged while it runs and at its end.
+    The table has all attributes of a message, see docs/spark.md; replay pushes it again. Every message is in the table
+    once, the parts of a compound message as separate rows, whatever process is killed: run the same command again to
+    continue. Small files are merged during the query and at its end.
 
-    With a schema the table has the column "decoded" too. A message that cannot be decoded goes to the quarantine instead, once,
-    with headers that say why.
+    With a schema, the table also has the column "decoded". A message that cannot be decoded goes to the quarantine
+    instead, once, with the reason in its headers.
 
     \b
     Examples:
@@ -194,7 +200,7 @@ def archive(
     """
     schema = _schema(json_schema, avro_schema)
     if (schema is None) != (quarantine is None):
-        raise click.UsageError("--quarantine goes with --json-schema or --avro-schema, and either of these with it")
+        raise click.UsageError("--quarantine and a schema (--json-schema or --avro-schema) require each other")
     cluster.reach()
     outcome = StreamOutcome()
     with runner.session("archive") as spark:
@@ -219,7 +225,7 @@ def archive(
 
 
 def _schema(json_schema: Path | None, avro_schema: Path | None) -> tuple[str, str] | None:
-    """Return the kind of schema that was given, and its text."""
+    """Return the kind and the text of the given schema."""
     if json_schema is not None and avro_schema is not None:
         raise click.UsageError("--json-schema and --avro-schema exclude each other")
     path = json_schema or avro_schema
@@ -236,12 +242,12 @@ def _schema(json_schema: Path | None, avro_schema: Path | None) -> tuple[str, st
 @click.command(cls=PipelineCommand, short_help="Move messages to another cluster.")
 @_stream_options
 @target_cluster_options
-@click.option("--checkpoint", required=True, metavar="DIR", help="Where the query keeps its place.")
-@click.option("--queue-prefix", default="", metavar="TEXT", help="What to put before the names of the queues.")
+@click.option("--checkpoint", required=True, metavar="DIR", help="Directory of the query's checkpoint.")
+@click.option("--queue-prefix", default="", metavar="TEXT", help="Prefix for the names of the queues.")
 @click.option(
     "--accept-doubles",
     is_flag=True,
-    help="Go on although the other cluster may have forgotten a micro-batch that was interrupted.",
+    help="Continue even if the other cluster may have forgotten an interrupted micro-batch.",
 )
 def migrate(
     runner: Runner,
@@ -254,12 +260,12 @@ def migrate(
     accept_doubles: bool,
     as_json: bool,
 ) -> int:
-    """Move the messages of a QUEUE, or of all that --match, to another cluster.
+    """Move the messages of a QUEUE, or of all queues that --match, to another cluster.
 
-    A message is removed from the one only when it is stored at the other. If the command is killed, run it again: nothing is
-    lost and nothing doubled. After 30 days it refuses, see --accept-doubles. Content types, headers, priorities, groups,
-    labels and times to live, which begin again, stay; a compound message becomes one MessagePack list. Nothing of the first
-    cluster's credentials is shown to the other one unless told so.
+    A message is removed from the source only after it is stored at the target. If the command is killed, run it again:
+    no message is lost or duplicated. After 30 days it refuses, see --accept-doubles. Content types, headers,
+    priorities, groups and labels are kept; times to live start again; a compound message becomes one MessagePack list.
+    The credentials of the source are not used for the target unless --to-same-credentials is given.
 
     \b
     Example:
@@ -291,5 +297,5 @@ def _end(outcome: StreamOutcome, *, once: bool, as_json: bool) -> int:
     else:
         print_table(_COLUMNS, [list(counts.values())])
     if once and outcome.stopped:
-        raise CliError("interrupted: run the same command again to go on", ExitCode.INTERRUPTED)
+        raise CliError("interrupted; run the same command again to continue", ExitCode.INTERRUPTED)
     return ExitCode.DONE

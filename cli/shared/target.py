@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import sys
 import urllib.parse
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -17,7 +18,7 @@ from .contexts import context_option
 from .credentials import credential_options
 from .errors import debug_option
 from .node_address import NODE_DEFAULT, check_node, default_node
-from .output import Form, View
+from .output import Form, View, print_json
 from .shared_options import SharedOption
 
 __all__ = ["Target", "complete_queue", "completes", "queue_text", "queue_value", "target_options"]
@@ -60,6 +61,13 @@ class Target:
     def api(self) -> Api:
         """Return the node's HTTP API."""
         return Api(self.node)
+
+    def print_result(self, answer: Any, text: str) -> None:
+        """Print the answer of a command that changed something: with ``--json`` itself, on a terminal as the text."""
+        if self.as_json:
+            print_json(answer)
+        elif sys.stdout.isatty():
+            print(text)
 
     def rpc_addresses(self) -> list[str]:
         """Return the MessagePack-RPC addresses of all reachable nodes, this node's first.

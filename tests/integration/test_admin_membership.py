@@ -250,10 +250,10 @@ def test_status_says_what_one_and_two_nodes_do_not_survive(single: NodeProcess, 
     """A terminal shows the warning, where people decide how many nodes to run; three nodes need none."""
     plain = {"NO_COLOR": "1"}
     _code, seen = run_in_terminal("lmq-admin", "--node", single.http, "status", columns=80, environment=plain)
-    assert "This one node is all there is" in seen
+    assert "The cluster has one node" in seen
     with Cluster(2, directory=tmp_path_factory.mktemp("pair")) as pair:
         _code, seen = run_in_terminal("lmq-admin", "--node", pair[0].http, "status", columns=80, environment=plain)
-        assert "Two nodes survive the loss of neither" in seen
+        assert "Two nodes tolerate no failure" in seen
         assert max(map(len, seen.splitlines()[1:])) <= 80
 
 

@@ -163,7 +163,7 @@ def test_a_backup_is_restored_and_others_join_it(tmp_path: Path, queue_name: str
         assert file.stat().st_mode & 0o777 == 0o600, "it holds all messages"
         again = admin(old[1], "backup", str(file))
         assert again.code == 2
-        assert "exists; give a new file" in again.one_line_error()
+        assert "already exists; choose a new file" in again.one_line_error()
         with Rpc(old[0].rpc) as rpc:
             rpc.call("push", queue_name, "later")
             [late] = rpc.call("pull_many", queue_name, 1)
@@ -270,10 +270,10 @@ def test_a_lost_quorum_is_recovered_from_the_survivor(cluster: Cluster, survivor
     assert unasked.code == 2
     assert "pass --yes" in unasked.err
     code, seen = run_in_terminal(*command, typed=b"n\n")
-    assert (code, "a cluster of its own?" in " ".join(seen.split())) == (130, True)
+    assert (code, "a one-node cluster?" in " ".join(seen.split())) == (130, True)
     code, seen = run_in_terminal(*command, typed=b"y\n")
     assert code == 0, seen
-    assert "It will go on alone, without" in " ".join(seen.split())
+    assert "It will continue without" in " ".join(seen.split())
     survivor.start()
     agree([survivor])
     [queue] = [one for one in queues(survivor) if one["name"] == queue_name]

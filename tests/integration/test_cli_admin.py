@@ -222,7 +222,7 @@ def test_an_unacknowledged_pull_leaves_the_lease(admin, queue_name: str) -> None
         (["status", "extra"], 2, "unexpected extra argument"),
         (["--node", "nonsense", "status"], 2, "'nonsense' is not HOST:PORT"),
         (["join"], 2, "Missing argument 'PEER'"),
-        (["queue", "set", "q"], 2, "give at least one property"),
+        (["queue", "set", "q"], 2, "pass at least one property"),
         (["queue", "set", "q", "--retry", "1.5"], 2, "--retry"),
         (["message", "pull", "q", "--max", "0"], 2, "--max"),
         (["completion", "tcsh"], 2, "'tcsh' is not one of"),
@@ -322,7 +322,7 @@ def other_server() -> Iterator[str]:
 def test_a_server_that_is_not_a_node(other_server: str) -> None:
     result = run("lmq-admin", "--node", other_server, "status")
     assert result.code == 69
-    assert "is it the HTTP address of an lmqcluster node?" in result.one_line_error()
+    assert "check that it is the HTTP address of an lmqcluster node" in result.one_line_error()
 
 
 # --- members ---------------------------------------------------------------------------------------------------------

@@ -89,15 +89,15 @@ def test_bad_rows_can_be_skipped_and_are_counted(admin, queue_name: str) -> None
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["replay", "-"], 2, "give either --queue-by COLUMN or --queue TEMPLATE"),
+        (["replay", "-"], 2, "pass either --queue-by COLUMN or --queue TEMPLATE"),
         (["replay", "-", "--queue-by", "q", "--queue", "x"], 2, "give either"),
-        (["replay", "-", "--queue", "x", "--queue-prefix", "p"], 2, "--queue-prefix goes with --queue-by"),
+        (["replay", "-", "--queue", "x", "--queue-prefix", "p"], 2, "--queue-prefix applies to --queue-by"),
         (["replay", "-", "--queue", "{"], 2, "the queue template '{' is malformed"),
         (["replay", "-", "--queue", "x"], 2, "say --format"),
         (["replay", "/absent.csv", "--queue", "x"], 2, "cannot read /absent.csv: No such file"),
         (["replay", "-", "--format", "csv", "--queue", "x", "--nodes", "here"], 2, "--nodes: 'here' is not HOST:PORT"),
         (["replay", "-", "--format", "csv", "--queue", "{b}"], 65, "there is no column 'b'"),
-        (["drain"], 2, "name queues, or give --match REGEXP"),
+        (["drain"], 2, "name queues, or pass --match REGEXP"),
         (["drain", "--match", "("], 2, "'(' is not a regular expression"),
         (["drain", "q", "--output", "/absent/file"], 2, "cannot create /absent/file"),
     ],
@@ -145,7 +145,7 @@ def test_a_second_ctrl_c_abandons_a_node_that_does_not_answer(tmp_path: Path) ->
             node.pause()
             feed(process, rows)
             process.send_signal(signal.SIGINT)
-            assert b"Ctrl-C again gives up" in process.stderr.readline()
+            assert b"press Ctrl-C again to stop at once" in process.stderr.readline()
             process.send_signal(signal.SIGINT)
             assert process.wait(DEADLINE_S) == 130
             # If the second window had not been read yet, the first Ctrl-C was enough.

@@ -112,7 +112,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
     assert (done.code, done.out, done.err.splitlines()) == (0, "", changes)
     assert exported(admin) == json.loads(file.read_text())
     for more in ((), ("--dry-run",), ("--yes",)):
-        assert admin("definitions", "import", str(file), *more) == (0, "", "lmq-admin: nothing changes\n")
+        assert admin("definitions", "import", str(file), *more) == (0, "", "lmq-admin: no changes\n")
 
 
 def test_an_import_replaces_exactly_what_the_file_has(target: NodeProcess) -> None:
@@ -148,7 +148,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     wanted = json.dumps({**HEAD, "queues": [{"name": "q", "properties": {"retry": 1}}], "tokens": tokens})
     without = admin("definitions", "import", "-", "--yes", stdin=wanted)
     assert without.code == 0
-    assert "made with --new-tokens FILE only: shop, root, brief" in without.err
+    assert "created only with --new-tokens FILE: shop, root, brief" in without.err
     dry = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--dry-run", stdin=wanted)
     assert [line.split()[:4] for line in dry.out.splitlines()] == [
         ["would", "make", "token", name] for name in ("root", "shop", "brief")
@@ -167,7 +167,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert [one["name"] for one in found] == ["brief", "root", "shop"]
     assert abs(found[0]["expires_at"] - 4_000_000_000.5) < 60
     assert [found[1], found[2]] == [{**tokens[1], "principal": "root"}, tokens[0]]
-    assert admin("definitions", "import", "-", stdin=wanted, **root).err == "lmq-admin: nothing changes\n"
+    assert admin("definitions", "import", "-", stdin=wanted, **root).err == "lmq-admin: no changes\n"
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
     other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
@@ -180,7 +180,7 @@ def test_secrets_are_never_written_over_a_file(target: NodeProcess, tmp_path: Pa
     wanted = json.dumps({**HEAD, "tokens": [{"name": "root", "role": "admin"}]})
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert done.code == 78
-    assert done.one_line_error().endswith("exists already; secrets go to a new file")
+    assert done.one_line_error().endswith("already exists; choose a new file for the secrets")
     assert secrets.read_text() == "important data"
     assert admin("status").code == 0, "no token was made"
 

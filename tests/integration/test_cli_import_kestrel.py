@@ -80,7 +80,7 @@ def test_queues_with_children_move_in_order(shared_cluster: Cluster, queue_name:
     for run_number in range(2):
         done = run(*command, queue_name, f"{queue_name}+child")
         assert done.code == 65
-        assert f"{queue_name}+child.1: an unfinished operation at byte 33; 5 bytes are not read" in done.err
+        assert f"{queue_name}+child.1: an incomplete operation at byte 33; 5 bytes were skipped" in done.err
         rows = [line.split("\t") for line in done.out.splitlines()[-2:]]
         assert [row[:2] for row in rows] == [[queue_name, "2502"], [f"{queue_name}+child", "1"]]
         assert [row[2] for row in rows] == (["0", "0"] if run_number == 0 else ["2502", "1"])

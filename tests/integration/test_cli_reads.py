@@ -72,7 +72,7 @@ def test_columns_and_their_order(admin, three_queues: list[str]) -> None:
         assert wrong.code == 2
         assert f"{option}: there is no column 'nonsense'; there are queue, ready" in wrong.one_line_error()
     refused = admin("queue", "ls", "--json", "--columns", "ready")
-    assert (refused.code, "JSON is as the API said it" in refused.one_line_error()) == (2, True)
+    assert (refused.code, "JSON is the API's answer unchanged" in refused.one_line_error()) == (2, True)
 
 
 def test_the_node_filters_sorts_and_cuts_the_list(admin, three_queues: list[str]) -> None:
@@ -151,7 +151,7 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
         "drain",
     ):
         assert f"\n  {command} " in text, command
-    assert "69  node unreachable or no quorum" in text
+    assert "69  node unreachable, no quorum" in text
     for group, verbs in {
         "queue": "ls show set clear rm purge move suspend resume",
         "message": "push pull ack nack extend peek",
@@ -304,7 +304,10 @@ def test_a_queue_is_created_if_requested(admin, node: NodeProcess, queue_name: s
     dry = admin("queue", "set", queue_name, "--create", "--retry", "7", "--dry-run")
     assert (dry.code, dry.out.splitlines()[0]) == (0, f"would create queue {queue_name}")
     command = ("lmq-admin", "--node", node.http, "queue", "set", queue_name, "--retry", "7")
-    assert run_in_terminal(*command, "--create") == (0, f"Queue {queue_name} is created and its properties are set.\n")
+    assert run_in_terminal(*command, "--create") == (
+        0,
+        f"Queue {queue_name} was created and its properties were set.\n",
+    )
     assert run_in_terminal(*command) == (0, f"The properties of queue {queue_name} are set.\n")
     pushed = run_in_terminal("lmq-admin", "--node", node.http, "message", "push", queue_name, "letter")
     assert pushed == (0, f"One message of 6 B is in queue {queue_name}.\n")
@@ -312,7 +315,7 @@ def test_a_queue_is_created_if_requested(admin, node: NodeProcess, queue_name: s
 
 def test_leaving_asks_for_confirmation(node: NodeProcess) -> None:
     dry = run_here("--node", node.http, "leave", "--dry-run")
-    assert (dry.code, dry.out.startswith(f"would take {node.http} out of its cluster")) == (0, True)
+    assert (dry.code, dry.out.startswith(f"would remove {node.http} from its cluster")) == (0, True)
     code, seen = run_in_terminal("lmq-admin", "--node", node.http, "leave", typed=b"n\n", typed_at=b"[y/N]")
-    assert (code, f"Take {node.http} out of its cluster" in seen) == (130, True)
+    assert (code, f"Remove {node.http} from its cluster" in seen) == (130, True)
     assert seen.splitlines()[-1] == "lmq-admin: not done"

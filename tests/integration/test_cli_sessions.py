@@ -69,7 +69,7 @@ def test_a_session_is_shown_and_ended_with_all_it_holds(node: NodeProcess, secre
             client.pull("jobs", 0, session=session)
         assert client.pull("jobs", 0, auto_ack=True).content == b"2"
     gone = admin("session", "end", session, "--yes")
-    assert (gone.code, gone.err) == (66, f"lmq-admin: there is no session {session}: see lmq-admin session ls\n")
+    assert (gone.code, gone.err) == (66, f"lmq-admin: session {session} does not exist; see lmq-admin session ls\n")
 
 
 def test_a_lock_is_freed_for_the_next_in_line(node: NodeProcess, secrets: dict[str, str], admin: Any) -> None:
@@ -90,7 +90,7 @@ def test_a_lock_is_freed_for_the_next_in_line(node: NodeProcess, secrets: dict[s
         assert one.end_session(first)
         assert other.end_session(second)
     free = admin("lock", "free", "weekly", "--yes")
-    assert (free.code, free.err) == (66, "lmq-admin: nobody has the lock weekly: see lmq-admin lock ls\n")
+    assert (free.code, free.err) == (66, "lmq-admin: lock weekly is not held; see lmq-admin lock ls\n")
 
 
 def test_only_administrators_see_and_end_sessions_of_others(

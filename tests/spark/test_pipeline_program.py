@@ -46,40 +46,40 @@ def invoke(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -
 
 USAGE_ERRORS = {
     "archive q": "Missing option '--output'",
-    "archive --output t": "name either a QUEUE or --match REGEXP",
-    "archive q --match x --output t": "name either a QUEUE or --match REGEXP",
+    "archive --output t": "pass either a QUEUE or --match REGEXP",
+    "archive q --match x --output t": "pass either a QUEUE or --match REGEXP",
     "archive q --output t --once --trigger 5": "--once and --trigger exclude each other",
     "archive q --output t --batch 0": "'--batch': 0 is not in the range",
     "archive q --output t --servers host:99999": "--servers: ",
     "migrate q --checkpoint c": "Missing option '--to'",
     "migrate q --to a:1 --to-ca-file x --to-same-credentials --checkpoint c": "--to-same-credentials excludes",
     "archive q --output t --rate 0": "'--rate': 0.0 is not in the range",
-    "replay rows.csv": "give either --queue NAME or --queue-by COLUMN",
-    "replay rows.csv --queue a --queue-by b": "give either --queue NAME or --queue-by COLUMN",
-    "replay rows.csv --queue a --queue-prefix b": "--queue-prefix goes with --queue-by",
+    "replay rows.csv": "pass either --queue NAME or --queue-by COLUMN",
+    "replay rows.csv --queue a --queue-by b": "pass either --queue NAME or --queue-by COLUMN",
+    "replay rows.csv --queue a --queue-prefix b": "--queue-prefix requires --queue-by",
     "replay rows.csv --queue a --unordered --order-by b": "--unordered and --order-by exclude each other",
     "replay t --archive --value v": "--archive excludes --value and --format",
-    "replay t --archive --queue a --queue-prefix b": "--queue-prefix goes with --queue-by or --archive",
-    "replay rows.csv --queue a --from 2026-11-03": "--from and --to go with --archive",
-    "replay t --archive --from tomorrow": "'--from': 'tomorrow' is no time such as 2026-11-03T14:00",
+    "replay t --archive --queue a --queue-prefix b": "--queue-prefix requires --queue-by or --archive",
+    "replay rows.csv --queue a --from 2026-11-03": "--from and --to require --archive",
+    "replay t --archive --from tomorrow": "'--from': 'tomorrow' is not a time such as 2026-11-03T14:00",
     "replay t --archive --from 2026-11-03T01:00+01:00 --to 2026-11-03": "--from must be before --to",
     "replay t --archive --rate 0": "'--rate': 0.0 is not in the range",
     "archive q --output t --by week": "'--by': 'week' is not one of 'hour', 'day'",
-    "replay rows.txt --queue a": "the format of rows.txt is not known: say --format",
+    "replay rows.txt --queue a": "the format of rows.txt is unknown: pass --format",
     "replay rows.csv --queue a": "there is no rows.csv",
     "report journal": "there is no journal",
-    "archive q --output t --quarantine b": "--quarantine goes with --json-schema or --avro-schema",
+    "archive q --output t --quarantine b": "--quarantine and a schema",
     "archive q --output t --json-schema none.json": "File 'none.json' does not exist",
     "archive q --output t --format orc": "'orc' is not one of 'parquet', 'delta'",
     "watch .": "Missing option '--checkpoint'",
     "watch none --checkpoint c": "there is no none",
     "watch . --checkpoint c --alert-redelivered 2": "'--alert-redelivered': 2.0 is not in the range",
     "dead-letters": "Missing argument 'QUEUE...'",
-    "dead-letters q --set value=1": "--to, --set and --dry-run go with --redrive",
+    "dead-letters q --set value=1": "--to, --set and --dry-run require --redrive",
     "dead-letters q --redrive --set colour=1": "--set: 'colour=1' is not COLUMN=SQL with one of value",
     "dead-letters q --redrive --set value": "--set: 'value' is not COLUMN=SQL",
     "dead-letters q --redrive --set value=a --set value=b": "--set: value is given twice",
-    "dead-letters q --redrive --output t": "--output does not go with --redrive",
+    "dead-letters q --redrive --output t": "--output and --redrive exclude each other",
     "report": "Missing argument 'PATH...'",
     "--spark memory=1g report x": "--spark: 'memory=1g' is not of the form spark.KEY=VALUE",
 }
@@ -99,8 +99,8 @@ def test_a_wrong_option_is_named_in_one_line(
 
 CONFIG_ERRORS = {
     "nonsense = ": "not TOML",
-    "serverz = 'a:1'": "serverz is no option: did you mean servers?",
-    "[archive]\nouput = 'x'": "[archive] ouput is no option: did you mean output?",
+    "serverz = 'a:1'": "serverz is not an option: did you mean servers?",
+    "[archive]\nouput = 'x'": "[archive] ouput is not an option: did you mean output?",
     "[archive]\nbatch = 'many'": "[archive] batch: 'many' is not a valid integer range",
     "[report]\nqueues = -1": "[report] queues: -1",
 }
@@ -184,7 +184,7 @@ def test_replay_and_report_print_tables_and_json(
     plan = ("replay", str(rows), "--queue", queue, "--dry-run", "--servers", "127.0.0.1:1", "--skip-bad")
     code, out, err = invoke(*plan)
     assert (code, out) == (0, f"queue\trows\tbytes\n{queue}\t1\t8\n(all)\t1\t8\n")
-    assert err == "lmq-pipeline: 1 bad rows would be left out\n"
+    assert err == "lmq-pipeline: 1 bad rows would be skipped\n"
     code, out, _err = invoke(*plan, "--where", "line LIKE 'no%'", "--json")
     assert json.loads(out) == {"queues": [], "queue_count": 0, "rows": 0, "bytes": 0, "bad_rows": 1}
     code, out, err = invoke(*replay, "--where", "line LIKE")
@@ -198,7 +198,7 @@ def test_replay_and_report_print_tables_and_json(
     assert pulled(client, queue) == [b'{"n": 1}']
     code, out, err = invoke(*replay, "--skip-bad")
     assert (code, out) == (0, "rows\tstored\tbad_rows\n1\t0\t1\n")
-    assert "1 rows had been stored by an earlier replay of the same name" in err
+    assert "1 rows were stored by an earlier replay of the same name" in err
     assert pulled(client, queue) == []
 
     journal = tmp_path / "journal.jsonl"
@@ -253,7 +253,7 @@ def test_dead_letters_are_shown_and_redriven(
     code, out, err = invoke(*redrive)
     assert code == 0
     assert out.splitlines()[-1] == f"{dead}\t4\t3\t1\t0\t1"
-    assert "1 messages come from no queue and stay; send them with --to" in err
+    assert "1 messages have no origin and were kept; send them with --to" in err
     assert pulled(client, queue) == [content.upper() for content in numbered(3)]
     code, _out, err = invoke(*redrive, "--where", "offset >")
     assert (code, err.count("\n")) == (2, 1)
@@ -311,4 +311,4 @@ def test_the_master_is_set_by_spark_submit(invoke: Invoke, monkeypatch: pytest.M
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     code, _out, err = invoke("--master", "local", "report", "x")
     assert code == 2
-    assert "--master is for spark-submit to say" in err
+    assert "pass --master to spark-submit" in err

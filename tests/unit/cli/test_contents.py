@@ -6,7 +6,7 @@ import datetime as dt
 
 import msgpack
 import pytest
-from lmqcluster_cli.admin.contents import Show, content_bytes, content_json, json_value, shown
+from lmqcluster_cli.admin.contents import Show, content_bytes, content_json, format_body, json_value
 
 MSGPACK = "application/x-msgpack"
 TWO_LINES = """\
@@ -30,17 +30,17 @@ TWO_LINES = """\
 def test_messagepack_is_decoded(value: object, text: str) -> None:
     for with_bin in (False, True):
         data = msgpack.packb(value, use_bin_type=with_bin)
-        assert shown(data, MSGPACK, Show.AUTO) == text
+        assert format_body(data, MSGPACK, Show.AUTO) == text
 
 
 @pytest.mark.parametrize("data", [b"\xc1", b"\xa5four", b"\x01\x02", b"", msgpack.packb(msgpack.ExtType(5, b"x"))])
 def test_invalid_messagepack_is_shown_in_hexadecimal(data: bytes) -> None:
-    assert shown(data, MSGPACK, Show.AUTO, dump=False) == data.hex(" ")
+    assert format_body(data, MSGPACK, Show.AUTO, dump=False) == data.hex(" ")
 
 
 def test_another_type_is_not_taken_for_messagepack() -> None:
-    assert shown(b"\x05", "text/plain", Show.AUTO) == "\x05"
-    assert shown(b"x", None, Show.AUTO) == "x"
+    assert format_body(b"\x05", "text/plain", Show.AUTO) == "\x05"
+    assert format_body(b"x", None, Show.AUTO) == "x"
 
 
 @pytest.mark.parametrize(
@@ -57,13 +57,13 @@ def test_another_type_is_not_taken_for_messagepack() -> None:
     ],
 )  # fmt: skip
 def test_text_json_and_hexadecimal(data: bytes, show: Show, text: str) -> None:
-    assert shown(data, "text/plain", show) == text
+    assert format_body(data, "text/plain", show) == text
 
 
 def test_nothing_in_a_message_reaches_the_terminal_as_a_command() -> None:
     text = "\x1b[31m\x07a\tb\nc\x9b"
-    assert shown(text.encode(), None, Show.AUTO, for_terminal=True) == "\\x1b[31m\\x07a\tb\nc\\x9b"
-    assert shown(text.encode(), None, Show.AUTO) == text
+    assert format_body(text.encode(), None, Show.AUTO, for_terminal=True) == "\\x1b[31m\\x07a\tb\nc\\x9b"
+    assert format_body(text.encode(), None, Show.AUTO) == text
 
 
 @pytest.mark.parametrize("data", [b"", b"text", "ü".encode(), b"\xff\x00"])

@@ -84,7 +84,7 @@ def test_a_file_as_kestrel_ships_it(tmp_path: Path) -> None:
     ]
     assert "# every node: lmq start --memcache 0.0.0.0:22133 --text 0.0.0.0:2222 (" in result.stdout
     assert "# every node: kestrel_open_reads_max = 100\n" in result.stdout
-    for nothing in ("line 15: nothing to set for maxMemorySize", "line 34: nothing to set for keepJournal"):
+    for nothing in ("line 15: no equivalent of maxMemorySize", "line 34: no equivalent of keepJournal"):
         assert f"# {nothing}\n" in result.stdout
 
 
@@ -93,7 +93,7 @@ def test_a_file_as_kestrel_ships_it(tmp_path: Path) -> None:
     [
         ("maxItems = 5", "line 2: not understood: maxItems"),
         ("queues = builders.map { b => b.build() }", "line 2: not understood: queues"),
-        ('queues = new QueueBuilder { name = env("X") }', "line 2: a QueueBuilder has no name that can be read"),
+        ('queues = new QueueBuilder { name = env("X") }', "line 2: the name of a QueueBuilder cannot be read"),
         ('queues = new QueueBuilder { name = "q"; maxAge = 5.megabytes }', "line 2: not understood: maxAge"),
         ('queues = new QueueBuilder { name = "q"; maxItems = limit(5) }', "line 2: not understood: maxItems"),
         ('aliases = new A { name = "q"; destinationQueues = List(x) }', "line 2: not understood: destinationQueues"),

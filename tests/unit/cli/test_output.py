@@ -7,7 +7,7 @@ import json
 
 import click
 import pytest
-from lmqcluster_cli.admin.cluster import with_figures
+from lmqcluster_cli.admin.cluster import node_columns
 from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, human_duration, print_json, print_table
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]
@@ -173,9 +173,9 @@ def test_times_for_people(seconds: float, text: str) -> None:
 def test_the_report_of_a_node_counts_only_while_it_is_connected() -> None:
     told = {"uptime_s": 5.0, "process_bytes": 7, "disk_free_bytes": 9}
     node = {"id": "n-1", "name": None, "state": "follower", "lag": 3, "vitals": told}
-    shown = with_figures(node)
+    shown = node_columns(node)
     assert (shown["node"], shown["lag"], shown["uptime_s"]) == ("n-1", 3, 5.0)
     for state, vitals in (("unreachable", told), ("follower", None)):
-        shown = with_figures({**node, "state": state, "vitals": vitals})
+        shown = node_columns({**node, "state": state, "vitals": vitals})
         assert [shown[key] for key in told] == [None] * 3
-    assert with_figures({**node, "state": "unreachable"})["lag"] is None
+    assert node_columns({**node, "state": "unreachable"})["lag"] is None

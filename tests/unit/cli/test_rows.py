@@ -55,7 +55,7 @@ def test_tsv_byte_order_mark_and_crlf() -> None:
         (b"A,\xff", "not UTF-8"),
         (b"\xff,1", "not UTF-8"),
         (b"A\x01,1", "control characters"),
-        (b"x" * 300 + b",1", "308 bytes, it must have 1 to 255"),
+        (b"x" * 300 + b",1", "308 bytes; it must have 1 to 255"),
     ],
 )
 def test_bad_csv_rows_are_reported_and_skipped(line: bytes, reason: str) -> None:
@@ -70,7 +70,7 @@ def test_bad_csv_rows_are_reported_and_skipped(line: bytes, reason: str) -> None
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ("", "no header line"),
+        ("", "header line"),
         ("orign,n\nA,1\n", "no column 'origin'; did you mean 'orign'"),
         ("a,b\n1,2\n", "no column 'origin'; there are a, b"),
         ("origin,n,n\nA,1,2\n", "names 'n' twice"),
@@ -117,7 +117,7 @@ def test_too_large_rows_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lmqcluster_cli.admin.rows.MESSAGE_BYTES_MAX", 20)
     [bad, good] = read_json('{"origin":"A","n":"12345"}\n{"origin":"B"}\n')
     assert isinstance(bad, BadRow)
-    assert "more than a message can have" in bad.reason
+    assert "exceed the maximum size of a message" in bad.reason
     assert isinstance(good, Row)
     monkeypatch.setattr("lmqcluster_cli.admin.rows.LINE_BYTES_MAX", 25)
     with pytest.raises(CliError, match="line 1 is longer than 25 bytes"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmqcluster_cli.admin.live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Sample, picture
+from lmqcluster_cli.admin.live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Sample, compare_samples
 from lmqcluster_cli.admin.load import Phase, _quantile
 
 COUNTERS = ("pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total")
@@ -28,29 +28,29 @@ def rows(columns: Any, lines: list[list[object]]) -> list[dict[str, object]]:
 
 
 def test_rates_are_differences_over_the_time_between() -> None:
-    seen = picture(sample(10.0, {"a": 100}), sample(12.0, {"a": 150}))
+    seen = compare_samples(sample(10.0, {"a": 100}), sample(12.0, {"a": 150}))
     [queue] = rows(QUEUE_COLUMNS, seen.queues)
     assert (queue["queue"], queue["push_per_s"], queue["ack_per_s"]) == ("a", 25.0, 25.0)
     assert seen.totals["push_per_s"] == 25.0
 
 
 def test_new_queues_have_no_rate_yet_and_no_rate_is_negative() -> None:
-    seen = picture(sample(10.0, {"again": 100}), sample(12.0, {"again": 5, "new": 50}))
+    seen = compare_samples(sample(10.0, {"again": 100}), sample(12.0, {"again": 5, "new": 50}))
     by_name = {queue["queue"]: queue for queue in rows(QUEUE_COLUMNS, seen.queues)}
     assert by_name["new"]["push_per_s"] is None
     assert by_name["again"]["push_per_s"] == 0.0
 
 
 def test_two_samples_of_the_same_sums_give_no_rate() -> None:
-    seen = picture(sample(10.0, {"a": 1}), sample(10.0, {"a": 1}))
+    seen = compare_samples(sample(10.0, {"a": 1}), sample(10.0, {"a": 1}))
     assert seen.totals["push_per_s"] is None
 
 
 def test_a_node_that_has_not_answered_has_no_figures() -> None:
     before = sample(10.0, {})
-    [node] = rows(NODE_COLUMNS, picture(before, sample(12.0, {})).nodes)
+    [node] = rows(NODE_COLUMNS, compare_samples(before, sample(12.0, {})).nodes)
     assert (node["node"], node["log_lag"], node["round_trip_ms"], node["disk_free_bytes"]) == ("n1", 4, 250.0, None)
-    [node] = rows(NODE_COLUMNS, picture(before, sample(12.0, {}, vitals={"disk_free_bytes": 9})).nodes)
+    [node] = rows(NODE_COLUMNS, compare_samples(before, sample(12.0, {}, vitals={"disk_free_bytes": 9})).nodes)
     assert node["disk_free_bytes"] == 9
 
 
