@@ -138,7 +138,7 @@ async def _store_all(
 
 
 async def _check_copies(one: _Import, target: Target, client: AsyncClient) -> None:
-    """Check that the queue has no copies to make: its children have journals of their own, which already contain its
+    """Check that the queue has no copies to make: its children have separate journals, which already contain its
     items.
 
     Raises:

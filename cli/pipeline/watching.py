@@ -1,4 +1,4 @@
-"""``lmq-pipeline watch``: figures of queues while they happen."""
+"""``lmq-pipeline watch``: live statistics of queues."""
 
 from __future__ import annotations
 
@@ -33,21 +33,23 @@ _COLUMNS: Final = [
 _PER_RUN: Final = click.FloatRange(0, min_open=True)
 
 
-@click.command(cls=PipelineCommand, short_help="Show backlog and latency while they happen, with alerts.")
+@click.command(cls=PipelineCommand, short_help="Show live backlog and latency, with alerts.")
 @click.argument("journal", metavar="DIR", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--checkpoint", required=True, metavar="DIR", help="Where the query keeps its place and its state.")
+@click.option("--checkpoint", required=True, metavar="DIR", help="Directory of the query's checkpoint and state.")
 @click.option("--output", metavar="DIR", help="Also write all rows to a Parquet table.")
-@click.option("--once", is_flag=True, help="Take what is there now and end, instead of running until Ctrl-C.")
+@click.option("--once", is_flag=True, help="Process the current events and end, instead of running until Ctrl-C.")
 @click.option(
     "--trigger", default=10.0, show_default=True, type=click.FloatRange(0), help="Seconds between micro-batches."
 )
-@click.option("--window", default=60, show_default=True, type=click.IntRange(1, 86_400), help="Seconds of a window.")
+@click.option(
+    "--window", default=60, show_default=True, type=click.IntRange(1, 86_400), help="Length of a window in seconds."
+)
 @click.option(
     "--delay",
     default=30.0,
     show_default=True,
     type=click.FloatRange(0, 86_400),
-    help="Seconds by which the journal of one node may be behind that of another.",
+    help="Maximum seconds by which the journal of one node lags behind another.",
 )
 @click.option(
     "--lease",
@@ -56,12 +58,14 @@ _PER_RUN: Final = click.FloatRange(0, min_open=True)
     type=click.FloatRange(0, 30 * 86_400),
     help="Seconds without an ack after which a message's last delivery counts as a drop.",
 )
-@click.option("--alert-open", metavar="N", type=click.IntRange(0), help="Alert above so many messages in a queue.")
-@click.option("--alert-wait", metavar="SECONDS", type=_PER_RUN, help="Alert where one message of 100 waited longer.")
+@click.option(
+    "--alert-open", metavar="N", type=click.IntRange(0), help="Alert above this number of messages in a queue."
+)
+@click.option("--alert-wait", metavar="SECONDS", type=_PER_RUN, help="Alert if one message of 100 waited longer.")
 @click.option(
     "--alert-redelivered", metavar="SHARE", type=click.FloatRange(0, 1), help="Alert above this share of redeliveries."
 )
-@click.option("--alert-drops", metavar="N", type=click.IntRange(0), help="Alert above so many dropped messages.")
+@click.option("--alert-drops", metavar="N", type=click.IntRange(0), help="Alert above this number of dropped messages.")
 @click.option("--json", "as_json", is_flag=True, help="Print each row as a line of JSON.")
 @click.pass_obj
 def watch(
@@ -80,13 +84,15 @@ def watch(
     alert_drops: int | None,
     as_json: bool,
 ) -> int:
-    """Show arrivals, waiting times, redeliveries, drops and what is open, by queue and window, from the event journals in DIR.
+    """Show arrivals, waiting times, redeliveries, drops and open messages, by queue and window, from the event journals
+    in DIR.
 
-    The figures are those of report. A window is shown once, when the journals go on behind its end. Alerts are lines on standard
-    error. The command reads the journals of all nodes that write to DIR, while they do, and goes on from its checkpoint.
+    The statistics are those of report. A window is shown once, when the journals continue past its end. Alerts are
+    lines on standard error. The command reads the journals of all nodes that write to DIR, while they are written, and
+    continues from its checkpoint.
 
     \b
-    Exit codes of its own:
+    Additional exit codes:
         1  with --once: there was an alert
 
     \b
@@ -95,7 +101,7 @@ def watch(
     """
     check_paths([str(journal)])
     outcome = StreamOutcome()
-    shown = _Shown(as_json=as_json)
+    shown = _RowPrinter(as_json=as_json)
     with runner.session("watch") as spark:
         from lmqcluster.spark.pipelines import watch as pipeline  # noqa: PLC0415
 
@@ -114,15 +120,15 @@ def watch(
         wait: Callable[[Any], None] = watched("watch", outcome)
         pipeline.watch(spark, settings, shown, wait)
     if once and outcome.stopped:
-        raise CliError("interrupted: run the same command again to go on", ExitCode.INTERRUPTED)
+        raise CliError("interrupted; run the same command again to continue", ExitCode.INTERRUPTED)
     return _ALERTED if once and shown.alerts else ExitCode.DONE
 
 
-class _Shown:
+class _RowPrinter:
     """Prints the rows of each micro-batch.
 
     Attributes:
-        alerts: how many there were.
+        alerts: number of alerts.
     """
 
     def __init__(self, *, as_json: bool) -> None:

@@ -151,7 +151,7 @@ def reads(columns: Sequence[Column]) -> Callable[[Callable[..., Report]], Callab
         @functools.wraps(function)
         def wrapper(target: Target, view: View, watch: float | None, **arguments: Any) -> int:
             if click.get_current_context().invoked_subcommand is not None:
-                # A group with a report of its own leaves the work to its subcommand.
+                # A group that also prints a report leaves the work to its subcommand.
                 return ExitCode.DONE
             view = target.view = view_of(target, view)
 

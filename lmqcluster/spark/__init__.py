@@ -1,11 +1,11 @@
-"""Spark reads from and writes to queues: the PySpark data source ``lmq``.
+"""Read from and write to queues in Spark: the PySpark data source ``lmq``.
 
     rows = spark.readStream.format("lmq").option("lmq.servers", "n1:18800,n2:18800").option("subscribe", "jobs").load()
 
-Streaming reads are exactly once, see `stream_reader`; writes store a row once however often Spark runs its task, see `writer`;
-batch reads look and take nothing, see `batch_reader`. `reference` and `schema` are the reference of options and columns.
-Spark finds the data source through the package ``pyspark_lmq``; where that is not installed, `register` makes it known.
-The package needs the extra ``lmqcluster[spark]`` on the driver and on every executor, and stands on the client alone.
+Streaming reads are exactly once, see `stream_reader`. Writes store a row once however often Spark runs its task, see
+`writer`. Batch reads remove nothing, see `batch_reader`. `reference` and `schema` describe the options and columns.
+Spark finds the data source through the package ``pyspark_lmq``; without that package, call `register`. The package
+needs the extra ``lmqcluster[spark]`` on the driver and on every executor, and builds on the client alone.
 """
 
 try:
@@ -13,7 +13,7 @@ try:
 except ImportError as exc:
     raise ImportError(
         "lmqcluster.spark needs PySpark 4.0 or newer, and 4.2 or newer for reading streams: older releases have no data sources "
-        f"that are written in Python ({exc})"
+        f"written in Python ({exc})"
     ) from exc
 
 from .data_source import LmqDataSource, register

@@ -1,8 +1,8 @@
-"""An Avro schema to a decoder of single datums, as producers write them without a header.
+"""Builds a decoder of single datums from an Avro schema; producers write the datums without a header.
 
-The schema is that of the writer. Records become structs, and the logical types for dates, moments, decimals and UUIDs what they
-are; others stay what they are stored as. A schema that refers to itself, a union of more than one type beside null, and an array
-whose elements take no bytes are refused: of the last a few bytes could claim any number.
+The schema is the writer's. Records become structs; dates, timestamps, decimals and UUIDs become the types of their
+logical types; everything else keeps its stored type. Recursive schemas, unions with more than one type beside null, and
+arrays whose elements take no bytes are refused: a few bytes could claim any number of such elements.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def avro_decoder(text: str) -> Decoder:
     """Return the decoder of a schema.
 
     Raises:
-        BadSchemaError: it is no Avro schema, or one of those that cannot become a column.
+        BadSchemaError: it is not an Avro schema, or cannot become a column.
     """
     try:
         schema = json.loads(text)
@@ -92,24 +92,24 @@ def avro_decoder(text: str) -> Decoder:
         except BadValueError:
             raise
         except _ERRORS as exc:
-            raise BadValueError(f"is no datum of the schema: {type(exc).__name__}") from exc
+            raise BadValueError(f"is not a datum of the schema: {type(exc).__name__}") from exc
         if datum.tell() != len(value):
-            raise BadValueError(f"has {len(value) - datum.tell()} bytes behind the datum")
+            raise BadValueError(f"has {len(value) - datum.tell()} bytes after the datum")
         return found
 
     return Decoder(kind, decode)
 
 
 class _Walker:
-    """Finds the columns of a schema. Takes the logical types out of it that no column has."""
+    """Finds the columns of a schema. Removes logical types that have no column."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[DataType, int, int] | None] = {}
-        """The named types, with how many parts they have; None for one that is not complete yet."""
+        """The named types with the number of their parts; None for one that is not complete yet."""
         self._parts = 0
 
     def column(self, schema: Any, place: str, depth: int, space: str) -> tuple[DataType, int]:
-        """The type of a part of the schema, and the least bytes that a value of it has."""
+        """Return the type of a part of the schema, and the minimum size of its values in bytes."""
         if depth > NESTING_MAX:
             refuse(place, f"the schema is nested more than {NESTING_MAX} times")
         self._count(1, place)
@@ -142,19 +142,19 @@ class _Walker:
             refuse(place, "a value that is always null has no column")
         known = name if "." in name else f"{space}.{name}"
         if known not in self._known and name not in self._known:
-            refuse(place, f"there is no type {name!a:.100}")
+            refuse(place, f"unknown type {name!a:.100}")
         found = self._known[known] if known in self._known else self._known[name]
         if found is None:
             refuse(place, f"the type {name!a:.100} contains itself")
         kind, least, parts = found
-        # All of it is there once more.
+        # A named type that is used again repeats all its parts.
         self._count(parts, place)
         return kind, least
 
     def _count(self, parts: int, place: str) -> None:
         self._parts += parts
         if self._parts > FIELDS_MAX:
-            refuse(place, f"the schema has more than {FIELDS_MAX} parts, those counted again that it names again")
+            refuse(place, f"the schema has more than {FIELDS_MAX} parts, counting repeated types each time")
 
     def _union(self, schema: list[Any], place: str, depth: int, space: str) -> tuple[DataType, int]:
         others = [one for one in schema if one not in ("null", {"type": "null"})]
@@ -200,7 +200,7 @@ class _Walker:
         if kind == "bytes" and (decimal := _decimal(schema, place)) is not None:
             return decimal, least
         if not isinstance(logical, str) or (kind, logical) not in _LOGICAL:
-            # As Avro wants it, a logical type that is not known does not count.
+            # Avro requires that unknown logical types are ignored.
             schema.pop("logicalType", None)
             return node, least
         return _LOGICAL[kind, logical], least
@@ -212,7 +212,7 @@ class _Walker:
         return kind
 
     def _note(self, schema: dict[str, Any], space: str, kind: tuple[DataType, int, int] | None, place: str) -> str:
-        """Note a named type, or with None that it begins; returns the namespace of what is in it."""
+        """Record a named type, or with None that it begins; return the namespace of its content."""
         name = schema.get("name")
         if not isinstance(name, str) or not name:
             refuse(place, "a record, an enum or a fixed needs a name")
@@ -237,7 +237,7 @@ def _decimal(schema: dict[str, Any], place: str) -> DecimalType | None:
 
 
 def _for_arrow(value: Any, kind: DataType) -> Any:
-    """Return the value that Arrow takes for a datum."""
+    """Return a datum in the form that Arrow accepts."""
     if value is None:
         return None
     if isinstance(kind, StructType):

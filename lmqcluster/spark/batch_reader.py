@@ -1,12 +1,12 @@
-"""Batch reads: they look at the messages of queues, those under lease excepted, and leave them where they are.
+"""Batch reads: they return the messages of queues except leased ones, and leave them in the queues.
 
-When a read is planned, each queue is divided into ranges of offsets of nearly equal size, one for each task, up to the newest
-message that the cluster has then. A message keeps its offset as long as it stays in its queue, so that one that nobody takes
-meanwhile is read exactly once. One that comes after the planning is not read. One that is taken or leased before its range is
-read is missing.
+When a read is planned, each queue is divided into ranges of offsets of nearly equal size, one for each task, up to the
+newest message at that time. A message keeps its offset while it stays in its queue, so a message that no consumer pulls
+in between is read exactly once. A message pushed after the planning is not read. A message pulled or leased before its
+range is read is missing.
 
-Nothing is taken out: Spark does not tell a source when the result of a batch query is safe, and reads as much or as little, and
-as often, as a plan asks for. What takes messages out is a streaming query with ``trigger(availableNow=True)``.
+Nothing is removed: Spark does not tell a source when the result of a batch query is safe, and reads as much, and as
+often, as a plan requires. To remove messages, use a streaming query with ``trigger(availableNow=True)``.
 """
 
 from __future__ import annotations
@@ -36,20 +36,24 @@ __all__ = ["PeekReader", "spread"]
 
 T = TypeVar("T")
 _Fetch = Callable[[int, int], BatchColumns | None]
-"""Returns the page from a sequence on with so many messages, None if the queue is gone."""
+"""Returns a page of up to a number of messages from a sequence on; None if the queue does not exist any more."""
 
 _PEEK_MESSAGES: Final = 10_000
-"""Messages per request: as many as there may be, because a node goes through all that has no place in a backlog for each."""
+"""Messages per request: the maximum, because for each request a node scans everything without an index in the backlog."""
 _FIRST_MESSAGES: Final = 100
-"""Messages of a task's first request. Each next one has `_GROWTH` times as many: a query with a limit reads few pages."""
+"""Messages of a task's first request. Each further request has `_GROWTH` times as many: a query with a limit reads few
+pages.
+"""
 _GROWTH: Final = 4
 _RANGE_BYTES: Final = 64 << 20
-"""Size of a task, with 300 bytes for each message: enough to make its start cheap, which takes some 10 ms of processor time."""
+"""Size of a task, with 300 bytes for each message: large enough that its start, about 10 ms of processor time, is
+cheap.
+"""
 
 
 @dataclass
 class _Range(InputPartition):
-    """The part of a queue that one task reads: the messages with these sequences that became due at these times."""
+    """The part of a queue that one task reads: the messages with these sequences that became ready at these times."""
 
     number: int
     queue: str
@@ -60,7 +64,7 @@ class _Range(InputPartition):
 
 
 class PeekReader(DataSourceReader):
-    """Reads without taking."""
+    """Reads without removing messages."""
 
     def __init__(self, options: BatchRead, schema: StructType) -> None:
         self._options = options
@@ -69,19 +73,19 @@ class PeekReader(DataSourceReader):
 
     @property
     def pushFilters(self) -> _PushFilters:  # noqa: N802
-        """Called by Spark with the filters of the query, if ``spark.sql.python.filterPushdown.enabled`` is set."""
+        """Accept the filters of the query; Spark calls this if ``spark.sql.python.filterPushdown.enabled`` is set."""
         return _PushFilters(self)
 
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Read only what passes the filters; returns those that Spark has to apply itself."""
-        # Only Spark 4.1 and newer has filters, and calls this.
+        """Narrow the read by the filters; return those that Spark has to apply itself."""
+        # Only Spark 4.1 and newer has filters and calls this.
         from .pushdown import narrowed  # noqa: PLC0415
 
         self._wanted, unsupported = narrowed(self._wanted, filters)
         return unsupported
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ranges of the queues, in order.
+        """Return the ranges of the queues, in order.
 
         Raises:
             OptionError: the cluster refuses a queue's name.
@@ -92,11 +96,11 @@ class PeekReader(DataSourceReader):
             with Cluster(self._options.connection) as cluster:
                 for queue in self._wanted.queues:
                     ranges += self._ranges(cluster, queue)
-        # For an empty list Spark makes up a partition of its own.
+        # Spark replaces an empty list by a partition of its making.
         return ranges or [_Range(0, "", 0, 0, Interval())]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a range, on an executor.
+        """Yield the rows of a range, on an executor.
 
         Raises:
             OptionError: the cluster refuses the queue's name.
@@ -143,14 +147,14 @@ class PeekReader(DataSourceReader):
             with selection_errors(self._options.selection):
                 return cluster.call(function)
         except LmqError as exc:
-            # As for other reads, a queue that does not exist is an empty one.
+            # A queue that does not exist is an empty one, as for other reads.
             if exc.code == "queue_not_found":
                 return None
             raise
 
 
 def spread(connection: Connection, number: int) -> Connection:
-    """Return a connection that begins with another node than those of the tasks before and after, which run beside this one."""
+    """Return a connection that starts with a different node for each task, to spread concurrent tasks."""
     servers = connection.servers.split(",")
     first = number % len(servers)
     return replace(connection, servers=",".join(servers[first:] + servers[:first]))
@@ -159,14 +163,14 @@ def spread(connection: Connection, number: int) -> Connection:
 class _PushFilters:
     """The method that Spark calls as ``pushFilters``, if its setting allows it.
 
-    Spark refuses to read with a reader that overrides ``pushFilters`` while ``spark.sql.python.filterPushdown.enabled`` is not
-    set, which is the default: by ``__func__`` it sees that of the base class. A read works either way, as without filters Spark
-    applies all of them itself.
+    Spark refuses a reader that overrides ``pushFilters`` while ``spark.sql.python.filterPushdown.enabled`` is unset,
+    which is the default. It detects the override by ``__func__``, which here is that of the base class. A read works
+    either way: without filters, Spark applies all of them itself.
     """
 
     def __init__(self, reader: PeekReader) -> None:
         self._reader = reader
-        # Spark 4.0 has no such method, and does not ask.
+        # Spark 4.0 has no such method and does not check.
         self.__func__ = getattr(DataSourceReader, "pushFilters", None)
 
     def __call__(self, filters: list[Filter]) -> list[Filter]:
@@ -174,9 +178,10 @@ class _PushFilters:
 
 
 def _pages(start: int, fetch: _Fetch) -> Iterator[BatchColumns]:
-    """The messages from a sequence on, a page at a time.
+    """Yield the messages from a sequence on, a page at a time.
 
-    Where pages have their full size, the next one is on its way while one is used. Before that, Spark may soon have enough.
+    Once pages have their full size, the next one is requested while the current one is used. Before that, Spark may
+    soon have enough.
     """
     count, position = _FIRST_MESSAGES, start
     with ThreadPoolExecutor(1, "lmq-read") as reader:

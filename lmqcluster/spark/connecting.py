@@ -1,4 +1,4 @@
-"""Connections to the cluster: patient ones, with errors that say which option they come from."""
+"""Connections to the cluster that wait out failures, with errors that name the responsible option."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ _ATTEMPT_S_MAX: Final = 60.0
 _PROBE_S: Final = 5.0
 _PAUSE_S: Final = 1.0
 _PASSING: Final = frozenset({"no_leader", "unreachable", "unknown_outcome", "overloaded", "shutting_down", "throttled"})
-"""Errors that can pass: everything that is called here may be repeated, whatever became of the first attempt."""
+"""Temporary errors. Every call made here may be retried, whatever the outcome of the first attempt."""
 
 
 @dataclass(frozen=True)
 class Contact:
-    """The knowledge that the driver passes on to the tasks that it plans, which may run on other machines.
+    """The knowledge that the driver passes to its tasks, which may run on other machines.
 
     Attributes:
-        token: the one to show first.
-        nodes: addresses that the cluster has named.
+        token: the token to try first.
+        nodes: addresses reported by the cluster.
     """
 
     token: str | None = field(repr=False)
@@ -47,18 +47,18 @@ class Contact:
 
 
 class Cluster:
-    """A connection that some node has answered, for calls that wait out a loss of nodes or majority. A context manager."""
+    """A connection to a node that has answered, for calls that wait out the loss of nodes or quorum. A context manager."""
 
     def __init__(self, connection: Connection, contact: Contact | None = None) -> None:
         """Connect.
 
         Args:
             connection: from the options.
-            contact: what the driver knew when it planned this task.
+            contact: the driver's knowledge when it planned this task.
 
         Raises:
-            LmqError: ``unreachable``, if no node answers in time; ``unauthorized`` if they refuse the token.
-            OptionError: a file for TLS cannot be used.
+            LmqError: ``unreachable`` if no node answers in time; ``unauthorized`` if they refuse the token.
+            OptionError: a TLS file cannot be used.
         """
         self._nodes = _nodes(connection.servers, discovers=connection.discovers)
         if contact is not None:
@@ -74,8 +74,8 @@ class Cluster:
             self.client.close(0)
             if exc.code == "unauthorized":
                 raise self._unauthorized(exc) from exc
-            text = f"no node of option 'lmq.servers' = {connection.servers!r} has answered within {attempt_s:g} s"
-            raise _told(exc, f"lmq: {text}: {exc.message}") from exc
+            text = f"no node of option 'lmq.servers' = {connection.servers!r} answered within {attempt_s:g} s"
+            raise _with_text(exc, f"lmq: {text}: {exc.message}") from exc
 
     def __enter__(self) -> Self:
         return self
@@ -86,28 +86,28 @@ class Cluster:
         self.close()
 
     def close(self) -> None:
-        """Disconnect; calls under way fail."""
+        """Disconnect; calls in progress fail."""
         self.client.close(0)
 
     def contact(self) -> Contact:
-        """Return what tasks need to reach the cluster from now on: the token that its file holds by now, and the nodes."""
+        """Return what tasks need to reach the cluster from now on: the current token of the file, and the nodes."""
         file = self._connection.token_file
         if file is not None:
             try:
                 self._connection = replace(self._connection, token=read_token(file))
             except (OSError, ValueError) as exc:
-                logger.warning("tasks get the token that was read before: %s", exc)
+                logger.warning("token file unreadable, tasks use the old token: %s", exc)
         return Contact(self._connection.token, self._nodes.named)
 
     def call(self, function: Callable[[Client], T], *, within_s: float = math.inf) -> T:
-        """What `function` returns; it is called again while the cluster cannot answer, until ``lmq.timeout`` is over.
+        """Return the result of `function`; retry it while the cluster cannot answer, until ``lmq.timeout`` expires.
 
         Args:
             function: may be called any number of times.
-            within_s: for how long it may be; ``lmq.timeout`` if that is shorter.
+            within_s: maximum time; ``lmq.timeout`` if that is shorter.
 
         Raises:
-            LmqError: the cluster refused the call, or gave no answer in time.
+            LmqError: the cluster refused the call, or did not answer in time.
         """
         patience_s = min(self._connection.timeout_s, within_s)
         deadline_s = time.monotonic() + patience_s
@@ -118,10 +118,10 @@ class Cluster:
                 if exc.code == "unauthorized":
                     raise self._unauthorized(exc) from exc
                 if exc.code not in _PASSING or not (exc.retryable or exc.code == "unknown_outcome"):
-                    raise _told(exc, exc.message) from exc
+                    raise _with_text(exc, exc.message) from exc
                 if time.monotonic() + _PAUSE_S >= deadline_s:
                     raise self._given_up(exc, patience_s) from exc
-                logger.warning("the cluster did not answer, trying again: %s", exc)
+                logger.warning("cluster not answering, retrying: %s", exc)
             time.sleep(_PAUSE_S)
 
     def _client(self, timeout_s: float) -> Client:
@@ -142,46 +142,46 @@ class Cluster:
             raise OptionError(option, f": {files} cannot be used: {exc}") from exc
 
     def _unauthorized(self, error: LmqError) -> LmqError:
-        """Return the error for a token that nodes refuse."""
+        """Return the error for a refused token."""
         given = self._connection
         if given.token is None:
-            cause = "there is no token: give one in option 'lmq.token.file'"
+            cause = "no token is set: set option 'lmq.token.file'"
         elif given.token_file is None:
-            cause = "the token of option 'lmq.token' was deleted, has expired or is wrong: start the query again with another one"
+            cause = "the token of option 'lmq.token' was deleted, has expired or is wrong: restart the query with another one"
         else:
             cause = (
-                f"the file {given.token_file!r} (option 'lmq.token.file') holds no other one here: write a new token into it, "
-                "and start the query again if Spark has given it up"
+                f"the file {given.token_file!r} (option 'lmq.token.file') has no other token here: write a new token into it, "
+                "and restart the query if Spark has ended it"
             )
-        return _told(error, f"lmq: the nodes refuse the token, and nothing was changed; {cause}; {error.message}")
+        return _with_text(error, f"lmq: the nodes refuse the token; nothing was changed; {cause}; {error.message}")
 
     def _given_up(self, error: LmqError, patience_s: float) -> LmqError:
-        """The error after the last attempt: no node, or no majority of them?"""
+        """Return the error after the last attempt: no node answers, or no majority."""
         try:
             with self._client(_PROBE_S) as probe:
                 address = probe.address
         except LmqError:
             what = f"no node of option 'lmq.servers' = {self._connection.servers!r} answers"
         else:
-            what = f"node {address} answers, but a majority of the nodes does not: there is no leader"
-        return _told(error, f"lmq: given up after {patience_s:g} s (option 'lmq.timeout'): {what}; {error.message}")
+            what = f"node {address} answers, but there is no leader: a majority of the nodes is missing"
+        return _with_text(error, f"lmq: gave up after {patience_s:g} s (option 'lmq.timeout'): {what}; {error.message}")
 
 
-def _told(error: LmqError, text: str) -> LmqError:
-    """The error with another text, which names its code: all that is left of an error that Spark hands on is the text."""
+def _with_text(error: LmqError, text: str) -> LmqError:
+    """Return the error with another text that names its code: Spark passes on only the text of an error."""
     named = text if f"[{error.code}]" in text else f"{text} [{error.code}]"
     return LmqError(error.code, named, retryable=error.retryable, outcome=error.outcome)
 
 
 @lru_cache(maxsize=64)
 def _nodes(servers: str, *, discovers: bool) -> KnownNodes:
-    """Return the nodes of a cluster, which all connections of this process share: a task knows what earlier ones have learned."""
+    """Return the known nodes of a cluster, shared by all connections of this process."""
     return KnownNodes(servers, discovers=discovers)
 
 
 @contextmanager
 def selection_errors(selection: Selection) -> Iterator[None]:
-    """Calls within the block that fail because of the queue's name or the pattern raise an `OptionError` about that option."""
+    """Raise `OptionError` if a call in the block fails because of the queue's name or the pattern."""
     try:
         yield
     except LmqError as exc:

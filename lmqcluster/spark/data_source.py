@@ -1,4 +1,4 @@
-"""The data source ``lmq``: what Spark asks for a reader or a writer."""
+"""The data source ``lmq``: creates readers and writers for Spark."""
 
 from __future__ import annotations
 
@@ -25,15 +25,17 @@ _PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 class LmqDataSource(DataSource):
-    """Queues of an lmqcluster as a source and sink of Spark. The modules `options` and `schema` are its reference."""
+    """Queues of an lmqcluster as a source and sink of Spark. The modules `options` and `schema` describe options and
+    columns.
+    """
 
     @classmethod
     def name(cls) -> str:
-        """What ``format(...)`` takes."""
+        """Return the name for ``format(...)``."""
         return "lmq"
 
     def schema(self) -> StructType:
-        """The columns of a read.
+        """Return the columns of a read.
 
         Raises:
             OptionError: an option is missing, unknown or out of range.
@@ -41,22 +43,22 @@ class LmqDataSource(DataSource):
         return read_schema(check_common(self.options))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``spark.read``.
+        """Return the reader for ``spark.read``.
 
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for batch reads.
-            SchemaError: the user gave a schema that cannot be read.
+            SchemaError: the user's schema cannot be read.
         """
         options = BatchRead.parse(self.options)
         check_read_schema(schema, options.extras)
         return PeekReader(options, schema)
 
     def streamReader(self, schema: StructType) -> StreamReader:  # noqa: N802
-        """For ``spark.readStream``.
+        """Return the reader for ``spark.readStream``.
 
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for streaming reads.
-            SchemaError: the user gave a schema that cannot be read.
+            SchemaError: the user's schema cannot be read.
             NotImplementedError: this release of Spark cannot read streams of queues.
         """
         try:
@@ -70,7 +72,7 @@ class LmqDataSource(DataSource):
         return StreamReader(options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """For ``DataFrame.write``.
+        """Return the writer for ``DataFrame.write``.
 
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for writes; the mode is not append.
@@ -81,7 +83,7 @@ class LmqDataSource(DataSource):
         return BatchWriter(self._write(schema))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """For ``DataFrame.writeStream``.
+        """Return the writer for ``DataFrame.writeStream``.
 
         Raises:
             OptionError: an option is missing, unknown, out of range, or not for writes; the output mode is complete.
@@ -98,7 +100,7 @@ class LmqDataSource(DataSource):
             raise OptionError("outputMode", "must be append or update: messages in a queue are not replaced")
         options = self._write(schema)
         if options.application is not None:
-            raise OptionError("lmq.application", "is for batch writes: a streaming write goes by the id of its query")
+            raise OptionError("lmq.application", "is for batch writes: a streaming write is identified by its query")
         return StreamWriter(options)
 
     def _write(self, schema: StructType) -> Write:
@@ -114,7 +116,7 @@ def _missing(what: str, release: str, advice: str, error: ImportError) -> NotImp
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("lmq")`` known to a session, and have Spark push filters down. The executors need lmqcluster installed, too.
+    """Register ``format("lmq")`` in a session, and enable filter pushdown. The executors need lmqcluster installed too.
 
     Filters are pushed down unless the session has set ``spark.sql.python.filterPushdown.enabled`` to false.
     """

@@ -1,7 +1,8 @@
-"""Decoding values by a schema into one column, each row either whole or with the reason why it cannot be.
+"""Decodes values by a schema into one column; a row that cannot be decoded gets the reason instead.
 
-A decoder is a function of a value that returns what Arrow takes for its type, or raises `BadValueError`. Whatever else is wrong
-with a value, such as a number that the column cannot hold, is found when the column is made, and is the row's problem alone.
+A decoder is a function that returns a value in the form that Arrow accepts for its type, or raises `BadValueError`.
+Other errors, such as a number that the column cannot hold, are found when the column is built, and concern only the
+row.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ __all__ = [
 DECODED: Final = "decoded"
 """The column that `decoded` adds."""
 PROBLEM: Final = "problem"
-"""The column that says why a value could not be decoded; null where it was."""
+"""The column with the reason why a value could not be decoded; null if it was."""
 VALUE_BYTES_MAX: Final = 16 * 1024 * 1024
-"""Largest value that is decoded: what becomes of it in memory is many times larger."""
+"""Maximum size of a value to decode; in memory it becomes many times larger."""
 SCHEMA_BYTES_MAX: Final = 1024 * 1024
 NESTING_MAX: Final = 32
 FIELDS_MAX: Final = 2_000
@@ -51,16 +52,16 @@ class BadSchemaError(ValueError):
 
 
 class BadValueError(ValueError):
-    """A value that is not as its schema wants it. The text says where and why, and nothing of the value."""
+    """A value that does not match its schema. The text says where and why, and contains nothing of the value."""
 
 
 @dataclass(frozen=True)
 class Decoder:
-    """How to decode values.
+    """A decoder of values.
 
     Attributes:
         kind: the type of the column.
-        decode: returns what Arrow takes for it, or raises `BadValueError`.
+        decode: returns a value in the form that Arrow accepts, or raises `BadValueError`.
     """
 
     kind: DataType
@@ -73,17 +74,17 @@ def refuse(place: str, reason: str) -> NoReturn:
 
 
 def field_name(name: object, taken: set[str], place: str) -> str:
-    """Return the name of a field, noted in `taken`.
+    """Return the name of a field, and add it to `taken`.
 
     Raises:
-        BadSchemaError: no column can have this name, or another one has it already.
+        BadSchemaError: it is not a valid column name, or it is taken.
     """
     if not isinstance(name, str) or not 0 < len(name.encode("utf-8", "surrogatepass")) <= _NAME_BYTES_MAX:
         refuse(place, f"the name of a field must have 1 to {_NAME_BYTES_MAX} bytes")
     if not name.isprintable() or any(character in name for character in ",;{}()\n\t="):
         refuse(place, f"{name!a} cannot be the name of a column")
     if name.casefold() in taken:
-        refuse(place, f"{name!a} is there twice: Spark does not tell names apart by case")
+        refuse(place, f"{name!a} appears twice: Spark's names are not case-sensitive")
     taken.add(name.casefold())
     return name
 
@@ -115,7 +116,7 @@ def _mapping(make: Callable[[], Decoder]) -> Callable[[Iterator[pa.RecordBatch]]
 
 
 def decode_column(values: Sequence[bytes | None], decoder: Decoder) -> tuple[Any, list[str | None]]:
-    """Decode values into an array, with null and a problem for each that cannot be."""
+    """Decode values into an array, with null and a problem for each value that cannot be decoded."""
     kind = arrow_schema(StructType([StructField(DECODED, decoder.kind)])).field(0).type
     results: list[Any] = []
     problems: list[str | None] = []
@@ -126,7 +127,7 @@ def decode_column(values: Sequence[bytes | None], decoder: Decoder) -> tuple[Any
     try:
         return pa.array(results, type=kind), problems
     except _ARROW_ERRORS:
-        # One of them does not fit; which one is looked for only now.
+        # One of them does not fit; find it.
         for index, result in enumerate(results):
             try:
                 pa.array([result], type=kind)
@@ -147,6 +148,6 @@ def _decoded_value(value: bytes | None, decoder: Decoder) -> tuple[Any, str | No
 
 
 def _text(reason: str) -> str:
-    """A reason as text that any header can have."""
+    """Return a reason as text that is valid in any header."""
     shown = reason.encode("ascii", "backslashreplace").decode()
     return "".join(character if character.isprintable() else "?" for character in shown)[:_PROBLEM_CHARACTERS_MAX]

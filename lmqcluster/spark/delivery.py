@@ -1,4 +1,4 @@
-"""How rows that are written are to be delivered: columns of the row, or else options of the write."""
+"""Delivery options of written rows: columns of the row, or else options of the write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SECONDS_MAX: Final = 1_000_000_000
 
 
 def constant_options(given: Given) -> PushOptions:
-    """What the options of a write say of all its rows.
+    """Return the delivery options that a write sets for all its rows.
 
     Raises:
         OptionError: one is out of range.
@@ -39,7 +39,7 @@ def constant_options(given: Given) -> PushOptions:
 
 
 def row_options(batch: pa.RecordBatch, constants: PushOptions) -> list[PushOptions | None] | None:
-    """The options of each row, None where all are without. A column counts where it is not null."""
+    """Return the options of each row; None if all rows are without. A column applies where it is not null."""
     names = [name for name in DELIVERY_COLUMNS if name in batch.schema.names]
     if not names:
         return [constants] * batch.num_rows if constants else None

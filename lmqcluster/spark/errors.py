@@ -1,4 +1,4 @@
-"""What the data source raises besides the client's `LmqError`; Spark shows the text in its own error."""
+"""Errors of the data source, in addition to the client's `LmqError`; Spark shows their text in its own error."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ __all__ = ["DataLossError", "ExclusiveQueueError", "LeftBehindError", "OptionErr
 
 
 class OptionError(ValueError):
-    """An option is missing, unknown or out of range. The text names it and says what to write instead."""
+    """An option is missing, unknown or out of range. The text names it and the remedy."""
 
     def __init__(self, option: str, problem: str) -> None:
-        """Take the option's name as it is documented, and what is wrong with it."""
+        """Take the option's documented name, and the problem."""
         super().__init__(f"lmq: option {option!r} {problem}")
         self.option = option
         self.problem = problem
@@ -19,22 +19,22 @@ class OptionError(ValueError):
 
 
 class SchemaError(ValueError):
-    """Columns that cannot be read or written. The text lists all that is wrong with them."""
+    """Columns that cannot be read or written. The text lists all problems."""
 
 
 class DataLossError(RuntimeError):
-    """Messages that should be read are not there any more, or may be delivered twice. See the option ``failOnDataLoss``."""
+    """Messages to read are lost, or may be delivered twice. See the option ``failOnDataLoss``."""
 
 
 class TakenOverError(RuntimeError):
-    """Another query has begun to use the subscription."""
+    """Another query uses the subscription now."""
 
     def __init__(self, subscription: str) -> None:
         """Take the subscription's name."""
         super().__init__(
-            f"lmq: subscription {subscription!r} was taken over by another query, which started later. This one can settle "
-            "nothing any more, and what it had reserved belongs to the other one. A subscription serves one query: stop one "
-            "of them, or give each a name of its own (option 'lmq.subscription')."
+            f"lmq: subscription {subscription!r} was taken over by another query, which started later. This one can no longer "
+            "settle, and its reserved messages belong to the other one. A subscription serves one query: stop one "
+            "of them, or give each its own name (option 'lmq.subscription')."
         )
         self.subscription = subscription
 
@@ -43,13 +43,13 @@ class TakenOverError(RuntimeError):
 
 
 class ExclusiveQueueError(RuntimeError):
-    """Messages of a queue that should be read go to one session at a time."""
+    """The messages of a queue go to one session at a time."""
 
     def __init__(self, queue: str) -> None:
         """Take the queue's name."""
         super().__init__(
-            f"lmq: queue {queue!r} is exclusive: its messages go to one session at a time, and a query is none. Nothing is lost. "
-            f"Make it an ordinary queue ('lmq-admin queue set {queue} --no-exclusive'), or take it out of the option "
+            f"lmq: queue {queue!r} is exclusive: its messages go to one session at a time. Nothing is lost. "
+            f"Make it an ordinary queue ('lmq-admin queue set {queue} --no-exclusive'), or remove it from the option "
             "'subscribe'. 'failOnDataLoss' does not change this."
         )
         self.queue = queue
@@ -59,13 +59,13 @@ class ExclusiveQueueError(RuntimeError):
 
 
 class LeftBehindError(RuntimeError):
-    """A query that ends by itself could not read all that was there when it started."""
+    """A query that ends by itself could not read all messages that were there at its start."""
 
     def __init__(self, left: int, reasons: str) -> None:
-        """Take how many messages are left, and why."""
+        """Take the number of messages left, and the reasons."""
         super().__init__(
-            f"lmq: {left} messages that were there when the query started could not be read: {reasons}. What was read is stored "
-            "and settled, and nothing is lost: run it again when these can be read."
+            f"lmq: {left} messages that existed when the query started could not be read: {reasons}. The others are stored "
+            "and settled, and nothing is lost: run the query again when these can be read."
         )
         self.left = left
         self.reasons = reasons

@@ -1,4 +1,4 @@
-"""The options as they were given, and typed access to them."""
+"""Typed access to the options as given."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class Given:
     """Options of one read or write."""
 
     def __init__(self, options: Mapping[str, str], operation: Operation | None) -> None:
-        """Take the options of an operation, None for a read of a kind that is not known yet.
+        """Take the options of an operation; None for a read whose kind is not known yet.
 
         Raises:
-            OptionError: there is no such option, or it is for something else.
+            OptionError: an option does not exist, or is for another operation.
         """
         self._values: dict[str, str] = {}
         for name, value in options.items():
@@ -27,7 +27,7 @@ class Given:
             self._values[name.lower()] = value
 
     def text(self, name: str) -> str | None:
-        """A value without blanks around it; None if it was not given."""
+        """Return a value without surrounding blanks; None if it was not given."""
         value = self._values.get(name.lower())
         if value is None:
             return None
@@ -36,14 +36,14 @@ class Given:
         return value.strip()
 
     def name(self, name: str, bytes_max: int = NAME_BYTES_MAX) -> str | None:
-        """A text of so many bytes at most."""
+        """Return a text of at most `bytes_max` bytes."""
         value = self.text(name)
         if value is not None and len(value.encode()) > bytes_max:
             raise OptionError(name, f"must have at most {bytes_max} bytes, not {len(value.encode())}")
         return value
 
     def integer(self, name: str, least: int, most: int, *, default: int) -> int:
-        """A whole number within bounds."""
+        """Return a whole number within bounds."""
         value = self.text(name)
         if value is None:
             return default
@@ -56,12 +56,12 @@ class Given:
         return number
 
     def seconds(self, name: str, most: int, *, default: float) -> float:
-        """A time above 0."""
+        """Return a time above 0."""
         value = self.number(name, most, "number of seconds")
         return default if value is None else value
 
     def number(self, name: str, most: int, what: str = "number") -> float | None:
-        """A number above 0; None if it was not given."""
+        """Return a number above 0; None if it was not given."""
         value = self.text(name)
         if value is None:
             return None
@@ -74,7 +74,7 @@ class Given:
         return number
 
     def boolean(self, name: str, *, default: bool) -> bool:
-        """true or false."""
+        """Return a value of true or false."""
         value = self.text(name)
         if value is None:
             return default

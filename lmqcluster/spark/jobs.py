@@ -1,4 +1,4 @@
-"""Jobs that writes with ``lmq.application`` leave at the cluster, seen from the driver."""
+"""The jobs that writes with ``lmq.application`` leave at the cluster, seen from the driver."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _HOOK = "lmq_hook_preserve_header"
 
 
 class Claim:
-    """The claim of one application on a stem of names: no other one that begins with it may write.
+    """The claim of one application on a prefix of job names: no other application with it may write.
 
     Attributes:
-        rivals: the jobs of other applications with the stem; the claim is void if there are any.
+        rivals: the jobs of other applications with the prefix; the claim is void if there are any.
     """
 
     def __init__(self, options: Mapping[str, str], application: str, stem: str) -> None:
@@ -39,13 +39,13 @@ class Claim:
             if self.rivals:
                 return
             cluster.call(lambda client: client.begin_epoch(self._job, 0, str(uuid.uuid4())))
-            # One that began at the same time sees this one, or is seen.
+            # Of two applications that begin at the same time, at least one sees the other.
             self.rivals = sorted(self._jobs(cluster).keys() - {self._job})
             if self.rivals and self._job not in before:
                 cluster.call(lambda client: client.end_jobs([self._job]))
 
     def stored_since(self) -> int:
-        """Return how many rows have been stored since the claim, by all runs.
+        """Return how many rows all runs have stored since the claim.
 
         Raises:
             LmqError: the cluster did not answer.
@@ -54,13 +54,13 @@ class Claim:
             return self._jobs(cluster).get(self._job, 0) - self._stored_before
 
     def _jobs(self, cluster: Cluster) -> dict[str, int]:
-        """The jobs with the stem, and how many rows are stored of each."""
+        """Return the jobs with the prefix, and how many rows each has stored."""
         jobs = cluster.call(lambda client: client.jobs())
         return {str(job["name"]): int(job["messages"]) for job in jobs if str(job["name"]).startswith(self._stem)}
 
 
 def keep_headers(options: Mapping[str, str], headers: Mapping[str, Sequence[str]]) -> None:
-    """Make queues that have no hooks keep headers, by name of the queue as columns show it.
+    """Configure queues without hooks to keep headers; the keys are names as columns show them.
 
     Raises:
         LmqError: the cluster did not answer, or refuses a queue.

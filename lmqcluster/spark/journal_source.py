@@ -1,10 +1,10 @@
 """The data source ``lmq_journal``: the lines of event journals as a stream, each once, while nodes write them.
 
-Nodes append whole gzip members to their files. A micro-batch ends at the end of a member in each file, as far as the file goes; a
-member that is not complete, because it is being written or because its machine failed, waits until it is. Spark's own source for
-files takes a file once, and so would miss what is appended to it.
+Nodes append complete gzip members to their files. A micro-batch ends at the end of a member in each file. An incomplete
+member, which is being written or whose machine failed, waits until it is complete. Spark's own file source reads a file
+once, and so would miss appended data.
 
-The driver and the executors must see the folder under the same path. It has one option, ``path``.
+The driver and the executors must see the folder under the same path. The only option is ``path``.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ logger = logging.getLogger("lmqcluster.spark")
 
 _FILES: Final = "events-*.jsonl.gz"
 _GZIP: Final = 31
-"""The number by which `zlib` knows the gzip format."""
+"""The code of the gzip format in `zlib`."""
 _MAGIC: Final = b"\x1f\x8b\x08"
 _CHUNK_BYTES: Final = 64 * 1024
 _OUT_BYTES: Final = 1024 * 1024
 _LINE_BYTES_MAX: Final = 64 * 1024
-"""Far more than an event has; of a longer line only so much is read, so that it is none."""
+"""Far more than an event has; a longer line is truncated, so that it is not an event."""
 _ROWS: Final = 10_000
 _BATCH_BYTES: Final = 32 * 1024 * 1024
 """Compressed bytes after which a micro-batch is full."""
@@ -43,7 +43,7 @@ _BATCH_BYTES: Final = 32 * 1024 * 1024
 
 @dataclass
 class _Piece(InputPartition):
-    """The part of a file that one task reads: whole members."""
+    """The part of a file that one task reads: complete members."""
 
     path: str
     start: int
@@ -55,18 +55,18 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return the name that ``format(...)`` takes."""
+        """Return the name for ``format(...)``."""
         return "lmq_journal"
 
     def schema(self) -> StructType:
-        """One column, the line."""
+        """Return the schema: one column, the line."""
         return StructType([StructField("value", StringType())])
 
     def streamReader(self, schema: StructType) -> JournalReader:  # noqa: ARG002, N802
-        """For ``spark.readStream``.
+        """Return the reader for ``spark.readStream``.
 
         Raises:
-            OptionError: ``path`` is missing or names no folder.
+            OptionError: ``path`` is missing or does not name a folder.
         """
         path = self.options.get("path")
         if path is None or not Path(path).is_dir():
@@ -75,27 +75,27 @@ class JournalSource(DataSource):
 
 
 class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reader. An offset maps the name of each file to the position up to which it was read."""
+    """The reader of one query. An offset maps the name of each file to the position up to which it was read."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._until: dict[str, int] | None = None
-        """With Trigger.AvailableNow: how long the files are."""
+        """With Trigger.AvailableNow: the sizes of the files at the start."""
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The start of a query without a checkpoint: the beginning of all files."""
+        """Return the start of a query without a checkpoint: the beginning of all files."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """All, but a micro-batch is full at some tens of MiB."""
+        """Return the limit: all available, but `_BATCH_BYTES` end a micro-batch."""
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read the files as long as they are now."""
+        """Read the files up to their current sizes."""
         self._until = {path.name: path.stat().st_size for path in self._paths()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: ARG002, N802
-        """The ends of the last whole members, or `start` if nothing is new."""
+        """Return the ends of the last complete members, or `start` if nothing is new."""
         ends: dict[str, int] = {}
         left = _BATCH_BYTES
         for path in self._paths():
@@ -103,11 +103,11 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             until = None if self._until is None else self._until.get(path.name, 0)
             ends[path.name] = end = _last_end(path, begin, until, left)
             left -= end - begin
-        # Files that the node has deleted are forgotten, but not before there is something new.
+        # Files deleted by the node are forgotten, but only when there is something new.
         return ends if any(end > start.get(name, 0) for name, end in ends.items()) else start
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """A task for each file."""
+        """Return a task for each file."""
         return [
             _Piece(str(self._folder / name), int(start.get(name, 0)), int(position))
             for name, position in end.items()
@@ -115,7 +115,7 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The lines of some members, on an executor; an empty one in the place of a damaged member."""
+        """Yield the lines of some members, on an executor; an empty line in place of a damaged member."""
         if not isinstance(partition, _Piece):
             raise TypeError(f"not a piece of a journal: {partition!r}")
         lines: list[str] = []
@@ -126,7 +126,7 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     yield _batch(lines)
                     lines = []
         except FileNotFoundError:
-            logger.warning("%s was deleted before it was read: its events are missing", partition.path)
+            logger.warning("event journal deleted before it was read, events missing: %s", partition.path)
         if lines:
             yield _batch(lines)
 
@@ -135,7 +135,7 @@ class JournalReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register_journal(spark: SparkSession) -> None:
-    """Make ``format("lmq_journal")`` known to a session."""
+    """Register ``format("lmq_journal")`` in a session."""
     spark.dataSource.register(JournalSource)
 
 
@@ -144,7 +144,7 @@ def _batch(lines: list[str]) -> pa.RecordBatch:
 
 
 def _last_end(path: Path, start: int, until: int | None, left: int) -> int:
-    """Where the last whole member ends, or the first that is at least `left` bytes behind `start`."""
+    """Return the end of the last complete member, or of the first one that ends at least `left` bytes after `start`."""
     end = start
     try:
         with path.open("rb") as file:
@@ -154,15 +154,15 @@ def _last_end(path: Path, start: int, until: int | None, left: int) -> int:
                     break
                 end = following
     except FileNotFoundError:
-        # It was deleted since the listing, so that nothing of it can be read.
+        # Deleted since the listing, so nothing of it can be read.
         return start
     return end
 
 
 def _member_end(file: BinaryIO, start: int) -> int | None:
-    """The end of the member that begins at a position; None if it is not complete.
+    """Return the end of the member that begins at a position; None if it is incomplete.
 
-    Of a damaged one it is the beginning of the next.
+    The end of a damaged member is the beginning of the next.
     """
     file.seek(start)
     unpacker = zlib.decompressobj(_GZIP)
@@ -178,7 +178,7 @@ def _member_end(file: BinaryIO, start: int) -> int | None:
 
 
 def _next_member(file: BinaryIO, start: int) -> int | None:
-    """Where a member may begin, from a position on."""
+    """Return the next position where a member may begin."""
     file.seek(start)
     tail, position = b"", start
     while chunk := file.read(_CHUNK_BYTES):
@@ -191,7 +191,7 @@ def _next_member(file: BinaryIO, start: int) -> int | None:
 
 
 def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
-    """Yield the contents of a chunk, a bounded part at a time, however well it is packed."""
+    """Yield the contents of a chunk in parts of bounded size, whatever the compression ratio."""
     while chunk and not unpacker.eof:
         yield unpacker.decompress(chunk, _OUT_BYTES)
         chunk = unpacker.unconsumed_tail
@@ -218,7 +218,7 @@ def _member_lines(data: bytes) -> Iterator[str]:
     for part in _unpacked(unpacker, data):
         *whole, rest = (rest + part).split(b"\n")
         yield from map(_text, whole)
-        # What is cut off of a line is not missed: it is no event either way.
+        # The discarded rest is not needed: a line this long is not an event.
         rest = rest[: _LINE_BYTES_MAX + 1]
     if rest:
         yield _text(rest)

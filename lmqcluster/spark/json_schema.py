@@ -1,8 +1,8 @@
-"""A JSON Schema to a decoder of JSON.
+"""Builds a decoder of JSON from a JSON Schema.
 
-What a schema says is either checked for each value or refused when the schema is read; only annotations are ignored. A place
-whose type the schema leaves open becomes JSON as text. Checks cost time in proportion to the value: patterns are RE2, and
-keywords that compare elements with each other are refused.
+Every keyword is either checked for each value or refused when the schema is parsed; only annotations are ignored. A place
+without a type in the schema becomes JSON as text. Checks are linear in the size of the value: patterns are RE2, and keywords
+that compare elements with each other are refused.
 
 | schema                                       | column                          |
 |----------------------------------------------|---------------------------------|
@@ -13,7 +13,7 @@ keywords that compare elements with each other are refused.
 | integer, number, boolean                     | long (64 bits), double, boolean |
 | anything else                                | string: the JSON text           |
 
-Properties that the schema does not name are left out; with ``additionalProperties: false`` they are an error.
+Properties that the schema does not name are dropped; with ``additionalProperties: false`` they are an error.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _ROOTS: Final = ("#/$defs/", "#/definitions/")
 _PATTERN_BYTES_MAX: Final = 4096
 
 _Convert = Callable[[Any, str], Any]
-"""Of a JSON value and its place to what Arrow takes; raises `BadValueError`."""
+"""Converts a JSON value at a place to the form that Arrow accepts; raises `BadValueError`."""
 
 
 class _Node(NamedTuple):
@@ -74,7 +74,7 @@ def json_decoder(text: str) -> Decoder:
     """Return the decoder of a schema.
 
     Raises:
-        BadSchemaError: it is no JSON Schema, or one of those that cannot become a column.
+        BadSchemaError: it is not a JSON Schema, or cannot become a column.
     """
     try:
         schema = json.loads(text)
@@ -98,18 +98,18 @@ def _parsed(value: bytes) -> Any:
     except BadValueError:
         raise
     except ValueError as exc:
-        # Python reads no integers of many thousands of digits.
+        # Python limits the digits of integers.
         raise BadValueError("has a number with too many digits") from exc
 
 
 def _no_number(name: str) -> NoReturn:
-    raise BadValueError(f"is not JSON: {name} is no number")
+    raise BadValueError(f"is not JSON: {name} is not a number")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise BadValueError("has an object with a property that is there twice")
+        raise BadValueError("has an object with a duplicate property")
     return found
 
 
@@ -118,14 +118,14 @@ def _bad(place: str, reason: str) -> NoReturn:
 
 
 class _Compiler:
-    """Makes nodes of the parts of one schema."""
+    """Builds nodes from the parts of one schema."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._fields = 0
 
     def node(self, schema: Any, place: str, depth: int) -> _Node:
-        """The node of a part of the schema."""
+        """Return the node of a part of the schema."""
         if depth > NESTING_MAX:
             refuse(place, f"the schema is nested more than {NESTING_MAX} times, or refers to itself")
         self._fields += 1
@@ -147,7 +147,7 @@ class _Compiler:
     def _referred(self, schema: Mapping[str, Any], place: str, depth: int) -> _Node:
         _check_keywords(schema, (), place)
         if {"type", "enum", "const", "anyOf", "oneOf"} & schema.keys():
-            refuse(place, "beside $ref there can only be annotations")
+            refuse(place, "only annotations may accompany $ref")
         name = schema["$ref"]
         root = next((one for one in _ROOTS if isinstance(name, str) and name.startswith(one)), None)
         definitions = None if root is None else self._root.get(root.split("/")[1])
@@ -193,7 +193,7 @@ class _Compiler:
 
         def convert(value: Any, where: str) -> Any:
             if not isinstance(value, dict):
-                _bad(where, f"is {_told(value)}, not an object")
+                _bad(where, f"is {_kind_of(value)}, not an object")
             for name in required - value.keys():
                 _bad(where, f"has no property {name!a:.100}")
             return [(_clean(name, where), node.convert(one, f"{where}.*")) for name, one in value.items()]
@@ -206,7 +206,7 @@ class _Compiler:
 
         def convert(value: Any, where: str) -> Any:
             if not isinstance(value, list):
-                _bad(where, f"is {_told(value)}, not an array")
+                _bad(where, f"is {_kind_of(value)}, not an array")
             if (least is not None and len(value) < least) or (most is not None and len(value) > most):
                 _bad(where, f"has {len(value)} elements")
             return [node.convert(one, f"{where}[{index}]") for index, one in enumerate(value)]
@@ -215,7 +215,7 @@ class _Compiler:
 
 
 def _without_null(schema: dict[str, Any], place: str) -> dict[str, Any]:
-    """A schema that is null or something else by ``anyOf`` or ``oneOf``, with both in its ``type``."""
+    """Rewrite a schema that allows null by ``anyOf`` or ``oneOf`` into one with both types in ``type``."""
     for keyword in ("anyOf", "oneOf"):
         if keyword not in schema:
             continue
@@ -241,7 +241,7 @@ def _types(schema: Mapping[str, Any], place: str) -> tuple[str, ...]:
 
 
 def _check_keywords(schema: Mapping[str, Any], types: tuple[str, ...], place: str) -> None:
-    """Refuse what would not be checked."""
+    """Refuse keywords that would not be checked."""
     known = _ANNOTATIONS | _OF_ANY
     if len([one for one in types if one != "null"]) == 1:
         known = known.union(*(_OF_TYPE.get(one, frozenset()) for one in types))
@@ -250,21 +250,21 @@ def _check_keywords(schema: Mapping[str, Any], types: tuple[str, ...], place: st
 
 
 def _open(types: list[str], schema: Mapping[str, Any], place: str) -> _Node:
-    """A place for values of several types."""
+    """Return a node for values of several types."""
     if not types and "type" in schema:
         refuse(place, "a value that is always null has no column")
     wanted = frozenset(types)
 
     def convert(value: Any, where: str) -> Any:
         if wanted and not any(_is_of(value, one) for one in wanted):
-            _bad(where, f"is {_told(value)}, not one of {', '.join(types)}")
+            _bad(where, f"is {_kind_of(value)}, not one of {', '.join(types)}")
         return _json_text(value, where)
 
     return _Node(StringType(), convert)
 
 
 def _limited(node: _Node, schema: Mapping[str, Any], place: str) -> _Node:
-    """A node with the values that ``enum`` and ``const`` allow."""
+    """Return a node restricted to the values that ``enum`` and ``const`` allow."""
     if not {"enum", "const"} & schema.keys():
         return node
     choices = schema.get("enum", [schema.get("const")])
@@ -276,14 +276,14 @@ def _limited(node: _Node, schema: Mapping[str, Any], place: str) -> _Node:
 
     def convert(value: Any, where: str) -> Any:
         if _canonical(value) not in allowed:
-            _bad(where, "is none of the values allowed")
+            _bad(where, "is not one of the allowed values")
         return node.convert(value, where)
 
     return _Node(node.kind, convert)
 
 
 def _canonical(value: Any) -> str:
-    # As in JSON Schema, 1 and 1.0 are equal, and 1 and true are not.
+    # In JSON Schema, 1 and 1.0 are equal, and 1 and true are not.
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, sort_keys=True)
@@ -296,7 +296,7 @@ def _nullable(node: _Node) -> _Node:
 def _struct(converts: dict[str, _Convert], required: frozenset[str], more: object) -> _Convert:
     def convert(value: Any, where: str) -> Any:
         if not isinstance(value, dict):
-            _bad(where, f"is {_told(value)}, not an object")
+            _bad(where, f"is {_kind_of(value)}, not an object")
         for name in required - value.keys():
             _bad(where, f"has no property {name!a:.100}")
         if more is False:
@@ -315,7 +315,7 @@ def _string(schema: Mapping[str, Any], place: str) -> _Node:
 
     def convert(value: Any, where: str) -> Any:
         if not isinstance(value, str):
-            _bad(where, f"is {_told(value)}, not a string")
+            _bad(where, f"is {_kind_of(value)}, not a string")
         text = _clean(value, where)
         if (least is not None and len(text) < least) or (most is not None and len(text) > most):
             _bad(where, f"has {len(text)} characters")
@@ -331,7 +331,7 @@ def _pattern(schema: Mapping[str, Any], place: str) -> Any:
         return None
     pattern = schema["pattern"]
     if not isinstance(pattern, str) or len(pattern.encode("utf-8", "replace")) > _PATTERN_BYTES_MAX:
-        refuse(place, f"pattern must be a text of at most {_PATTERN_BYTES_MAX} bytes")
+        refuse(place, f"pattern must be a string of at most {_PATTERN_BYTES_MAX} bytes")
     options = re2.Options()
     options.log_errors = False
     try:
@@ -348,7 +348,7 @@ def _number(kind: str, schema: Mapping[str, Any], place: str) -> _Node:
 
     def convert(value: Any, where: str) -> Any:
         if not _is_of(value, kind):
-            _bad(where, f"is {_told(value)}, not {'an integer' if kind == 'integer' else 'a number'}")
+            _bad(where, f"is {_kind_of(value)}, not {'an integer' if kind == 'integer' else 'a number'}")
         if not _within(value, bounds):
             _bad(where, "is out of its bounds")
         if kind == "integer":
@@ -374,7 +374,7 @@ def _within(value: float, bounds: Mapping[str, float]) -> bool:
 
 def _boolean(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
-        _bad(where, f"is {_told(value)}, not true or false")
+        _bad(where, f"is {_kind_of(value)}, not true or false")
     return value
 
 
@@ -382,12 +382,12 @@ def _moment(text: str, where: str) -> datetime:
     try:
         moment = datetime.fromisoformat(text)
         if moment.tzinfo is None or "T" not in text.upper():
-            _bad(where, "is no date-time with an offset")
+            _bad(where, "is not a date-time with an offset")
         return moment.astimezone(UTC)
     except (ValueError, OverflowError) as exc:
         if isinstance(exc, BadValueError):
             raise
-        raise BadValueError(f"{where}: is no date-time") from exc
+        raise BadValueError(f"{where}: is not a date-time") from exc
 
 
 def _day(text: str, where: str) -> date:
@@ -396,7 +396,7 @@ def _day(text: str, where: str) -> date:
             return date.fromisoformat(text)
     except ValueError:
         pass
-    _bad(where, "is no date")
+    _bad(where, "is not a date")
 
 
 def _count(schema: Mapping[str, Any], name: str, place: str) -> int | None:
@@ -411,7 +411,7 @@ def _json_text(value: Any, where: str) -> str:
 
 
 def _clean(text: str, where: str) -> str:
-    """A text that is Unicode, which JSON does not promise."""
+    """Return a text that is valid Unicode, which JSON does not guarantee."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -430,7 +430,7 @@ def _is_of(value: Any, kind: str) -> bool:
     return isinstance(value, wanted[kind])
 
 
-def _told(value: Any) -> str:
+def _kind_of(value: Any) -> str:
     """Return the kind of a value, without the value."""
     if value is None:
         return "null"

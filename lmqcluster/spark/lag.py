@@ -1,6 +1,7 @@
 """The progress figures of messages that a query has not read yet.
 
-Spark shows it in ``sources[0].latestOffset``. A Python source cannot fill ``sources[0].metrics``: PySpark 4.3 has no call for it.
+Spark shows them in ``sources[0].latestOffset``. A Python source cannot set ``sources[0].metrics``: PySpark 4.3 has no
+call for it.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ from lmqcluster.client import Backlog
 __all__ = ["QUEUES_MAX", "lag"]
 
 QUEUES_MAX: Final = 20
-"""So many queues are shown by their names, those with most messages."""
+"""Number of queues listed by name, those with most messages."""
 _CLOSED: Final = ("suspended", "exclusive")
 
 
 def lag(backlog: Backlog, now_s: float) -> dict[str, Any]:
-    """Return the backlog as JSON: messages, bytes, and age of the oldest message in seconds, in all and of the largest queues.
+    """Return the backlog as JSON: messages, bytes, and age of the oldest message in seconds, in total and of the
+    largest queues.
 
-    Queues that are suspended or exclusive, from which nothing is read, are listed if there are any.
+    Suspended and exclusive queues, from which nothing is read, are listed if there are any.
     """
     queues = {one.queue: _shown(one.messages, one.body_bytes, one.oldest_due_us, now_s) for one in backlog.queues}
     closed = {reason: [one.queue for one in backlog.closed if one.reason == reason] for reason in _CLOSED}

@@ -1,8 +1,8 @@
-"""All messages of a queue under batch leases, as a data frame: for jobs that remove some of them and leave the others.
+"""All messages of a queue under batch leases, as a data frame, for jobs that remove some of them and keep the others.
 
-What a job acknowledges, by the ids in the column ``message_id``, is gone. At the end everything else goes back to its place, as
-if it had never been delivered. A job that is killed holds the messages until its leases end, or until the next job of the same
-name begins, which gives them back first.
+A job acknowledges messages by the ids in the column ``message_id``. At the end, all other messages return to their
+positions as if they had never been delivered. A killed job holds its messages until its leases expire, or until the
+next job of the same name begins and releases them.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _BATCHES_MAX: Final = 1_000
 
 
 class LeasedQueue:
-    """The messages of one queue that are there at the start, and that nobody else has under lease. A context manager."""
+    """The messages of one queue at the start that no other consumer has leased. A context manager."""
 
     def __init__(self, options: Mapping[str, str], name: str) -> None:
         """Connect.
 
         Args:
             options: those of a streaming read of the queue.
-            name: of the subscription that reserves the messages. A job that has the name already cannot acknowledge any more.
+            name: of the subscription that reserves the messages. A running job of the same name is fenced.
 
         Raises:
             OptionError: an option is missing, unknown or out of range.
@@ -69,11 +69,11 @@ class LeasedQueue:
 
     @property
     def count(self) -> int:
-        """How many messages are reserved."""
+        """Return how many messages are reserved."""
         return sum(one.end - one.start for one in self._slices)
 
     def rows(self, spark: SparkSession) -> DataFrame:
-        """The messages, with all columns of a read. To read them again takes nothing."""
+        """Return the messages, with all columns of a read. Reading them again has no effect."""
         schema = read_schema(self._options.extras)
         read = _reader(self._slices, self._options.connection, schema)
         return spark.range(0, len(self._slices), 1, max(1, len(self._slices))).mapInArrow(read, schema)
@@ -94,7 +94,7 @@ class LeasedQueue:
 def _reader(
     slices: list[Slice], connection: Connection, schema: StructType
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A function for ``mapInArrow`` that turns numbers of slices into their messages."""
+    """Return a function for ``mapInArrow`` that turns numbers of slices into their messages."""
 
     def read(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:

@@ -1,4 +1,4 @@
-"""The errors of a query whose messages are gone or may come twice: what happened, what it means, and what to do."""
+"""Errors of a query whose messages are lost or may be read twice: cause, effect and remedy."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = [
 
 
 def lease_lost(subscription: str, epoch: int, reason: str) -> DataLossError:
-    """The error for a batch that cannot be read, or may have been delivered to others as well."""
+    """Return the error for a batch that cannot be read, or may have been delivered to others too."""
     return DataLossError(
-        f"lmq: batch {epoch} of subscription {subscription!r} is not under lease any more ({reason}). Its messages went back to "
-        "their queues when the lease expired, and come again in a later batch. Set the option 'failOnDataLoss' to false to go "
-        "on, and 'lmq.lease' to more seconds than the query may be stopped."
+        f"lmq: batch {epoch} of subscription {subscription!r} is no longer leased ({reason}). Its messages returned to "
+        "their queues when the lease expired, and follow in a later batch. Set the option 'failOnDataLoss' to false to "
+        "continue, and 'lmq.lease' to more seconds than the query may be stopped."
     )
 
 
@@ -27,45 +27,45 @@ def unreadable(subscription: str, epoch: int, state: str) -> DataLossError:
 
 def unknown(subscription: str, epoch: int) -> DataLossError:
     return DataLossError(
-        f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which the checkpoint holds: the "
-        "subscription was removed or given back ('lmq-admin subscription rm', 'abandon'), it was not used for 30 days, or the "
+        f"lmq: the cluster does not know batch {epoch} of subscription {subscription!r}, which is in the checkpoint: the "
+        "subscription was removed or released ('lmq-admin subscription rm', 'abandon'), it was not used for 30 days, or the "
         "cluster was restored from a backup. Messages of the batch that the sink may have are in their "
-        "queues again and may come a second time. Set the option 'failOnDataLoss' to false to go on."
+        "queues again and may be read twice. Set the option 'failOnDataLoss' to false to continue."
     )
 
 
 def expired_unsettled(subscription: str, epoch: int) -> DataLossError:
     return DataLossError(
         f"lmq: the lease of batch {epoch} of subscription {subscription!r} expired after the query had read it and before it "
-        "could be settled. Its messages went back to their queues and may come a second time. Set the option 'failOnDataLoss' "
-        "to false to go on, and 'lmq.lease' to more seconds than the query may be stopped."
+        "could be settled. Its messages returned to their queues and may be read twice. Set the option 'failOnDataLoss' "
+        "to false to continue, and 'lmq.lease' to more seconds than the query may be stopped."
     )
 
 
 def settled_elsewhere(subscription: str, first: int, last: int) -> DataLossError:
     return DataLossError(
         f"lmq: batches {first} to {last} of subscription {subscription!r} were settled by another query or under another "
-        "checkpoint, for example if this one is an older copy: their messages are gone, and this query cannot read them. Give "
-        "each query a subscription of its own (option 'lmq.subscription'), use the newest checkpoint, or set 'failOnDataLoss' to "
-        "false to go on behind them."
+        "checkpoint, for example if this one is an older copy: their messages are removed, and this query cannot read them. Give "
+        "each query its own subscription (option 'lmq.subscription'), use the newest checkpoint, or set 'failOnDataLoss' to "
+        "false to continue after them."
     )
 
 
 def partly_gone(subscription: str, epoch: int, reason: str) -> DataLossError:
-    """Return the error for a batch of which messages are gone, because a queue was deleted before the query had read it."""
+    """Return the error for a batch with lost messages, because a queue was deleted before the query had read it."""
     return DataLossError(
-        f"lmq: batch {epoch} of subscription {subscription!r} cannot be read as a whole: {reason}. They do not come again; the "
+        f"lmq: batch {epoch} of subscription {subscription!r} cannot be read completely: {reason}. They are lost; the "
         "sink has them only if an earlier attempt at the micro-batch has stored them. Set the option 'failOnDataLoss' to false "
-        "to go on without them: all other messages of the batch are read."
+        "to continue without them: all other messages of the batch are read."
     )
 
 
 def restored(epoch: int, before: str, now: str) -> DataLossError:
-    """Return the error for a query whose cluster has gone back to an earlier state."""
+    """Return the error for a query whose cluster has returned to an earlier state."""
     return DataLossError(
-        f"lmq: the cluster was restored from a backup, or has lost the end of its log, after batch {epoch} was planned: "
-        f"its incarnation is {now}, that of the checkpoint is {before}. What was pushed since the backup is gone, what was read "
-        "since then comes a second time, and offsets are given again: compare the sink with the queues, by the columns "
-        "'incarnation' and 'offset'. Set the option 'failOnDataLoss' to false to go on; it can be true again behind the next "
+        f"lmq: the cluster was restored from a backup, or lost the end of its log, after batch {epoch} was planned: "
+        f"its incarnation is {now}, that of the checkpoint is {before}. Messages pushed since the backup are lost, messages read "
+        "since then are read again, and offsets are reused: compare the sink with the queues, by the columns "
+        "'incarnation' and 'offset'. Set the option 'failOnDataLoss' to false to continue; it can be true again after the next "
         "micro-batch."
     )

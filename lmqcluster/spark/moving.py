@@ -1,7 +1,7 @@
-"""Moving messages: each row acknowledges one message and stores another in its stead, both in one step of the cluster.
+"""Moves messages: each row acknowledges one message and stores another in its place, atomically.
 
-Hence a message is never in two queues and never in none, whatever is killed and however often Spark repeats a task: a repetition
-finds that the delivery has ended, and moves nothing.
+A message is therefore never in two queues and never in none, whatever process is killed and however often Spark repeats
+a task: a repetition finds that the delivery has ended, and moves nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["MOVED_SCHEMA", "SOURCE_COLUMNS", "mover"]
 SOURCE_COLUMNS: Final = ("from_queue", "from_id")
 """The queue and the id of the delivery that a row acknowledges; the other columns are those of a write."""
 MOVED_SCHEMA: Final = "moved long, gone long"
-"""The counts of a task: messages that it has moved, and messages that were no longer under lease."""
+"""The counts of a task: messages that it has moved, and messages that were no longer leased."""
 _MOVES_MAX: Final = 250
 _BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -42,9 +42,9 @@ class _Move(NamedTuple):
 
 
 def mover(connection: Connection) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return a function for ``mapInArrow`` that moves the rows of a partition in their order.
+    """Return a function for ``mapInArrow`` that moves the rows of a partition in order.
 
-    It raises `LmqError` where the cluster refuses a message or gives no answer; what it has moved by then stays moved.
+    It raises `LmqError` if the cluster refuses a message or does not answer; messages already moved stay moved.
     """
 
     def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -82,7 +82,7 @@ def _texts(column: Any) -> list[str | None]:
 
 
 def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:
-    """Rows that go into one transaction each."""
+    """Yield the groups of rows that form one transaction each."""
     group, size = [first], len(first.value)
     for row in rows:
         if len(group) >= _MOVES_MAX or size + len(row.value) > _BYTES_MAX:
@@ -94,7 +94,7 @@ def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:
 
 
 def _moved(cluster: Cluster, group: list[_Move]) -> int:
-    """Move messages, but for those that are no longer under lease; returns how many."""
+    """Move messages, except those that are no longer leased; return how many."""
     try:
         cluster.call(lambda client: _transact(client, group))
     except LmqError as exc:

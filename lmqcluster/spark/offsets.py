@@ -1,4 +1,4 @@
-"""Where a streaming query stands, as Spark keeps it in the checkpoint."""
+"""The position of a streaming query, as Spark stores it in the checkpoint."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class Offset:
     Attributes:
         subscription: name of the subscription that holds the batch leases.
         epoch: the last epoch of the micro-batch, 0 before the first.
-        first: its first epoch; above `epoch` where nothing was read yet. Epochs between the end of the micro-batch before and
-            this one were never part of the stream: their leases had expired before Spark planned them.
-        selection: which queues were read.
-        incarnation: the life of the cluster in which the epochs are.
+        first: its first epoch; above `epoch` if nothing was read yet. Epochs between the previous micro-batch and this
+            one were never part of the stream: their leases had expired before Spark planned them.
+        selection: the queues that were read.
+        incarnation: the incarnation of the cluster that the epochs belong to.
     """
 
     subscription: str
@@ -33,12 +33,12 @@ class Offset:
 
     @classmethod
     def initial(cls, subscription: str, settled: int, selection: Selection, incarnation: str) -> Self:
-        """The start of a new query, behind the epochs that the subscription has settled."""
+        """Return the start of a new query, after the epochs that the subscription has settled."""
         return cls(subscription, settled, settled + 1, selection, incarnation)
 
     @classmethod
     def parse(cls, json: Mapping[str, Any]) -> Self:
-        """Read what `json` wrote.
+        """Parse the result of `json`.
 
         Raises:
             OptionError: the checkpoint belongs to another data source.
@@ -49,11 +49,12 @@ class Offset:
             return cls(str(json["subscription"]), *epochs, selection, str(json["incarnation"]))
         except (KeyError, TypeError, ValueError) as exc:
             raise OptionError(
-                "checkpointLocation", f"holds an offset that lmq did not write, {dict(json)!r}: use another checkpoint"
+                "checkpointLocation",
+                f"contains an offset that lmq did not write, {dict(json)!r}: use another checkpoint",
             ) from exc
 
     def json(self) -> dict[str, Any]:
-        """As Spark wants it."""
+        """Return the offset in Spark's form."""
         return {
             "subscription": self.subscription,
             "epoch": self.epoch,
@@ -65,14 +66,13 @@ class Offset:
 
     @property
     def epochs(self) -> range:
-        """The epochs of the micro-batch, in reading order."""
+        """Return the epochs of the micro-batch, in reading order."""
         return range(self.first, self.epoch + 1)
 
     def check(self, subscription: str | None, selection: Selection) -> None:
-        """Refuse to go on from here under another subscription, or with quite other queues.
+        """Refuse to continue with another subscription, or with entirely different queues.
 
-        Queues may be added, removed and put in another order. What a micro-batch has reserved of a removed one is read to its
-        end.
+        Queues may be added, removed and reordered. Reserved messages of a removed queue are still read.
 
         Raises:
             OptionError: see above.
@@ -80,12 +80,12 @@ class Offset:
         if subscription is not None and subscription != self.subscription:
             raise OptionError(
                 "lmq.subscription",
-                f"is {subscription!r}, but the checkpoint is that of {self.subscription!r}: use this name or another checkpoint",
+                f"is {subscription!r}, but the checkpoint belongs to {self.subscription!r}: use this name or another checkpoint",
             )
         before = self.selection
         if selection.pattern != before.pattern or (before.queues and not set(before.queues) & set(selection.queues)):
             raise OptionError(
                 "subscribePattern" if selection.pattern is not None else "subscribe",
-                f"says {selection}, but the checkpoint is that of {before}: keep at least one of its queues, or use another "
+                f"selects {selection}, but the checkpoint belongs to {before}: keep at least one of its queues, or use another "
                 "checkpoint",
             )

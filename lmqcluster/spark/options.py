@@ -1,8 +1,8 @@
-"""The options of the data source, checked, after those of Spark's Kafka source.
+"""The validated options of the data source, modelled on those of Spark's Kafka source.
 
-Names are case-insensitive, values are texts. Everything is checked when a read or write is planned: an unknown option,
-one that the operation does not use, and a value out of range are refused by an `OptionError` that names it.
-`reference.OPTIONS` lists them all.
+Names are case-insensitive, values are strings. Everything is validated when a read or write is planned: an unknown
+option, one that the operation does not use, and a value out of range raise an `OptionError` that names it.
+`reference.OPTIONS` lists all options.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .schema import Extras
 __all__ = ["BatchRead", "Connection", "Selection", "StreamRead", "Write", "check_common"]
 
 BATCH_MESSAGES_MAX: Final = 100_000
-"""Most messages under one batch lease."""
+"""Maximum number of messages under one batch lease."""
 LEASE_S_MAX: Final = 30 * 86_400
 _TIMEOUT_S_MAX: Final = 86_400
 _CONNECT_TIMEOUT_S_MAX: Final = 300
@@ -44,13 +44,13 @@ _RATE_MAX: Final = 1_000_000_000
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach the cluster. Times are seconds.
+    """How to reach the cluster. Times are in seconds.
 
     Attributes:
-        servers: where to start.
-        discovers: whether to use the addresses too that the cluster names.
-        token: what to show first.
-        token_file: where to look for another one when nodes refuse it.
+        servers: the initial addresses.
+        discovers: whether to also use the addresses that the cluster reports.
+        token: the token to try first.
+        token_file: file with a newer token, read when nodes refuse the first.
     """
 
     servers: str
@@ -64,10 +64,10 @@ class Connection:
 
     @classmethod
     def parse(cls, given: Given) -> Connection:
-        """Check the options of the connection; what is not given comes from the driver's environment.
+        """Validate the options of the connection; the driver's environment provides missing ones.
 
         Raises:
-            OptionError: one is missing, out of range, or a file that cannot be read.
+            OptionError: one is missing, out of range, or names a file that cannot be read.
         """
         environment = os.environ if given.boolean("lmq.environment", default=True) else {}
         token, token_file = _token(given, environment)
@@ -85,17 +85,17 @@ class Connection:
 
 @dataclass(frozen=True)
 class Selection:
-    """The queues to read: by their names, or all whose names match."""
+    """The queues to read: by name, or all whose names match."""
 
     queues: tuple[str, ...]
     pattern: str | None = None
 
     @classmethod
     def parse(cls, given: Given) -> Selection:
-        """Check what is to be read.
+        """Validate the selection.
 
         Raises:
-            OptionError: nothing, or several things, or a name or pattern is out of range.
+            OptionError: it is empty or ambiguous, or a name or pattern is out of range.
         """
         queues, pattern = given.text("subscribe"), given.name("subscribePattern", PATTERN_BYTES_MAX)
         if queues is None and pattern is None:
@@ -103,7 +103,7 @@ class Selection:
                 "subscribe", "or 'subscribePattern' is required: the queue to read, or a pattern of queues"
             )
         if queues is not None and pattern is not None:
-            raise OptionError("subscribe", "and 'subscribePattern' exclude each other: give only one of them")
+            raise OptionError("subscribe", "and 'subscribePattern' exclude each other")
         names = tuple(dict.fromkeys(name.strip() for name in (queues or "").split(",") if name.strip()))
         if queues is not None and not names:
             raise OptionError("subscribe", f"names no queue: {queues!r}")
@@ -116,7 +116,7 @@ class Selection:
         return selection
 
     def arguments(self) -> dict[str, Any]:
-        """As keyword arguments of the client's calls."""
+        """Return the selection as keyword arguments of the client's calls."""
         if self.pattern is not None:
             return {"pattern": self.pattern}
         if len(self.queues) == 1:
@@ -131,7 +131,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class StreamRead:
-    """Options of a streaming read; `subscription` is None for one with a random name."""
+    """Options of a streaming read; `subscription` is None for a random one."""
 
     connection: Connection
     selection: Selection
@@ -148,7 +148,7 @@ class StreamRead:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamRead:
-        """Check the options of a query.
+        """Validate the options of a query.
 
         Raises:
             OptionError: one is missing, unknown, out of range, or not for streaming reads.
@@ -180,7 +180,7 @@ class BatchRead:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> BatchRead:
-        """Check the options of a query.
+        """Validate the options of a query.
 
         Raises:
             OptionError: one is missing, unknown, out of range, or not for batch reads.
@@ -189,7 +189,7 @@ class BatchRead:
         if mode == "drain":
             raise OptionError(
                 "mode",
-                "= 'drain' does not exist: a batch read cannot know when its result is safe, so that it takes nothing out. "
+                "= 'drain' does not exist: a batch read cannot know when its result is safe, so it removes nothing. "
                 "Use readStream with trigger(availableNow=True), or 'lmq-pipeline archive --once', or 'lmq-admin drain'",
             )
         if mode != "peek":
@@ -203,10 +203,10 @@ class Write:
     """Options of batch and streaming writes.
 
     Attributes:
-        push_bytes: a size at which to send, not a bound.
-        rate: most messages a second that each task stores; None for no limit.
-        application: names a batch write that may be repeated, together with `epoch`; None for one that is not.
-        delivery: how rows are to be delivered that do not say it themselves.
+        push_bytes: size at which a request is sent, not a limit.
+        rate: maximum messages a second that each task stores; None for no limit.
+        application: name of a repeatable batch write, together with `epoch`; None for one that is not repeatable.
+        delivery: delivery options of rows that do not set their own.
     """
 
     connection: Connection
@@ -220,7 +220,7 @@ class Write:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Write:
-        """Check the options of a write.
+        """Validate the options of a write.
 
         Raises:
             OptionError: one is missing, unknown, out of range, or not for writes.
@@ -228,7 +228,7 @@ class Write:
         given = Given(options, Operation.WRITE)
         application = given.name("lmq.application", _APPLICATION_BYTES_MAX)
         if (application is None) != (given.text("lmq.epoch") is None):
-            raise OptionError("lmq.epoch", "and 'lmq.application' name a write together: give both or neither")
+            raise OptionError("lmq.epoch", "and 'lmq.application' identify a write together: set both or neither")
         return cls(
             connection=Connection.parse(given),
             queue=given.name("queue"),
@@ -242,10 +242,10 @@ class Write:
 
 
 def check_common(options: Mapping[str, str]) -> Extras:
-    """Check what batch and streaming reads have in common, before Spark says which it will be.
+    """Validate the common options of batch and streaming reads, before Spark says which it will be.
 
     Returns:
-        The columns wanted beside those that are always there.
+        The requested columns beside those that are always present.
 
     Raises:
         OptionError: one is missing, unknown or out of range.
@@ -269,7 +269,7 @@ def _read(given: Given) -> dict[str, Any]:
 def _servers(given: Given) -> str:
     servers, alias = given.text("lmq.servers"), given.text("servers")
     if servers is not None and alias is not None:
-        raise OptionError("servers", "is another name of 'lmq.servers': give only one of them")
+        raise OptionError("servers", "is an alias of 'lmq.servers': set only one of them")
     value = servers or alias
     if value is None:
         raise OptionError("lmq.servers", "is required: the nodes' RPC addresses, such as host1:18800,host2:18800")
@@ -281,10 +281,10 @@ def _servers(given: Given) -> str:
 
 
 def _token(given: Given, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """Return the token, and the file that it is from."""
+    """Return the token, and the file that it was read from."""
     token, file = given.text("lmq.token"), given.text("lmq.token.file")
     if token is not None and file is not None:
-        raise OptionError("lmq.token.file", "says the same thing as 'lmq.token': give one of them")
+        raise OptionError("lmq.token.file", "and 'lmq.token' exclude each other")
     if token is None and file is None:
         token, file = environment.get("LMQ_TOKEN") or None, environment.get("LMQ_TOKEN_FILE") or None
     if token is not None or file is None:

@@ -1,4 +1,4 @@
-"""Keeping to a rate."""
+"""A rate limit."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ __all__ = ["Pace"]
 
 
 class Pace:
-    """Holds messages back to so many a second, on average. One thread uses it at a time."""
+    """Limits messages to an average rate. Not thread-safe."""
 
     def __init__(self, rate: float) -> None:
-        """Take the most messages a second."""
+        """Set the maximum messages a second."""
         self._rate = rate
         self._begin_s = self._next_s = time.monotonic()
 
     def wait(self) -> None:
-        """Return when more may pass."""
+        """Wait until more messages may pass."""
         now_s = time.monotonic()
         self._begin_s = max(now_s, self._next_s)
         if self._begin_s > now_s:
             time.sleep(self._begin_s - now_s)
 
     def passed(self, count: int) -> None:
-        """Count what passes since the last wait."""
+        """Count messages that passed since the last wait."""
         self._next_s = max(self._next_s, self._begin_s) + count / self._rate

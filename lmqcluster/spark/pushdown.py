@@ -1,6 +1,6 @@
-"""Filters that a batch read carries out itself: on the columns ``queue``, ``offset`` and ``timestamp``.
+"""Filters that a batch read applies itself: on the columns ``queue``, ``offset`` and ``timestamp``.
 
-A filter is carried out exactly, or returned to Spark, which applies it to the rows that are left.
+A filter is either applied exactly, or returned to Spark, which applies it to the remaining rows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """Return what is left of a read under all filters, and those that Spark has to apply to it."""
+    """Return the read narrowed by all filters, and the filters that Spark still has to apply."""
     unsupported = []
     for one in filters:
         attribute = getattr(one, "attribute", None)
@@ -67,12 +67,12 @@ def _by_time(wanted: Wanted, one: Filter) -> Wanted | None:
 
 
 def _microseconds(value: object) -> int | None:
-    # A time without a zone is that of the session, which is not known here.
+    # A time without a zone is in the session's zone, which is unknown here.
     return (value - _EPOCH) // _MICROSECOND if isinstance(value, datetime) and value.tzinfo is not None else None
 
 
 def _interval(one: Filter, number_of: Callable[[Any], int | None]) -> Interval | None:
-    """Return the smallest interval with all that passes a filter, None for a filter that does not have one."""
+    """Return the smallest interval that contains everything that passes a filter; None if the filter has none."""
     if isinstance(one, IsNotNull):
         return Interval()
     value = getattr(one, "value", None)

@@ -1,19 +1,18 @@
-"""Rows to pushes, each stored once: gathered by queue, sent in large requests, one request ahead of the rows.
+"""Pushes rows, each stored once: batched by queue, in large requests, one request ahead of the rows.
 
-What a task writes to one queue is a *stream* of the job that the write is. The cluster keeps for each stream how many rows it
-has passed, and takes a request only where the stream ends, in the same step in which it stores the rows. So a request that is
-sent twice is stored once, and of two attempts of a task that run at the same time only one stores a row.
+The rows that a task writes to one queue are a *stream* of the write's job. The cluster stores the position of each
+stream together with the rows, and accepts a request only at the end of its stream. So a request that is sent twice is
+stored once, and of two concurrent attempts of a task only one stores a row.
 
-A position is not enough to take up what another attempt has left: behind a shuffle Spark hands a task that is run again the
-same rows in another order. So every request carries a *note*, 16 bytes for each row, which the cluster keeps. An attempt that
-finds the stream further than it has written itself reads the notes, leaves out the rows that are stored already, and goes on
-at the end.
+A position is not enough to continue another attempt: after a shuffle, Spark gives a repeated task the same rows in
+another order. So every request has a *note*, 16 bytes for each row, which the cluster keeps. An attempt that finds the
+stream further than it has written itself reads the notes, skips the stored rows, and continues at the end.
 
-A write that may be repeated as a whole, perhaps divided into other tasks, is an *epoch* of its job, see `Run`: the cluster
-recognises a row that an earlier run of the epoch has stored by its digest, whatever task brings it.
+A write that may be repeated as a whole, perhaps divided into other tasks, is an *epoch* of its job, see `Run`: the
+cluster recognises a row stored by an earlier run of the epoch by its digest, whatever task sends it.
 
-An attempt cannot tell that its rows have come to their end: where the part of the task in front of it breaks down, its input ends
-too. So it is others who end the epoch, or say that a stream is done, see `finish`.
+An attempt cannot know that its rows are complete: if the preceding part of the task fails, its input ends too. So the
+epoch is ended, or a stream marked as done, by others; see `finish`.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ __all__ = ["Headers", "Pusher", "Run", "Stream", "digest", "finish"]
 
 Headers = Sequence[tuple[str, str]]
 _UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
-"""What all queues together may have waiting; more is sent in smaller requests than would be best."""
+"""Unsent bytes of all queues together; above that, smaller requests than ideal are sent."""
 _KEYS_S: Final = 300.0
-"""How long a cluster promises to remember an idempotency key."""
+"""How long a cluster guarantees to remember an idempotency key."""
 _DIGEST_BYTES: Final = 16
 _DIGESTS: Final = 1 << 8 * _DIGEST_BYTES
 
@@ -47,7 +46,7 @@ _DIGESTS: Final = 1 << 8 * _DIGEST_BYTES
 def digest(
     queue: str, value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None = None
 ) -> bytes:
-    """Return what tells a row from others of the same write."""
+    """Return the digest that identifies a row among those of the same write."""
     return _digest(_queue_key(queue), value, content_type, headers, options)
 
 
@@ -77,8 +76,8 @@ class Run(NamedTuple):
     """An attempt to write an epoch of a job, the same for all its tasks and their repetitions.
 
     Attributes:
-        epoch: the number of the write, such as a micro-batch.
-        name: tells the attempt from others.
+        epoch: the number of the write, such as that of a micro-batch.
+        name: identifies the attempt.
     """
 
     epoch: int
@@ -86,7 +85,7 @@ class Run(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """What a task has written to one queue: the queue, the stream's name, and how many rows the cluster has of it."""
+    """The rows that a task has written to one queue: the queue, the stream's name, and the number of rows stored."""
 
     queue: str
     name: str
@@ -94,7 +93,7 @@ class Stream(NamedTuple):
 
 
 def finish(cluster: Cluster, job: str, streams: Iterable[Stream]) -> None:
-    """Tell the cluster that streams are done: it drops their notes, and takes no more rows.
+    """Mark streams as done: the cluster drops their notes and accepts no more rows.
 
     Raises:
         LmqError: the cluster did not answer.
@@ -113,7 +112,7 @@ def finish(cluster: Cluster, job: str, streams: Iterable[Stream]) -> None:
 
 
 class _Rows:
-    """Rows that go into one request."""
+    """The rows of one request."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
@@ -144,7 +143,7 @@ class _Rows:
         self.size += len(value)
 
     def without(self, stored: Counter[bytes]) -> tuple[_Rows, list[bytes]]:
-        """The rows that are not among the stored ones, which this uses up, and the digests of those that are."""
+        """Return the rows that are not stored yet, and the digests of those that are; remove these from `stored`."""
         left, found = _Rows(), []
         for index, one in enumerate(self.digests):
             if one in stored:
@@ -162,14 +161,14 @@ class _Rows:
 
 
 class _Progress:
-    """What this attempt knows of one queue's stream. All but `unsent` belongs to the sending thread.
+    """The state of one queue's stream in this attempt. All but `unsent` belongs to the sending thread.
 
     Attributes:
-        queue_key: makes the digests of equal rows of other queues others.
+        queue_key: makes digests of equal rows of different queues different.
         unsent: rows that wait for their request.
-        position: how many rows the cluster has stored, by all attempts.
-        passed: digests of the rows that have been stored, or found to be, in this attempt.
-        elsewhere: rows that another attempt has stored and that have not come yet here.
+        position: number of rows that all attempts have stored.
+        passed: digests of the rows stored, or found to be stored, by this attempt.
+        elsewhere: rows stored by another attempt that have not arrived here yet.
         done: whether all rows are known to be stored.
     """
 
@@ -183,19 +182,19 @@ class _Progress:
         self.elsewhere: Counter[bytes] = Counter()
         self.done = False
 
-    def take_up(self, position: int, notes: bytes) -> None:
-        """Learn what is stored."""
+    def adopt(self, position: int, notes: bytes) -> None:
+        """Update the position and the stored rows."""
         self.position = position
         self.elsewhere = Counter(_digests(notes)) - Counter(_digests(self.passed))
 
 
 class Pusher:
-    """Pushes the rows of one partition; those of one queue in their order. A context manager.
+    """Pushes the rows of one partition; those of one queue in order. A context manager.
 
     Attributes:
         cluster: the connection.
-        stored: how many rows this attempt has stored.
-        rows: how many rows without idempotency keys it has taken.
+        stored: number of rows that this attempt has stored.
+        rows: number of rows without idempotency keys so far.
         digests: the sum of their digests modulo 2**128.
     """
 
@@ -204,9 +203,9 @@ class Pusher:
 
         Args:
             options: of the write.
-            job: names the write, the same for all its tasks and their repetitions.
+            job: name of the write, the same for all its tasks and their repetitions.
             partition: the task's number.
-            run: of a job that writes in epochs.
+            run: for a job that writes in epochs.
 
         Raises:
             LmqError: no node can be reached, or another run has taken over.
@@ -252,7 +251,7 @@ class Pusher:
         headers: Sequence[Headers] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> None:
-        """Take rows of one queue, some or all of which may have idempotency keys, content types, headers and options.
+        """Add rows of one queue, some or all of which may have idempotency keys, content types, headers and options.
 
         Raises:
             LmqError: an earlier request failed.
@@ -264,7 +263,7 @@ class Pusher:
         for index, value in enumerate(values):
             key = None if keys is None else keys[index]
             if stream.unsent.values and bool(stream.unsent.keys) != (key is not None):
-                # Rows with keys and rows without go in requests of different kinds.
+                # Rows with and without keys need different kinds of requests.
                 self._send(stream)
             kind = None if types is None else types[index]
             header = () if headers is None else headers[index]
@@ -289,7 +288,7 @@ class Pusher:
 
     @property
     def streams(self) -> list[Stream]:
-        """What has been written, once all of it is stored."""
+        """Return the streams, once all rows are stored."""
         return [Stream(one.queue, one.name, one.position) for one in self._streams.values() if one.position]
 
     def _flush(self) -> None:
@@ -327,10 +326,10 @@ class Pusher:
                 stream.passed += note
                 stream.position += len(rows.values)
                 return
-            self._take_up(stream)
+            self._adopt(stream)
 
     def _append(self, stream: _Progress, rows: _Rows, note: bytes) -> bool:
-        """Store rows at the end of a stream; False if that is not where this attempt believes it to be."""
+        """Store rows at the end of a stream; return False if the end is not where this attempt expects it."""
         if self._pace is not None:
             self._pace.wait()
         try:
@@ -360,17 +359,17 @@ class Pusher:
             self._pace.passed(stored)
         return True
 
-    def _take_up(self, stream: _Progress) -> None:
+    def _adopt(self, stream: _Progress) -> None:
         mark = self.cluster.call(lambda client: client.mark(self._job, stream.name))
         if mark is None:
             raise LmqError(
                 "conflict",
-                f"lmq: the write {self._job!r} ended while this attempt of partition {self._partition} was still at work; "
-                "nothing more of it is stored",
+                f"lmq: the write {self._job!r} ended while this attempt of partition {self._partition} was still running; "
+                "no more of its rows are stored",
                 retryable=False,
             )
         stream.done = mark.done
-        stream.take_up(mark.position, mark.notes)
+        stream.adopt(mark.position, mark.notes)
 
     def _push_with_keys(self, queue: str, rows: _Rows) -> None:
         types = _unless_none(rows.types)

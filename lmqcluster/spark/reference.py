@@ -12,7 +12,7 @@ __all__ = ["OPTIONS", "Operation", "Option", "check_name"]
 
 
 class Operation(Enum):
-    """What an option can be for; the value is how messages call it."""
+    """The operations that options apply to; the value is the name in messages."""
 
     BATCH_READ = "batch reads"
     STREAM_READ = "streaming reads"
@@ -30,10 +30,10 @@ class Option(NamedTuple):
     """One line of the reference.
 
     Attributes:
-        name: as it is documented; case does not matter.
-        default: as text, empty if there is none.
-        used_by: the operations it is for.
-        meaning: one sentence or two.
+        name: the documented spelling; case is ignored.
+        default: as text; empty if there is none.
+        used_by: the operations that it applies to.
+        meaning: one or two sentences.
     """
 
     name: str
@@ -167,7 +167,7 @@ OPTIONS: Final[tuple[Option, ...]] = (
 )
 
 _BY_KEY: Final = {option.name.lower(): option for option in OPTIONS}
-_READ_ALL: Final = "a queue is always read from its head, and what was read is remembered by the cluster"
+_READ_ALL: Final = "a queue is always read from its head, and the cluster remembers what was read"
 _REFUSED: Final = {
     "assign": "is Kafka's: name the queue with 'subscribe'",
     "startingOffsets": f"is Kafka's: {_READ_ALL}",
@@ -178,7 +178,7 @@ _REFUSED: Final = {
     "endingOffsetsByTimestamp": f"is Kafka's: {_READ_ALL}",
     "topic": "is Kafka's: name the queue with 'queue'",
 }
-"""Options that users of Kafka's source may bring along, and what to do instead."""
+"""Options of Kafka's source that do not exist here, with the alternative."""
 _REFUSED_BY_KEY: Final = {name.lower(): (name, hint) for name, hint in _REFUSED.items()}
 _SPARKS: Final = frozenset(
     {
@@ -192,14 +192,14 @@ _SPARKS: Final = frozenset(
         "trigger",
     }
 )
-"""What Spark's own machinery uses and passes on."""
+"""Options that Spark itself uses and passes on."""
 
 
 def check_name(given: str, operation: Operation | None) -> None:
-    """Check that there is such an option, and that the operation uses it; None for any.
+    """Check that an option exists and applies to the operation; None allows any operation.
 
     Raises:
-        OptionError: it does not exist, or is for something else.
+        OptionError: it does not exist, or applies to another operation.
     """
     key = given.lower()
     option = _BY_KEY.get(key)
@@ -211,10 +211,10 @@ def check_name(given: str, operation: Operation | None) -> None:
     if key in _REFUSED_BY_KEY:
         raise OptionError(*_REFUSED_BY_KEY[key])
     if key.startswith("kafka."):
-        raise OptionError(given, "is Kafka's: the servers are given in 'lmq.servers'")
+        raise OptionError(given, "is Kafka's: set 'lmq.servers'")
     if key in _SPARKS or key.startswith(("spark.", "__")):
         return
     known = [one for one in OPTIONS if operation is None or operation in one.used_by]
     close = difflib.get_close_matches(key, [one.name.lower() for one in known], n=1)
-    hint = f"did you mean {_BY_KEY[close[0]].name!r}?" if close else f"there are {', '.join(one.name for one in known)}"
+    hint = f"did you mean {_BY_KEY[close[0]].name!r}?" if close else f"the options are {', '.join(one.name for one in known)}"
     raise OptionError(given, f"is unknown: {hint}")

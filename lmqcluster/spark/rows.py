@@ -1,4 +1,4 @@
-"""Messages to Arrow record batches, a column at a time. See `schema` for what each column holds."""
+"""Converts messages to Arrow record batches, a column at a time. See `schema` for the columns."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ __all__ = ["RowMaker", "arrow_schema"]
 
 _MSGPACK: Final = CONTENT_TYPE.decode()
 _OF_BODIES: Final = frozenset({"value", "content_type", "headers"})
-"""Columns that cannot be filled without the bodies."""
+"""Columns that need the bodies."""
 _Headers = Sequence[tuple[bytes, bytes]]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
     """Return the schema of record batches with these columns, with times in UTC."""
     convert: Any = to_arrow_schema
-    # Before PySpark 4.2 there is no such argument, and times are in UTC.
+    # Before PySpark 4.2 this argument does not exist, and times are in UTC.
     zone = {"timezone": "UTC"} if "timezone" in signature(convert).parameters else {}
     return convert(schema, **zone)
 
 
 class RowMaker:
-    """Turns messages into rows with the columns of a schema.
+    """Converts messages to rows with the columns of a schema.
 
     Attributes:
-        details: whether the columns need the details of the messages, which nodes send only when they are asked.
-        bodies: whether they need the bodies, which nodes can leave out.
+        details: whether the columns need details of the messages, which nodes send only on request.
+        bodies: whether the columns need the bodies, which nodes can omit.
     """
 
     def __init__(self, schema: StructType, *, explode: bool) -> None:
-        """Take the columns wanted, and whether each part of a compound message is a row of its own."""
+        """Take the requested columns, and whether each part of a compound message is a separate row."""
         self._schema = arrow_schema(schema)
         self._columns = [_COLUMNS[name] for name in schema.fieldNames()]
         self._explode = explode
@@ -51,7 +51,7 @@ class RowMaker:
         self.bodies = explode or not _OF_BODIES.isdisjoint(schema.fieldNames())
 
     def batch(self, messages: BatchColumns) -> pa.RecordBatch:
-        """The rows of some messages, in their order."""
+        """Return the rows of some messages, in order."""
         compound = self._explode and any(type(body) is list for body in messages.bodies)
         rows = _exploded(messages) if compound else _Rows(messages, messages.metas, messages.bodies, None, None)
         arrays = [
@@ -61,20 +61,20 @@ class RowMaker:
 
 
 class _Part(NamedTuple):
-    """Which part of its message a row is, from 0, and of how many."""
+    """The index of a row's part in its message, from 0, and the number of parts."""
 
     number: int
     total: int
 
 
 class _Rows:
-    """What becomes rows: messages, or where some are compound ones, messages and parts.
+    """The source of rows: messages, or, if some are compound, messages and parts.
 
     Attributes:
-        metas: content type, headers, and for how many bodies in a row they hold.
+        metas: content type, headers, and the number of consecutive bodies they apply to.
         bodies: one for each row.
-        parents: for each row the position of its message; None if each row is a message.
-        parts: for each row which part it is, None for a message; None likewise.
+        parents: for each row, the index of its message; None if each row is a message.
+        parts: for each row, its part, None for a whole message; None if each row is a message.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class _Rows:
         self._values: list[bytes] | None = None
 
     def of_messages(self, column: Sequence[Any]) -> Sequence[Any]:
-        """A column of the messages as a column of the rows."""
+        """Convert a column of the messages to a column of the rows."""
         return column if self.parents is None else [column[parent] for parent in self.parents]
 
     def values(self) -> list[bytes]:
@@ -150,7 +150,7 @@ def _exploded(messages: BatchColumns) -> _Rows:
 def _msgpack_value(body: bytes | list[Any]) -> bytes:
     if not isinstance(body, bytes):
         return _plain_value(body)
-    # Anybody may say over HTTP that a body is MessagePack; one that is not packed as a push over RPC packs it stays as it is.
+    # Any HTTP client may label a body as MessagePack; one that is not packed like an RPC push is kept unchanged.
     return body[skip:] if (skip := raw_head_bytes(body)) else body
 
 

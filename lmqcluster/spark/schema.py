@@ -1,11 +1,11 @@
-"""The columns, after those of Spark's Kafka source.
+"""The columns, modelled on those of Spark's Kafka source.
 
 | column          | type      | when read                                                | when written                         |
 |-----------------|-----------|----------------------------------------------------------|--------------------------------------|
 | value           | binary    | the body, see below                                      | required, binary or string, not null |
 | queue           | string    | the queue's name                                         | the queue, without the option queue  |
-| offset          | long      | number of the message, unique in the cluster, growing    | ignored                              |
-| timestamp       | timestamp | when the message became due, by the cluster's clock      | ignored                              |
+| offset          | long      | number of the message, unique in the cluster, increasing | ignored                              |
+| timestamp       | timestamp | when the message became ready, by the cluster's clock    | ignored                              |
 | message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
 | content_type    | string    | the content type of `value`; empty if it has none        | stored with `value` as it is         |
 | headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
@@ -22,17 +22,17 @@
 | delay           | double    | not there                                                | seconds; null: the option            |
 | due             | timestamp | not there                                                | or Unix seconds; null: none          |
 
-What a read yields can be written as it is; a column of another name is refused, because it would be lost. So is ``key``, which in
-Kafka is stored with a record and chooses its partition.
+The result of a read can be written unchanged. A column of another name is refused, because it would be lost. So is ``key``, which
+Kafka stores with a record and uses to choose its partition.
 
 Every row is stored once however often Spark repeats its task, see `writer`. A column ``idempotency_key`` (binary or string) is
-for what the application itself may push again, by any client: of all pushes to a queue under one key within 5 minutes
-only the first is stored, so that rows with equal keys are one message.
+for messages that the application itself may push again, by any client: of all pushes to a queue with one key within 5 minutes
+only the first is stored, so rows with equal keys become one message.
 
-Texts may have any bytes: see `texts`.
+Texts may contain any bytes, see `texts`.
 
-`origin` tells where the cluster has moved a message from: `queue`, `reason` (``exhausted`` or ``expired``), `at`, and what the
-message had there: `deliveries`, `offset` and `pushed_at`. It is null for all other messages.
+`origin` is set for messages that the cluster moved: `queue`, `reason` (``exhausted`` or ``expired``), `at`, and the message's
+former `deliveries`, `offset` and `pushed_at`. It is null for all other messages.
 
 `value` is the body as HTTP would deliver it, with one exception: a string or bytes pushed over MessagePack-RPC, which is stored
 in MessagePack, is unwrapped, and its content type is null. Other MessagePack values (numbers, lists, maps, nil) stay
@@ -129,19 +129,19 @@ WRITABLE_COLUMNS: Final = frozenset(_WRITABLE)
 
 
 class Extras(NamedTuple):
-    """Which columns are there only when they are asked for: those of ``includeHeaders``, those of ``includeDelivery``."""
+    """The optional columns that are requested: those of ``includeHeaders`` and of ``includeDelivery``."""
 
     headers: bool = False
     delivery: bool = False
 
 
 def read_schema(extras: Extras) -> StructType:
-    """The schema of a read for which none was given."""
+    """Return the schema of a read for which none was given."""
     return StructType([*_COLUMNS, *([_HEADERS] if extras.headers else ()), *(_DELIVERY if extras.delivery else ())])
 
 
 def check_read_schema(schema: StructType, extras: Extras) -> None:
-    """Check a schema that the user gave: any of the columns, in any order.
+    """Validate a schema that the user gave: any of the columns, in any order.
 
     Raises:
         SchemaError: a column does not exist or has another type.
@@ -155,16 +155,16 @@ def check_read_schema(schema: StructType, extras: Extras) -> None:
         elif known is None and field.name in DELIVERY_COLUMNS:
             problems.append(f"column {field.name!r} needs the option 'includeDelivery'")
         elif known is None:
-            problems.append(f"there is no column {field.name!r}")
+            problems.append(f"unknown column {field.name!r}")
         elif known.simpleString() != field.dataType.simpleString():
             problems.append(f"column {field.name!r} is {known.simpleString()}, not {field.dataType.simpleString()}")
     if problems:
         listing = ", ".join(f"{name} {kind.simpleString()}" for name, kind in columns.items())
-        raise SchemaError(f"lmq: the schema given cannot be read: {'; '.join(problems)}. The columns are {listing}.")
+        raise SchemaError(f"lmq: the given schema cannot be read: {'; '.join(problems)}. The columns are {listing}.")
 
 
 def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
-    """Check the columns of a data frame that is to be written.
+    """Validate the columns of a data frame to be written.
 
     Args:
         schema: of the data frame.

@@ -1,4 +1,4 @@
-"""Reading a slice of a batch lease, on an executor."""
+"""Reads a slice of a batch lease, on an executor."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ __all__ = ["Slice", "read_slice", "slice_count"]
 logger = logging.getLogger("lmqcluster.spark")
 
 PAGE_MESSAGES: Final = 4000
-"""Messages per request, and rows per Arrow batch: enough to make the round trip cheap, few enough to work while it is on."""
+"""Messages per request, and rows per Arrow batch: a compromise between the cost of round trips and concurrency."""
 _SLICE_MESSAGES: Final = 10_000
-"""Most messages in one task: enough to make the start of a task cheap."""
+"""Maximum messages in one task: enough that the start of a task is cheap."""
 _SLICES_MAX: Final = 10_000
 _LOST: Final = frozenset({"lease_expired", "batch_not_found", "lease_lost", "fenced"})
 
@@ -36,7 +36,7 @@ _LOST: Final = frozenset({"lease_expired", "batch_not_found", "lease_lost", "fen
 class Slice(InputPartition):
     """The messages that one task reads: those at [start, end) of the batch lease of one epoch, in the query's session.
 
-    Spark copies the reader to the tasks once and the slices with each micro-batch, so it is these that have the token.
+    Spark copies the reader to the tasks once and the slices with each micro-batch, so the slices carry the token.
     """
 
     subscription: str
@@ -49,17 +49,18 @@ class Slice(InputPartition):
 
 
 def slice_count(messages: int, slices_min: int) -> int:
-    """Into how many slices a batch is cut: at least `slices_min`, as far as there are so many messages."""
+    """Return the number of slices of a batch: at least `slices_min`, if there are that many messages."""
     return max(1, min(messages, max(slices_min, -(-messages // _SLICE_MESSAGES)), _SLICES_MAX))
 
 
 def read_slice(
     part: Slice, connection: Connection, rows: RowMaker, *, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a slice. Any number of tasks may read the same slice, at the same time or again; it changes nothing.
+    """Yield the rows of a slice. Any number of tasks may read the same slice, concurrently or repeatedly; reading
+    changes nothing.
 
     Raises:
-        DataLossError: messages of the batch are not under lease any more and `fail_on_data_loss` is set; otherwise they are
+        DataLossError: messages of the batch are no longer leased and `fail_on_data_loss` is set; otherwise they are
             skipped.
         TakenOverError: another query uses the subscription.
         LmqError: the cluster did not answer.
@@ -68,7 +69,7 @@ def read_slice(
     try:
         for messages in _pages(cluster, part, details=rows.details, skips_lost=not fail_on_data_loss):
             if messages.lost:
-                logger.warning("%d messages of batch %d of subscription %r are gone, and skipped: their queue was deleted, "
+                logger.warning("%d messages of batch %d of subscription %r are lost and skipped: their queue was deleted, "
                                "or they were settled one by one", messages.lost, part.epoch, part.subscription)  # fmt: skip
             if messages:
                 yield rows.batch(messages)
@@ -95,7 +96,7 @@ def _loss(cluster: Cluster, part: Slice, exc: LmqError) -> DataLossError | Taken
 
 
 def _pages(cluster: Cluster, part: Slice, *, details: bool, skips_lost: bool) -> Iterator[BatchColumns]:
-    """The messages of a slice, a page at a time; the next page is on its way while one is worked on."""
+    """Yield the messages of a slice, a page at a time; the next page is requested while one is processed."""
     with ThreadPoolExecutor(1, "lmq-read") as reader:
         fetch = _fetcher(cluster, part, details=details, skips_lost=skips_lost)
         coming = reader.submit(fetch, part.start)

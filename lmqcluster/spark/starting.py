@@ -1,8 +1,8 @@
-"""Starting streaming queries on machines that are busy.
+"""Starts streaming queries on busy machines.
 
-For each streaming query Spark starts a Python process that runs the reader, and gives it 10 seconds to import everything and to
-connect back. That time cannot be set, and a busy machine may not keep it; then the query fails with "Python worker failed to
-connect back". Nothing has happened by then, so that the query can simply be started again.
+For each streaming query, Spark starts a Python process for the reader, and gives it 10 seconds to import everything and
+to connect back. This timeout is fixed, and a busy machine may exceed it; then the query fails with "Python worker
+failed to connect back". At that point nothing has happened, so the query can be started again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Final
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-__all__ = ["patiently", "start_query"]
+__all__ = ["retry_start", "start_query"]
 
 logger = logging.getLogger("lmqcluster.spark")
 
@@ -26,26 +26,26 @@ _POLL_S: Final = 0.05
 
 
 def start_query(writer: DataStreamWriter, *arguments: Any, **options: Any) -> StreamingQuery:
-    """Start a query, again if Spark could not start its reader in time.
+    """Start a query, and retry if Spark could not start its reader in time.
 
     Args:
-        writer: everything of the query, its checkpoint included.
-        arguments: as for ``writer.start``.
-        options: likewise.
+        writer: the complete query, including its checkpoint.
+        arguments: for ``writer.start``.
+        options: for ``writer.start``.
 
     Returns:
         The query, whose reader has started; or which has ended for another reason.
     """
-    return patiently(lambda: writer.start(*arguments, **options))
+    return retry_start(lambda: writer.start(*arguments, **options))
 
 
-def patiently(start: Callable[[], StreamingQuery]) -> StreamingQuery:
-    """The same for whatever starts a query; it is called as often as it takes."""
+def retry_start(start: Callable[[], StreamingQuery]) -> StreamingQuery:
+    """Start a query with `start`, and retry if Spark could not start its reader in time."""
     for number in range(1, _STARTS_MAX):
         query = start()
         if not _was_too_slow(query):
             return query
-        logger.warning("Spark could not start the reader in time (start %d of %d)", number, _STARTS_MAX)
+        logger.warning("reader start timed out (attempt %d of %d)", number, _STARTS_MAX)
     return start()
 
 

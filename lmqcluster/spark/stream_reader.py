@@ -1,51 +1,51 @@
 """Streaming reads, exactly once into any sink that tolerates a repeated micro-batch.
 
-A micro-batch is a batch lease: a set of messages that the cluster keeps for this *subscription* under an *epoch*, always the
-same in the same order, until it is settled or its lease expires. Spark's checkpoint holds the offset (subscription, epoch); the
-cluster holds the messages. Each micro-batch goes like this:
+A micro-batch is a batch lease: a set of messages that the cluster reserves for this *subscription* under an *epoch*, always
+the same in the same order, until it is settled or its lease expires. Spark's checkpoint holds the offset (subscription,
+epoch); the cluster holds the messages. The steps of a micro-batch:
 
-1. ``latestOffset(start)``: all of `start` is in Spark's commit log, because Spark plans one micro-batch after the other. It is
-   settled: its messages are removed for good. Then the next epoch is reserved.
+1. ``latestOffset(start)``: everything up to `start` is in Spark's commit log, because Spark plans one micro-batch after the
+   other. The reader settles it, which removes its messages for good, and reserves the next epoch.
 2. Spark writes the new offset to its offset log.
-3. ``commit(start)``: settles again, which changes nothing.
-4. ``partitions``: the batch is cut into slices, which tasks read, on any executor, as often as Spark likes.
+3. ``commit(start)``: settles again, a no-op.
+4. ``partitions``: the batch is cut into slices, which tasks read, on any executor, any number of times.
 5. The sink commits, and Spark writes the epoch to its commit log.
 
-What a crash of the driver leaves behind, by the moment it happens:
+Recovery from a crash of the driver, by its moment:
 
 - *During 1, before settling*: the restarted query calls ``latestOffset`` with the same `start`, and settles then.
-- *Between 1 and 2*: an epoch is reserved that no log knows. The restarted query asks for the epoch after `start`, which is
-  this one: the cluster answers with the batch it has. If its lease has expired meanwhile, its messages have gone
-  back to their queues; the epoch is passed over and they come in the next. Nothing is lost or doubled, as Spark never saw them.
-- *The same with a random subscription and an empty checkpoint*: nobody knows the subscription's name any more. The first
-  reservation of a random subscription therefore has a lease of at most 2 minutes, which is renewed to the whole one
-  a second later, when Spark has written the name into its log.
+- *Between 1 and 2*: an epoch is reserved that no log knows. The restarted query asks for the epoch after `start`, and the
+  cluster returns the batch reserved for it. If its lease has expired, its messages are back in their queues; the epoch is
+  skipped and the next one has them. Nothing is lost or duplicated, as Spark never saw them.
+- *The same with a random subscription and an empty checkpoint*: the subscription's name is lost. The first reservation of a
+  random subscription therefore has a lease of at most 2 minutes. It is extended to the full lease a second later, when Spark
+  has written the name to its log.
 - *Between 2 and 5*: Spark plans the same micro-batch again, and reads the same messages in the same order.
-- *Within 5, after the sink's commit and before the commit log*: likewise; the sink knows a repetition by its number.
-- *After 5, before the next 1*: the batch stays leased until the query runs again, or until the lease expires: see below.
+- *Within 5, after the sink's commit and before the commit log*: likewise; the sink recognises a repetition by its number.
+- *After 5, before the next 1*: the batch stays leased until the query runs again or the lease expires, see below.
 - *A task or an executor*: Spark runs the task again, which reads the same slice.
 
-A node of the cluster that dies is not noticed, except as a pause: every call goes on through another node.
+The failure of a node of the cluster only causes a pause: every call continues through another node.
 
 Leases last ``lmq.lease`` seconds (default one day) and are renewed while the query runs. A query that is stopped for longer
-loses them; the messages go back to their places in the queues, without a charged delivery, and come again in a later
-epoch. Where that cannot double anything the query goes on. Where a planned batch has expired it may (the sink may have it),
-so that the query fails with `DataLossError`, or with ``failOnDataLoss`` = false logs what it skips.
+loses them: the messages return to their positions in the queues, without counting a delivery, and follow in a later epoch.
+Where that cannot duplicate anything, the query continues. If a planned batch has expired, it can (the sink may have the
+batch), so the query fails with `DataLossError`, or with ``failOnDataLoss`` = false logs what it skips.
 
-A new checkpoint with the name of an older subscription goes on where that one was settled: batches that are still under
-lease come first, as they were reserved. To have them back in their queues instead, abandon them with the client
-(``abandon_batches``). An old checkpoint whose next epochs were settled through another one has lost them: `DataLossError`.
+A new checkpoint with the name of an existing subscription continues where that one was settled: batches that are still
+leased come first, as they were reserved. To return them to their queues instead, call ``abandon_batches`` of the client. An
+old checkpoint whose next epochs were settled through another one has lost them: `DataLossError`.
 
-The offset names the cluster's incarnation. When it is another one the cluster has gone back to an earlier state, and knows
-nothing of what happened since: `DataLossError`, before anything is settled. Batches that were reserved before that state are
-still there with the messages that they had, so that a query that goes on settles them as usual.
+The offset contains the cluster's incarnation. If the incarnation has changed, the cluster has returned to an earlier state
+and knows nothing of later events: `DataLossError`, before anything is settled. Batches reserved before that state still
+exist with their messages, so a query that continues settles them as usual.
 
-A batch takes groups whole, and no slice begins within a group: tasks keep the order of groups.
+A batch contains groups as a whole, and no slice begins within a group: tasks keep the order of groups.
 
-A subscription serves one query, which claims it when it first uses it: one that used it before is fenced by the cluster,
-and fails with `TakenOverError` at its next call, on the driver or in a task. Asynchronous progress tracking, which starts a
-micro-batch before the last one is in the commit log, must not be used. Messages that others have pulled and that come back to
-the queue are read then; those that are delayed are read when they are due.
+A subscription serves one query, which claims it on first use: the cluster fences a query that used it before, which fails
+with `TakenOverError` at its next call, on the driver or in a task. Asynchronous progress tracking, which starts a micro-batch
+before the last one is in the commit log, must not be used. Messages that return to the queue from other consumers are read
+then; delayed messages are read when they become ready.
 """
 
 from __future__ import annotations
@@ -78,7 +78,9 @@ logger = logging.getLogger("lmqcluster.spark")
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's reader. Spark makes it on the driver, where it connects when it is first used, and copies it to the tasks."""
+    """The reader of one query. Spark creates it on the driver, where it connects on first use, and copies it to the
+    tasks.
+    """
 
     def __init__(self, options: StreamRead, schema: StructType) -> None:
         self._options = options
@@ -86,56 +88,58 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._name = options.subscription or f"spark-{uuid.uuid4()}"
         self._keeper: LeaseKeeper | None = None
         self._planned = False
-        """Whether the subscription's name is safe in the checkpoint."""
+        """True once the subscription's name is stored in the checkpoint."""
         self._kept = False
         self._started = False
         self._waits_since_s: float | None = None
         self._settled = 0
         self._life = ""
-        """The cluster's incarnation, once the query has gone on although it is not that of the checkpoint."""
+        """The cluster's incarnation, once the query has continued although it differs from that of the checkpoint."""
         self._closed: Sequence[ClosedQueue] = ()
         self._skipped: set[int] = set()
         self._left: int | None = None
-        """With Trigger.AvailableNow: how many of the messages that were there at the start are still to be reserved."""
+        """With Trigger.AvailableNow: the number of messages present at the start that are still to be reserved."""
 
-    # --- where the query stands -----------------------------------------------------------------------------------
+    # --- the position of the query ------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        """The start of a query without a checkpoint."""
+        """Return the start of a query without a checkpoint."""
         settled = 0 if self._options.subscription is None else self._driver.known(self._name).settled
         return Offset.initial(self._name, settled, self._options.selection, self._driver.incarnation()).json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """At most ``maxOffsetsPerTrigger`` messages, and about ``maxBytesPerTrigger`` bytes, see `latestOffset`."""
+        """Return the limit: at most ``maxOffsetsPerTrigger`` messages, and about ``maxBytesPerTrigger`` bytes, see
+        `latestOffset`.
+        """
         return ReadMaxRows(self._options.messages_max)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Read as many messages as are there now, and no more.
+        """Read as many messages as there are now, and no more.
 
-        A queue has no positions: when others pull some of these, as many newer ones may be read in their place. Messages
-        whose leases have ended are not counted, but one micro-batch of them is read where there is nothing else.
+        A queue has no positions: if others pull some of these, newer ones may be read in their place. Messages with
+        expired leases are not counted, but one micro-batch of them is read if there is nothing else.
         """
         backlog = self._driver.backlog()
         self._left = _present(backlog) or _readable(backlog, if_unknown=self._options.messages_max)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
-        """For the query's progress: the messages that could be read now, see `lag`."""
+        """Return the messages that could be read now, for the query's progress; see `lag`."""
         return lag(self._driver.backlog(queues_max=QUEUES_MAX), time.time())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Settle what ended at `start` and reserve the next batch.
+        """Settle everything up to `start` and reserve the next batch.
 
         Returns:
             The end of the new batch, or `start` if there is nothing to read.
 
         Raises:
-            DataLossError: messages were delivered to others or may come twice, or the cluster was restored, and
-                ``failOnDataLoss`` is set.
-            ExclusiveQueueError: a query cannot read a queue that ``subscribe`` names.
+            DataLossError: messages are lost or may be read twice, or the cluster was restored, and ``failOnDataLoss``
+                is set.
+            ExclusiveQueueError: ``subscribe`` names an exclusive queue.
             LeftBehindError: the query is about to end and cannot read all that it should.
             TakenOverError: another query uses the subscription.
             LmqError: the cluster did not answer.
-            OptionError: the checkpoint is that of another subscription.
+            OptionError: the checkpoint belongs to another subscription.
         """
         begin = self._parse(start)
         self._check_life(begin)
@@ -158,7 +162,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settle(done)
 
     def stop(self) -> None:
-        """Disconnect. What is reserved stays reserved, for the query to take up again."""
+        """Disconnect. Reserved messages stay reserved until the query continues."""
         if self._keeper is not None:
             self._keeper.close()
             self._keeper = None
@@ -166,10 +170,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # --- reading --------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The slices of a planned micro-batch.
+        """Return the slices of a planned micro-batch.
 
         Raises:
-            DataLossError: the batch has expired, or was settled already, and ``failOnDataLoss`` is set.
+            DataLossError: the batch has expired, or was already settled, and ``failOnDataLoss`` is set.
             LmqError: the cluster did not answer.
         """
         last, batch = self._parse(start), self._parse(end)
@@ -190,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of one slice, on an executor."""
+        """Yield the rows of one slice, on an executor."""
         if not isinstance(partition, Slice):
             raise TypeError(f"not a slice of a batch: {partition!r}")
         rows = RowMaker(self._schema, explode=self._options.explode)
@@ -208,21 +212,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         parsed = Offset.parse(offset)
         parsed.check(self._options.subscription, self._options.selection)
         if parsed.subscription != self._name:
-            # From a checkpoint, where the name is safe.
+            # It comes from a checkpoint, where the name is stored.
             self._name, self._planned = parsed.subscription, True
         return parsed
 
     def _check_life(self, offset: Offset) -> None:
-        """Report a cluster that is not in the life of the offset any more."""
+        """Report a cluster whose incarnation differs from that of the offset."""
         incarnation = self._driver.incarnation()
         if incarnation in (offset.incarnation, self._life):
             return
         self._lose(restored(offset.epoch, offset.incarnation, incarnation))
         self._life, self._settled, self._kept = incarnation, 0, False
-        self._driver.begin_again()
+        self._driver.renew_claim()
 
     def _keep_planned(self, subscription: str) -> None:
-        """See to it that the leases are whole and stay alive, also those of a batch that an earlier run has planned."""
+        """Make sure that leases are complete and renewed, including those of a batch that an earlier run has planned."""
         self._planned = True
         if not self._kept:
             self._kept = True
@@ -237,7 +241,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for epoch in done.epochs:
             if known.state(epoch) == "unknown":
                 self._lose(unknown(done.subscription, epoch))
-        # Looked for before settling, which forgets them: the query fails again when it is restarted without a change.
+        # Checked before settling, which forgets them: the query fails again if it is restarted without a change.
         expired = {epoch for epoch in done.epochs if known.state(epoch) == "expired"} - self._skipped
         for epoch in sorted(expired):
             self._lose(expired_unsettled(done.subscription, epoch))
@@ -247,7 +251,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._settled = done.epoch
 
     def _reserve(self, begin: Offset, limit: ReadLimit) -> list[BatchLease]:
-        """The batches of the next micro-batch: one, or without a limit as many as it takes."""
+        """Return the batches of the next micro-batch: one, or as many as needed if there is no limit."""
         leftover = 0 if self._started else self._leftover(begin)
         if self._left is not None and not self._started:
             self._left += leftover
@@ -262,7 +266,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._left is not None:
             wanted = min(wanted, self._left)
         leases: list[BatchLease] = []
-        # A reservation is written to the cluster's log, also one that finds nothing: an idle query should not write.
+        # Every reservation is written to the cluster's log, even one that finds nothing: an idle query should not
+        # write.
         while ready and wanted > 0 and not (single and leases):
             lease = self._next(begin.subscription, leases[-1].epoch if leases else begin.epoch, wanted)
             if lease is None:
@@ -274,7 +279,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return leases
 
     def _check_open(self, backlog: Backlog) -> None:
-        """Report queues that hand out nothing: an exclusive one that the query names is an error, all others are logged."""
+        """Report closed queues: an exclusive one that the query names is an error, all others are logged."""
         selected = self._options.selection.queues
         for one in backlog.closed:
             if one.reason == "exclusive" and one.queue in selected:
@@ -282,11 +287,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         before = {(one.queue, one.reason) for one in self._closed}
         for one in backlog.closed:
             if (one.queue, one.reason) not in before:
-                logger.warning("queue %r is %s: nothing is read from it meanwhile", one.queue, one.reason)
+                logger.warning("queue %r is %s; it is not read", one.queue, one.reason)
         self._closed = backlog.closed
 
     def _check_left(self) -> None:
-        """Report what a query leaves behind that is about to end, because nothing more can be reserved."""
+        """Report the messages that a query is about to leave behind, because no more can be reserved."""
         if not self._left:
             return
         backlog = self._driver.backlog()
@@ -295,7 +300,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             raise LeftBehindError(left, _reasons(backlog))
 
     def _is_enough(self, ready: int) -> bool:
-        """Whether there is enough for a micro-batch, or its time has come; all that is there is enough for AvailableNow."""
+        """Return whether there is enough for a micro-batch, or its time has come; for AvailableNow, any amount is
+        enough.
+        """
         if self._left is None and 0 < ready < self._options.messages_min:
             now_s = time.monotonic()
             if self._waits_since_s is None:
@@ -306,14 +313,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return True
 
     def _leftover(self, begin: Offset) -> int:
-        """Messages in batches that an earlier run of the query reserved and did not plan."""
+        """Return the number of messages in batches that an earlier run of the query reserved and did not plan."""
         known = self._driver.known(begin.subscription)
         return sum(
             batch.count for epoch, batch in known.batches.items() if batch.state == "live" and epoch > begin.epoch
         )
 
     def _next(self, subscription: str, after: int, count: int) -> BatchLease | None:
-        """The first batch after an epoch that can be read; None if there is nothing."""
+        """Return the first batch after an epoch that can be read; None if there is nothing."""
         epoch = after + 1
         while True:
             provisional = self._options.subscription is None and not self._planned
@@ -327,7 +334,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._lose(settled_elsewhere(subscription, epoch, settled))
                 epoch = settled + 1
             else:
-                # Reserved once, but never planned: its messages are in their queues again and nobody has seen them.
+                # Reserved but never planned: its messages are in their queues again and were not read.
                 logger.info("batch %d of subscription %r expired before it was planned", epoch, subscription)
                 epoch += 1
                 if self._left is not None:
@@ -341,20 +348,22 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _present(backlog: Backlog) -> int:
-    """How many messages there are that nobody holds, whether or not they can be reserved now."""
+    """Return the number of messages that no consumer holds, whether or not they can be reserved now."""
     suspended = sum(one.messages for one in backlog.closed if one.reason == "suspended")
     return backlog.messages + backlog.held + suspended
 
 
 def _readable(backlog: Backlog, *, if_unknown: int) -> int:
-    """How many messages can be reserved; messages whose leases have ended are not counted, but known to be there."""
-    # Nothing of an exclusive queue is the oldest message, although its messages count.
+    """Return the number of messages that can be reserved; messages with expired leases are not counted, but known to
+    exist.
+    """
+    # The oldest message is never one of an exclusive queue, although its messages count.
     return 0 if backlog.oldest_due_us is None else backlog.messages + backlog.held or if_unknown
 
 
 def _reasons(backlog: Backlog) -> str:
-    """Why there are messages that cannot be reserved."""
+    """Return the reasons why there are messages that cannot be reserved."""
     reasons = [f"queue {one.queue!r} is {one.reason} ({one.messages} messages)" for one in backlog.closed]
     if backlog.held:
-        reasons.insert(0, f"{backlog.held} wait behind messages of their groups that others hold, or that are delayed")
+        reasons.insert(0, f"{backlog.held} wait for messages of their groups that are leased or delayed")
     return "; ".join(reasons)

@@ -32,7 +32,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Push the rows of one partition of a micro-batch, on an executor.
 
         Raises:
-            LmqError: the cluster did not take them.
+            LmqError: the cluster did not store them.
             SchemaError: a value, a queue or a key cannot be written.
         """
         run = Run(int(_task_property(_BATCH_ID)), self._name)
@@ -42,7 +42,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         """Finish the micro-batch.
 
         Raises:
-            LmqError: other rows are stored of it, or the cluster did not answer.
+            LmqError: other rows of it are stored, or the cluster did not answer.
         """
         # This may be another copy of the writer than that of the tasks.
         for job, run in {(message.job, message.run) for message in messages if isinstance(message, Written)}:
@@ -55,6 +55,6 @@ def _task_property(name: str) -> str:
     value = None if context is None else context.getLocalProperty(name)
     if value is None:
         raise RuntimeError(
-            f"lmq: Spark did not set {name!r} for this task, so that rows written twice could not be told"
+            f"lmq: Spark did not set {name!r} for this task, so rows written twice could not be recognised"
         )
     return str(value)

@@ -1,7 +1,7 @@
-"""The driver's side of a subscription: one connection, a session, and a thread that keeps the batch leases alive.
+"""The driver's side of a subscription: one connection, a session, and a thread that renews the batch leases.
 
-A query claims its subscription when it first uses it. From then on the cluster refuses the consumer before, so that two
-queries with one name cannot both have a message.
+A query claims its subscription on first use. From then on the cluster fences the consumer before, so two queries with
+one name cannot both have a message.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _RENEW_S_MAX: Final = 600.0
 _RETRY_S_MAX: Final = 10.0
 _PROVISIONAL_LEASE_S: Final = 120.0
 _PLANNED_AFTER_S: Final = 1.0
-"""How long Spark has to write the offset that it got into its log."""
+"""How long Spark has to write a returned offset to its log."""
 
 
 @dataclass(frozen=True)
 class KnownBatch:
-    """What the cluster knows of an epoch that is not settled: ``live`` or ``expired``, and how many messages it has."""
+    """An epoch that is not settled, as the cluster knows it: ``live`` or ``expired``, and its number of messages."""
 
     state: str
     count: int
@@ -43,13 +43,13 @@ class KnownBatch:
 
 @dataclass(frozen=True)
 class Known:
-    """What the cluster knows of a subscription: the highest settled epoch, and the batches that are not settled by epoch."""
+    """A subscription as the cluster knows it: the highest settled epoch, and the unsettled batches by epoch."""
 
     settled: int
     batches: dict[int, KnownBatch]
 
     def state(self, epoch: int) -> str:
-        """``live``, ``expired``, ``settled`` or ``unknown``."""
+        """Return ``live``, ``expired``, ``settled`` or ``unknown``."""
         if epoch <= self.settled:
             return "settled"
         batch = self.batches.get(epoch)
@@ -75,10 +75,10 @@ class LeaseKeeper:
         self._renew_at_s = 0.0
 
     def reserve(self, subscription: str, epoch: int, count: int, *, provisional: bool) -> BatchLease:
-        """Reserve up to `count` messages, or learn what the epoch has already; keep the leases alive from now on.
+        """Reserve up to `count` messages, or return the batch that the epoch already has; renew the leases from now on.
 
-        A provisional lease is short, in case this process dies before anybody else knows of the subscription. It becomes a
-        whole one with the next renewal, which comes soon.
+        A provisional lease is short, in case this process dies before the subscription's name is stored. The next
+        renewal, which follows soon, makes it a full one.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
@@ -110,7 +110,7 @@ class LeaseKeeper:
         self._keep(subscription, min(self._lease_s / 3, _RENEW_S_MAX))
 
     def session(self, subscription: str) -> int:
-        """The session of this query, which begins with its first use; the consumer before is fenced then.
+        """Return the session of this query, which begins on first use and fences the consumer before.
 
         Raises:
             LmqError: the cluster did not answer.
@@ -124,7 +124,7 @@ class LeaseKeeper:
         return self._cluster.contact()
 
     def known(self, subscription: str) -> Known:
-        """What the cluster knows of the subscription; one it does not know has nothing.
+        """Return the cluster's state of the subscription; an unknown one is empty.
 
         Raises:
             LmqError: the cluster did not answer.
@@ -137,7 +137,7 @@ class LeaseKeeper:
         )
 
     def settle(self, subscription: str, epoch: int) -> list[int]:
-        """Remove the messages of all batches up to an epoch for good; returns those of these epochs that had expired.
+        """Remove the messages of all batches up to an epoch for good; return those of these epochs that had expired.
 
         Raises:
             TakenOverError: another query uses the subscription.
@@ -148,7 +148,8 @@ class LeaseKeeper:
             return self._cluster.call(lambda client: client.settle_batches(subscription, epoch, session=session))
 
     def abandon(self, subscription: str) -> None:
-        """Give the messages of all batches back to their places, uncharged; the next use begins a new session.
+        """Return the messages of all batches to their positions without counting a delivery; the next use begins a new
+        session.
 
         Raises:
             TakenOverError: another query uses the subscription.
@@ -160,26 +161,26 @@ class LeaseKeeper:
         self._session = None
 
     def incarnation(self) -> str:
-        """The name of the cluster's present life.
+        """Return the name of the cluster's current incarnation.
 
         Raises:
             LmqError: the cluster did not answer.
         """
         return self._cluster.call(lambda client: client.incarnation())
 
-    def begin_again(self) -> None:
-        """Claim the subscription anew with the next use, because the cluster has forgotten the session."""
+    def renew_claim(self) -> None:
+        """Claim the subscription again on the next use, because the cluster has forgotten the session."""
         self._session = None
 
     def slices(self, subscription: str, epoch: int, count: int, slices_min: int) -> list[Slice]:
-        """Slices of a batch, none of which begins within a group.
+        """Return the slices of a batch, none of which begins within a group.
 
         Raises:
             LmqError: the cluster did not answer.
         """
         wanted, begins = slice_count(count, slices_min), [0]
         if wanted > 1:
-            # None for a batch that is not live any more, which those that read it find out.
+            # None for a batch that is no longer live; its readers get the error.
             begins = self._cluster.call(lambda client: client.cut_batch(subscription, epoch, wanted)) or begins
         session, contact, incarnation = self.session(subscription), self.contact(), self.incarnation()
         return [
@@ -188,7 +189,8 @@ class LeaseKeeper:
         ]
 
     def backlog(self, bytes_max: int | None = None, *, queues_max: int | None = None) -> Backlog:
-        """Return what could be reserved now, how many messages have so many bytes, and the largest queues.
+        """Return the messages that could be reserved now, how many of them have `bytes_max` bytes, and the largest
+        queues.
 
         Raises:
             OptionError: the cluster refuses the queue's name or the pattern.
@@ -201,7 +203,7 @@ class LeaseKeeper:
             )
 
     def close(self) -> None:
-        """Stop renewing and disconnect. The batches stay as they are, for the query to take up again."""
+        """Stop renewing and disconnect. The batches stay reserved until the query continues."""
         with self._turn:
             self._closed = True
             self._turn.notify()
@@ -212,7 +214,7 @@ class LeaseKeeper:
             self._renew_at_s = time.monotonic() + renew_in_s
             self._turn.notify()
             if self._renewer is None:
-                # A daemon, because the driver's process may end without calling `close`.
+                # A daemon thread, because the driver's process may end without calling `close`.
                 self._renewer = threading.Thread(
                     target=self._renew, args=(subscription,), name="lmq-renew", daemon=True
                 )
@@ -226,12 +228,12 @@ class LeaseKeeper:
                 if self._closed:
                     return
                 if exc.code == "fenced":
-                    # Why, the query finds out with its next call.
-                    logger.warning("the leases of subscription %r are not renewed any more: %s", subscription, exc)
+                    # The query gets the reason with its next call.
+                    logger.warning("lease renewal of subscription %r stopped: %s", subscription, exc)
                     with self._turn:
                         self._renewer = None
                     return
-                logger.warning("the leases of subscription %r could not be renewed yet: %s", subscription, exc)
+                logger.warning("lease renewal of subscription %r failed, retrying: %s", subscription, exc)
                 wait_s = min(self._lease_s / 10, _RETRY_S_MAX)
             else:
                 wait_s = min(self._lease_s / 3, _RENEW_S_MAX)
@@ -239,7 +241,7 @@ class LeaseKeeper:
                 self._renew_at_s = time.monotonic() + wait_s
 
     def _wait_for_turn(self) -> bool:
-        """Wait until the leases have to be renewed; False once this is closed."""
+        """Wait until the next renewal is due; return False once this is closed."""
         with self._turn:
             while not self._closed:
                 wait_s = self._renew_at_s - time.monotonic()
@@ -251,7 +253,7 @@ class LeaseKeeper:
 
 @contextmanager
 def _fencing(subscription: str) -> Iterator[None]:
-    """Calls within the block that are refused because of another query raise a `TakenOverError`."""
+    """Raise `TakenOverError` if a call in the block is refused because of another query."""
     try:
         yield
     except LmqError as exc:

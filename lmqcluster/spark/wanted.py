@@ -9,7 +9,7 @@ __all__ = ["Interval", "Wanted"]
 
 @dataclass(frozen=True)
 class Interval:
-    """Integers from `start` on and before `end`; None: without a bound."""
+    """Integers from `start` on and before `end`; None is unbounded."""
 
     start: int | None = None
     end: int | None = None
@@ -28,7 +28,7 @@ class Wanted:
     Attributes:
         queues: their names.
         offsets: sequences of messages.
-        times_us: when messages became due, in microseconds since 1970.
+        times_us: times at which messages became ready, in microseconds since 1970.
     """
 
     queues: tuple[str, ...]

@@ -1,24 +1,26 @@
-"""Batch and streaming writes: rows become messages, each once, however often Spark runs a task, and however it divides the rows.
+"""Batch and streaming writes: each row becomes one message, however often Spark runs a task and however it divides the
+rows.
 
-A write is a *job* at the cluster, and what one of its tasks writes to one queue is a *stream* of that job: see `pushing`. The
-driver makes the names when it plans the write, so that all tasks and their repetitions have the same.
+A write is a *job* at the cluster, and the rows that one of its tasks writes to one queue are a *stream* of that job:
+see `pushing`. The driver chooses the names when it plans the write, so they are the same for all tasks and their
+repetitions.
 
-A write that may be repeated as a whole is an *epoch* of a job: a micro-batch of a streaming write, whose job goes by the query's
-id, which its checkpoint keeps; or a batch write with the options ``lmq.application`` and ``lmq.epoch``, for example in
-``foreachBatch``. Each attempt is a *run*. The cluster recognises rows that earlier runs have stored by their digests, in
-whatever task they come. Spark's commit finishes the epoch, if exactly its rows are stored, and fails otherwise; a source is
-settled after that. Of a finished epoch the cluster keeps the number of rows and the sum of their digests, with which a
-repetition is compared: it stores nothing, and fails if its rows are others. While an epoch is open it keeps 16 bytes for each
-row. It forgets a job that has not been used for 30 days.
+A write that may be repeated as a whole is an *epoch* of a job: a micro-batch of a streaming write, whose job is named
+by the query's id from its checkpoint; or a batch write with the options ``lmq.application`` and ``lmq.epoch``, for
+example in ``foreachBatch``. Each attempt is a *run*. The cluster recognises rows that earlier runs have stored by their
+digests, whatever task sends them. Spark's commit finishes the epoch if exactly its rows are stored, and fails
+otherwise; the source is settled after that. For a finished epoch, the cluster keeps the number of rows and the sum of
+their digests; a repetition with the same rows stores nothing, one with other rows fails. While an epoch is open, the
+cluster keeps 16 bytes for each row. It forgets a job that was not used for 30 days.
 
-A batch write without these options is a job that ends when Spark commits or aborts it, so that its tasks may be repeated, but not
-the write. The cluster keeps 16 bytes for each row of a task that is not known to have ended. A worker process tells it of the
-end of a task when it takes on another one, which Spark gives it when it knows of the end of the first.
+A batch write without these options is a job that ends when Spark commits or aborts it, so its tasks may be repeated,
+but not the write. The cluster keeps 16 bytes for each row of a task that is not known to have ended. A worker process
+reports the end of a task when Spark gives it the next one, which proves that Spark knows of the end.
 
-What is left over can store rows twice: in a batch write without a name, a speculative copy of a task that only begins when the
-write is committed.
+One case can still store rows twice: in a batch write without a name, a speculative copy of a task that begins only when
+the write is committed.
 
-A write that fails leaves what it has pushed in the queues.
+A write that fails leaves the pushed messages in the queues.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ __all__ = ["BatchWriter", "Written", "application_job", "finish_epoch", "kept_he
 logger = logging.getLogger("lmqcluster.spark")
 
 _OURS: Final = "x-lmq-"
-"""How the headers begin that a read adds."""
+"""Prefix of the headers that a read adds."""
 
 _ended: dict[str, list[Stream]] = {}
 """By job: the streams of tasks that this worker process has ended."""
@@ -63,14 +65,14 @@ def application_job(application: str) -> str:
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver.
+    """The report of a task to the driver.
 
     Attributes:
-        job: what it was a part of.
-        run: of a job that writes in epochs.
-        rows: how many rows without idempotency keys it had.
+        job: the job of the task.
+        run: for a job that writes in epochs.
+        rows: number of its rows without idempotency keys.
         digests: the sum of their digests modulo 2**128.
-        streams: what has been stored of them.
+        streams: the stored streams.
     """
 
     job: str
@@ -93,16 +95,16 @@ class BatchWriter(DataSourceArrowWriter):
         """Push the rows of one partition, on an executor.
 
         Raises:
-            LmqError: the cluster did not take them.
+            LmqError: the cluster did not store them.
             SchemaError: a value, a queue or a key cannot be written.
         """
         return write_rows(self._options, iterator, self._job, self._run)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let the cluster forget the job, or if the application may repeat the write, finish the epoch.
+        """End the job, or, if the application may repeat the write, finish the epoch.
 
         Raises:
-            LmqError: other rows are stored of the epoch, or the cluster did not answer.
+            LmqError: other rows of the epoch are stored, or the cluster did not answer.
         """
         if self._run is None:
             self.abort(messages)
@@ -110,15 +112,15 @@ class BatchWriter(DataSourceArrowWriter):
             finish_epoch(self._options, self._job, self._run, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Let the cluster forget a job without a name, which is never taken up again."""
+        """End a job without a name, which is never continued."""
         if self._run is not None or not messages:
             return
         try:
             with Cluster(self._options.connection) as cluster:
                 cluster.call(lambda client: client.end_jobs([self._job]))
         except LmqError as exc:
-            # All rows are stored: this is no reason to fail the write.
-            logger.warning("the cluster remembers the write %s for 30 days: %s", self._job, exc)
+            # All rows are stored, so the write does not fail.
+            logger.warning("end of write %s not recorded, the cluster keeps it for 30 days: %s", self._job, exc)
 
 
 def _partition() -> int:
@@ -143,21 +145,21 @@ def write_rows(options: Write, batches: Iterator[pa.RecordBatch], job: str, run:
 
 
 def finish_epoch(options: Write, job: str, run: Run, messages: list[WriterCommitMessage | None]) -> None:
-    """Finish the epoch of a run whose tasks have told what they had."""
+    """Finish the epoch of a run with the reports of its tasks."""
     written = [message for message in messages if isinstance(message, Written)]
     rows, digests = sum(one.rows for one in written), sum(one.digests for one in written) % (1 << 128)
     with Cluster(options.connection) as cluster:
         try:
-            # No task may have had a row.
+            # Perhaps no task had a row.
             cluster.call(lambda client: client.begin_epoch(job, *run))
             cluster.call(lambda client: client.finish_epoch(job, *run, rows, digests.to_bytes(16, "big")))
         except LmqError as exc:
             if exc.code != "epoch_conflict":
                 raise
             text = (
-                f"{exc.message}. The write {job!r} must have the same rows whenever it is repeated. If these are other rows, give"
-                f" them another 'lmq.application' or 'lmq.epoch', or a streaming query a new checkpoint; or end the job, so that"
-                f" all rows are stored again: lmq-admin job rm {job}"
+                f"{exc.message}. The write {job!r} must have the same rows whenever it is repeated. For other rows, use"
+                f" another 'lmq.application' or 'lmq.epoch', or for a streaming query a new checkpoint; or end the job to"
+                f" store all rows again: lmq-admin job rm {job}"
             )
             raise LmqError(exc.code, text, retryable=False, outcome=exc.outcome) from exc
 
@@ -180,7 +182,7 @@ def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher:
     if "idempotency_key" in names:
         keys = _bytes(batch.column("idempotency_key"))
         if b"" in keys:
-            raise SchemaError("lmq: column 'idempotency_key' holds an empty key: write null where a row has none")
+            raise SchemaError("lmq: column 'idempotency_key' contains an empty key: write null if a row has none")
     types: list[str | None] | None = None
     if "content_type" in names:
         types = [None if kind is None else message_text(kind) for kind in batch.column("content_type").to_pylist()]
@@ -189,13 +191,15 @@ def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher:
 
 
 def kept_headers(headers: list[tuple[str, str | None]] | None) -> Headers:
-    """The headers of a row without those that a read adds, in the order of their names, in which Spark does not keep them."""
+    """Return the headers of a row without those that a read adds, sorted by name, because Spark does not keep their
+    order.
+    """
     kept = [(name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS)]
     return sorted((message_text(name), message_text(value)) for name, value in kept)
 
 
 def _bytes(column: Any) -> list[Any]:
-    # Strings are UTF-8 in Arrow already, so that this copies nothing.
+    # Arrow strings are UTF-8, so this copies nothing.
     values: list[Any] = column.cast(pa.binary()).to_pylist()
     return values
 
@@ -203,5 +207,5 @@ def _bytes(column: Any) -> list[Any]:
 def _check_no_null(column: Any, name: str) -> None:
     if column.null_count:
         raise SchemaError(
-            f"lmq: column {name!r} holds {column.null_count} null(s), which cannot be written: filter them out"
+            f"lmq: column {name!r} contains {column.null_count} null(s), which cannot be written: filter them out"
         )

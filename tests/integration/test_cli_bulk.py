@@ -96,7 +96,7 @@ def test_bad_rows_can_be_skipped_and_are_counted(admin, queue_name: str) -> None
         (["replay", "-", "--queue", "x"], 2, "say --format"),
         (["replay", "/absent.csv", "--queue", "x"], 2, "cannot read /absent.csv: No such file"),
         (["replay", "-", "--format", "csv", "--queue", "x", "--nodes", "here"], 2, "--nodes: 'here' is not HOST:PORT"),
-        (["replay", "-", "--format", "csv", "--queue", "{b}"], 65, "there is no column 'b'"),
+        (["replay", "-", "--format", "csv", "--queue", "{b}"], 65, "unknown column 'b'"),
         (["drain"], 2, "name queues, or pass --match REGEXP"),
         (["drain", "--match", "("], 2, "'(' is not a regular expression"),
         (["drain", "q", "--output", "/absent/file"], 2, "cannot create /absent/file"),

@@ -70,7 +70,7 @@ def test_columns_and_their_order(admin, three_queues: list[str]) -> None:
     for option in ("--columns", "--sort"):
         wrong = admin("queue", "ls", option, "nonsense")
         assert wrong.code == 2
-        assert f"{option}: there is no column 'nonsense'; there are queue, ready" in wrong.one_line_error()
+        assert f"{option}: unknown column 'nonsense'; the columns are queue, ready" in wrong.one_line_error()
     refused = admin("queue", "ls", "--json", "--columns", "ready")
     assert (refused.code, "JSON is the API's answer unchanged" in refused.one_line_error()) == (2, True)
 

@@ -21,7 +21,7 @@ from lmqcluster import Client
 from lmqcluster.spark import register
 from lmqcluster.spark.options import StreamRead
 from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.starting import patiently
+from lmqcluster.spark.starting import retry_start
 from lmqcluster.spark.stream_reader import StreamReader
 from tests.integration.cluster import Cluster
 
@@ -50,7 +50,7 @@ def patient_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     start = DataStreamWriter.start
 
     def start_patiently(writer: DataStreamWriter, *arguments: Any, **options: Any) -> StreamingQuery:
-        return patiently(lambda: start(writer, *arguments, **options))
+        return retry_start(lambda: start(writer, *arguments, **options))
 
     monkeypatch.setattr(DataStreamWriter, "start", start_patiently)
 

@@ -211,7 +211,7 @@ EXPRESSIONS = {
     "priority <": ("--where: .*nothing was pushed", USAGE),
     "no_such_column = 1": ("--where: .*no_such_column.*nothing was pushed", USAGE),
     "priority + 1": ("--where: .*nothing was pushed", USAGE),
-    "rand() < 0.5": ("--where: the expression chooses other rows each time", USAGE),
+    "rand() < 0.5": ("--where: the expression selects other rows each time", USAGE),
     "1 / (offset - 3) > 0": ("--where: .*[Dd]ivision by zero.*nothing was pushed", BAD_DATA),
     "cast(string(value) as int) = 1": ("--where: .*nothing was pushed", BAD_DATA),
 }
@@ -265,7 +265,7 @@ def test_a_name_identifies_one_selection_of_rows(
         replace(first, queue="other"),
     )
     for other in others:
-        with pytest.raises(PipelineError, match=r"begun with other arguments.*nothing was pushed") as raised:
+        with pytest.raises(PipelineError, match=r"has other arguments.*nothing was pushed") as raised:
             replay(spark, other)
         assert raised.value.exit_code == USAGE
     assert pulled(client, queue) == [b"m0", b"m1"]
@@ -310,7 +310,7 @@ def test_foreign_files_are_reported_and_left_unchanged(
     assert raised.value.exit_code == BAD_DATA
     foreign.unlink()
     assert replay(spark, again) == Replayed(20, 20, 0)
-    with pytest.raises(PipelineError, match="holds a table by hour: say --by hour"):
+    with pytest.raises(PipelineError, match="contains a table by hour: use --by hour"):
         archived(spark, servers, table, f"^{queue}$", by="day")
 
 
@@ -395,7 +395,7 @@ def test_a_replay_that_failed_half_way_stores_what_is_missing(
     half = replayed(servers, tmp_path / "table", name=queue, rate=10.0)
     with pytest.raises(PySparkException, match="is full"):
         replay(spark, half)
-    with pytest.raises(PipelineError, match="begun with other arguments"):
+    with pytest.raises(PipelineError, match="has other arguments"):
         replay(spark, replace(half, where="offset > 0"))
     client.update_props(queue, {"max_items": 10})
     assert replay(spark, replace(half, rate=None, ordered=False)) == Replayed(3, 1, 0)

@@ -162,7 +162,7 @@ def test_wrong_options_are_named(spark: SparkSession, servers: str, options: dic
 
 def test_an_unsuitable_schema_is_refused(spark: SparkSession, servers: str) -> None:
     source = spark.read.format("lmq").option("lmq.servers", servers).option("subscribe", "a")
-    with pytest.raises(PySparkException, match="column 'value' is binary, not string; there is no column 'topic'"):
+    with pytest.raises(PySparkException, match="column 'value' is binary, not string; unknown column 'topic'"):
         source.schema("value string, topic string").load().collect()
 
 

@@ -114,4 +114,4 @@ def test_pipelines_over_connect(servers: str, client: Client, queue: str, remote
     assert client.backlog(queue=dead).messages == 2
     done = run("archive", queue, "--output", str(tmp_path / "archive"), "--once")
     assert done.returncode == 2
-    assert "cannot be looked at over Spark Connect" in done.stderr
+    assert "is not accessible over Spark Connect" in done.stderr

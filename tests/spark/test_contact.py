@@ -121,7 +121,7 @@ def test_a_running_query_continues_with_the_new_token_of_its_file(
         later = reader.partitions(offset, end)
         guarded.reload()
         absent = str(guarded.file.with_name("absent"))
-        with pytest.raises(LmqError, match="the nodes refuse the token, and nothing was changed") as caught:
+        with pytest.raises(LmqError, match="the nodes refuse the token; nothing was changed") as caught:
             on_an_executor(reader, before, token_file=absent)
         assert caught.value.code == "unauthorized"
         assert "[unauthorized]" in caught.value.message
@@ -148,7 +148,7 @@ def test_a_token_is_in_no_text_of_a_slice(guarded: Guarded, new_reader: NewReade
 def test_a_wrong_token_is_reported_at_once(guarded: Guarded, new_reader: NewReader) -> None:
     guarded.file.write_text("wrong")
     reader = new_reader(lmq_servers=guarded.node.rpc, lmq_token_file=str(guarded.file), subscribe="q")
-    with pytest.raises(LmqError, match=f"the file '{guarded.file}' .* holds no other one here"):
+    with pytest.raises(LmqError, match=f"the file '{guarded.file}' .* has no other token here"):
         reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
     reader = new_reader(lmq_servers=guarded.node.rpc, lmq_token="wrong", subscribe="q")
     with pytest.raises(LmqError, match=r"the token of option 'lmq.token' was deleted, has expired or is wrong"):

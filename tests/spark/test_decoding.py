@@ -76,7 +76,7 @@ BAD_JSON = {
     b"[1": "is not JSON",
     b"{} {}": "is not JSON: Extra data at character 3",
     b"null": "$: is null, not an object",
-    b'{"id":NaN,"lines":[]}': "NaN is no number",
+    b'{"id":NaN,"lines":[]}': "NaN is not a number",
     b'{"id":1e999,"lines":[]}': "$.id: is a number, not an integer",
     b'{"id":true,"lines":[]}': "$.id: is a boolean",
     b'{"id":"1","lines":[]}': "$.id: is a string, not an integer",
@@ -84,7 +84,7 @@ BAD_JSON = {
     b'{"id":0,"lines":[]}': "$.id: is out of its bounds",
     b'{"id":9223372036854775808,"lines":[]}': "$.id: does not fit 64 bits",
     b'{"id":' + b"9" * 5000 + b',"lines":[]}': "too many digits",
-    b'{"id":1,"id":2,"lines":[]}': "is there twice",
+    b'{"id":1,"id":2,"lines":[]}': "a duplicate property",
     b'{"id":1}': "$: has no property 'lines'",
     b'{"id":null,"lines":[]}': "$.id: is null",
     b'{"id":1,"lines":{}}': "$.lines: is an object, not an array",
@@ -94,11 +94,11 @@ BAD_JSON = {
     b'{"id":1,"lines":[{"price":1,"<script>\\n":2}]}': "$.lines[0]: has an unknown property, '<script>\\n'",
     b'{"id":1,"lines":[],"note":"c"}': "$.note: does not match its pattern",
     b'{"id":1,"lines":[],"note":"ababab"}': "$.note: has 6 characters",
-    b'{"id":1,"lines":[],"state":null}': "$.state: is none of the values allowed",
-    b'{"id":1,"lines":[],"state":"lost"}': "$.state: is none of the values allowed",
-    b'{"id":1,"lines":[],"at":"2026-11-25T10:00:00"}': "$.at: is no date-time with an offset",
-    b'{"id":1,"lines":[],"at":"yesterday"}': "$.at: is no date-time",
-    b'{"id":1,"lines":[],"at":"0001-01-01T00:00:00+23:00"}': "$.at: is no date-time",
+    b'{"id":1,"lines":[],"state":null}': "$.state: is not one of the allowed values",
+    b'{"id":1,"lines":[],"state":"lost"}': "$.state: is not one of the allowed values",
+    b'{"id":1,"lines":[],"at":"2026-11-25T10:00:00"}': "$.at: is not a date-time with an offset",
+    b'{"id":1,"lines":[],"at":"yesterday"}': "$.at: is not a date-time",
+    b'{"id":1,"lines":[],"at":"0001-01-01T00:00:00+23:00"}': "$.at: is not a date-time",
     b'{"id":1,"lines":[],"day":"2026-02-30"}': "$.day: is no date",
     b'{"id":1,"lines":[],"any":"\\ud800"}': "$.any: has half of a surrogate pair",
     b'{"id":1,"lines":[],"tags":{"\\udfff":"x"}}': "$.tags: has half of a surrogate pair",
@@ -161,7 +161,7 @@ BAD_JSON_SCHEMAS = [
     ('{"type":"object","properties":{"a":{"$ref":"#"}}}', "is not #/$defs/NAME"),
     (json.dumps(nested(40)), "nested more than 32 times"),
     (json.dumps({"type": "object", "properties": {f"p{n}": True for n in range(3000)}}), "more than 2000 parts"),
-    ('{"type":"object","properties":{"a":true,"A":true}}', "is there twice"),
+    ('{"type":"object","properties":{"a":true,"A":true}}', "appears twice"),
     ('{"type":"object","properties":{"":true}}', "must have 1 to 255 bytes"),
     ('{"type":"object","properties":{"a;b":true}}', "cannot be the name of a column"),
     ('{"type":"object","properties":[]}', "properties must be an object"),
@@ -238,7 +238,7 @@ def test_a_datum_cut_anywhere_is_a_bad_row() -> None:
     whole = avro_bytes(AVRO, DATUM)
     rows, problems = decode_avro(AVRO, *(whole[:end] for end in range(len(whole))), whole, whole + b"\0")
     assert [row is not None for row in rows] == [False] * len(whole) + [True, False]
-    assert problems[-1] == "has 1 bytes behind the datum"
+    assert problems[-1] == "has 1 bytes after the datum"
     assert all(problems[: len(whole)])
 
 
@@ -292,13 +292,13 @@ BAD_AVRO_SCHEMAS = [
     ('{"type":"fixed","name":"F","size":-1}', "must be a whole number"),
     ('{"type":"bytes","logicalType":"decimal","precision":99}', "precision of 1 to 38"),
     (json.dumps(["null"] * 5 + [{"type": "array", "items": "int"}] * 2), "one type beside null"),
-    (json.dumps(doubling(25)), "those counted again"),
+    (json.dumps(doubling(25)), "counting repeated types"),
     ('{"type":"array","items":' * 40 + '"int"' + "}" * 40, "nested more than 32 times"),
     (
         json.dumps({"type": "record", "name": "R", "fields": [{"name": f"f{n}", "type": "int"} for n in range(3000)]}),
         "more than 2000 parts",
     ),
-    ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"A","type":"int"}]}', "is there twice"),
+    ('{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"A","type":"int"}]}', "appears twice"),
 ]
 
 

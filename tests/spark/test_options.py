@@ -78,7 +78,7 @@ def test_options_of_spark_itself_are_ignored() -> None:
         ({"lmq.servers": None}, "lmq.servers", "is required"),
         ({"lmq.servers": "n1:x"}, "lmq.servers", "must be host:port"),
         ({"lmq.servers": " "}, "lmq.servers", "is empty"),
-        ({"servers": "n2:1"}, "servers", "give only one"),
+        ({"servers": "n2:1"}, "servers", "set only one"),
         ({"subscribe": None}, "subscribe", "or 'subscribePattern' is required"),
         ({"subscribePattern": "a"}, "subscribe", "exclude each other"),
         ({"subscribe": "q" * 256}, "subscribe", "at most 255 bytes, not 256"),

@@ -34,7 +34,7 @@ def test_queues_can_be_added_removed_and_reordered(selection: Selection) -> None
 
 @pytest.mark.parametrize("selection", [Selection(("c",)), Selection((), "^a")])
 def test_entirely_different_queues_are_refused(selection: Selection) -> None:
-    with pytest.raises(OptionError, match="the checkpoint is that of queues 'a', 'b': keep at least one of its queues"):
+    with pytest.raises(OptionError, match="the checkpoint belongs to queues 'a', 'b': keep at least one of its queues"):
         Offset("s", 5, 4, QUEUES, "i").check(None, selection)
 
 

@@ -38,7 +38,7 @@ def test_a_superseded_subscription_is_reported() -> None:
 def test_the_end_of_the_java_process_is_not_reported_as_a_bug(error: OSError) -> None:
     found = explained(error)
     assert found is not None
-    assert (found.exit_code, "give it more with --memory" in str(found)) == (75, True)
+    assert (found.exit_code, "increase --memory" in str(found)) == (75, True)
 
 
 def test_a_lack_of_memory_is_reported_as_such() -> None:

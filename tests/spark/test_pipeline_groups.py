@@ -58,7 +58,7 @@ def test_an_archive_and_the_live_queue_are_one_table(
     error = explained(raised.value)
     assert error is not None
     assert error.exit_code == UNKNOWN
-    assert "9 messages that were there when the query started could not be read: 9 wait behind messages" in str(error)
+    assert "9 messages that existed when the query started could not be read: 9 wait for messages" in str(error)
     assert spark.read.parquet(table).count() == 230
     assert held.nack()
 

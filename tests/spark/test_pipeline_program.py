@@ -213,7 +213,7 @@ def test_replay_and_report_print_tables_and_json(
     assert total[:2] == ["(all)", "7"]
     assert page.read_text().startswith("<!DOCTYPE html>")
     code, out, err = invoke("report", str(rows))
-    assert (code, err) == (65, "lmq-pipeline: the event journals hold no event that can be read\n")
+    assert (code, err) == (65, "lmq-pipeline: the event journals contain no readable event\n")
 
 
 def test_a_watch_prints_windows_and_alerts(spark: SparkSession, tmp_path: Path, invoke: Invoke) -> None:

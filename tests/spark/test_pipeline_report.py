@@ -207,5 +207,5 @@ class _Page(HTMLParser):
 
 def test_a_file_without_events_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(PipelineError, match="no event that can be read"):
+    with pytest.raises(PipelineError, match="no readable event"):
         report(spark, ReportSettings(journals=[str(tmp_path)]))

@@ -227,7 +227,7 @@ def test_a_column_that_does_not_exist_is_named(spark: SparkSession, servers: str
     settings = ReplaySettings(
         inputs=[str(tmp_path / "rows.csv")], form="csv", access=Access(servers=servers), queue_by="c"
     )
-    with pytest.raises(PipelineError, match="--queue-by: there is no column 'c'; there are a, b") as raised:
+    with pytest.raises(PipelineError, match="--queue-by: unknown column 'c'; the columns are a, b") as raised:
         replay(spark, settings)
     assert raised.value.exit_code == USAGE
 

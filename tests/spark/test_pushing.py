@@ -175,7 +175,7 @@ def test_an_attempt_after_the_end_of_the_write_stores_nothing_more(servers: str,
             client.end_jobs([queue])
             pusher.add(queue, rows[3 * REQUEST :])
 
-    with pytest.raises(LmqError, match="ended while this attempt of partition 0 was still at work"):
+    with pytest.raises(LmqError, match="ended while this attempt of partition 0 was still running"):
         outlive_the_write()
     assert pulled(client, queue) == rows
 

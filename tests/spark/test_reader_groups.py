@@ -75,7 +75,7 @@ def test_a_group_that_another_consumer_works_on_is_reported_as_left(
     client.push_many(queue, [b"x", b"y"])
     (held,) = client.pull_many(queue, 1)
     reader = new_reader()
-    with pytest.raises(LeftBehindError, match=r"4 messages .* 4 wait behind messages of their groups that others hold"):
+    with pytest.raises(LeftBehindError, match=r"4 messages .* 4 wait for messages of their groups that are leased"):
         available_now(reader, 10)
     # The messages that could be read are settled.
     assert held.ack()

@@ -98,7 +98,7 @@ def test_queues_that_deliver_nothing_are_reported_and_do_not_block_the_others(
         # No log entry is written for a queue that delivers nothing.
         assert reader.latestOffset(end, MOST) == end
     assert sorted(caplog.messages) == [
-        f"queue {names[kind]!r} is {kind}: nothing is read from it meanwhile" for kind in ("exclusive", "suspended")
+        f"queue {names[kind]!r} is {kind}; it is not read" for kind in ("exclusive", "suspended")
     ]
     reader.stop()
     once = new_reader(subscribe="", subscribePattern=f"^{queue}-")

@@ -215,7 +215,7 @@ def test_an_application_is_not_for_streams(spark: SparkSession, servers: str, qu
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "0.txt").write_bytes(b"a row")
     rows = spark.readStream.text(str(tmp_path / "in"))
-    with pytest.raises(PySparkException, match="is for batch writes: a streaming write goes by the id of its query"):
+    with pytest.raises(PySparkException, match="is for batch writes: a streaming write is identified by its query"):
         stream(rows, servers, queue, tmp_path / "c", **{"lmq.application": "daily", "lmq.epoch": "0"})
 
 

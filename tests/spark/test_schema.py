@@ -51,7 +51,7 @@ def test_one_error_lists_all_that_cannot_be_read() -> None:
         check_read_schema(wanted, Extras())
     text = str(caught.value)
     assert "column 'value' is binary, not string" in text
-    assert "there is no column 'topic'" in text
+    assert "unknown column 'topic'" in text
     assert "'headers' needs the option 'includeHeaders'" in text
     assert "'group' needs the option 'includeDelivery'" in text
     assert "'offset'" not in text

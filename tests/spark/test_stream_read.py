@@ -250,7 +250,7 @@ def test_a_lease_that_expires_after_the_sink_has_the_batch_is_reported_until_dat
     read: list[list[bytes]] = []
     push(client, queue, numbered(10))
     for _ in range(2):
-        with pytest.raises(StreamingQueryException, match="may come a second time"):
+        with pytest.raises(StreamingQueryException, match="may be read twice"):
             start().awaitTermination(WAIT_S)
     pipeline.options["failOnDataLoss"] = "false"
     assert start().awaitTermination(WAIT_S)
@@ -317,7 +317,7 @@ def test_a_checkpoint_of_another_subscription_is_refused(pipeline: Pipeline, cli
     push(client, queue, numbered(1))
     pipeline.run()
     pipeline.options["lmq.subscription"] = "another"
-    with pytest.raises(StreamingQueryException, match=f"is 'another', but the checkpoint is that of '{queue}'"):
+    with pytest.raises(StreamingQueryException, match=f"is 'another', but the checkpoint belongs to '{queue}'"):
         pipeline.run()
 
 

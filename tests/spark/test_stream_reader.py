@@ -143,7 +143,7 @@ def test_skipped_messages_are_reported(
         assert lenient.partitions(start, end) == []
     assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
     assert "Messages 0 to 9 are skipped" in caplog.messages[0]
-    assert f"batch 1 of subscription {queue!r} is not under lease any more (it is expired)" in caplog.messages[1]
+    assert f"batch 1 of subscription {queue!r} is no longer leased (it is expired)" in caplog.messages[1]
     # They are redelivered.
     later = lenient.latestOffset(end, ReadMaxRows(10))
     assert values(lenient, end, later) == numbered(10)
@@ -185,7 +185,7 @@ def test_a_batch_that_the_cluster_does_not_know_is_data_loss(
     else:
         client.abandon_batches(queue, session=client.claim_subscription(queue))
     for _ in range(2):
-        with pytest.raises(DataLossError, match=r"does not know batch 1 .* may come a second time"):
+        with pytest.raises(DataLossError, match=r"does not know batch 1 .* may be read twice"):
             new_reader().latestOffset(planned, ReadMaxRows(5))
     with pytest.raises(DataLossError, match=r"does not know batch 1"):
         new_reader().partitions(start, planned)
@@ -277,7 +277,7 @@ def test_a_checkpoint_of_another_queue_is_refused(new_reader: NewReader, client:
     push(client, queue, numbered(1))
     reader = new_reader()
     end = reader.latestOffset(reader.initialOffset(), ReadMaxRows(1))
-    with pytest.raises(OptionError, match=f"says queue 'other', but the checkpoint is that of queue '{queue}'"):
+    with pytest.raises(OptionError, match=f"selects queue 'other', but the checkpoint belongs to queue '{queue}'"):
         new_reader(subscribe="other").latestOffset(end, ReadMaxRows(1))
 
 

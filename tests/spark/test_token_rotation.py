@@ -133,7 +133,7 @@ def test_a_subscription_that_is_removed_is_data_loss(
         query.advance(reader, 2)
     root.delete_subscription(f"{queue}-query")
     for _ in range(2):
-        with query.started(secret) as reader, pytest.raises(DataLossError, match="may come a second time"):
+        with query.started(secret) as reader, pytest.raises(DataLossError, match="may be read twice"):
             query.advance(reader)
     assert len(query.rows) == 200
     with query.started(secret, failOnDataLoss="false") as reader:

@@ -258,7 +258,7 @@ def test_a_batch_write_is_remembered_to_its_end_unless_it_has_a_name(
 
 def test_an_empty_idempotency_key_is_refused(spark: SparkSession, servers: str, queue: str) -> None:
     rows = spark.createDataFrame([("a", "")], "value string, idempotency_key string")
-    with pytest.raises(PySparkException, match="'idempotency_key' holds an empty key"):
+    with pytest.raises(PySparkException, match="'idempotency_key' contains an empty key"):
         write(rows, servers, queue=queue)
 
 

@@ -1,4 +1,4 @@
-"""How a pipeline reaches a cluster: addresses, credentials and patience, as options of the data source."""
+"""The cluster of a pipeline: addresses, credentials and timeout, as options of the data source."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ class Access:
 
     Attributes:
         servers: MessagePack-RPC addresses, ``host:port,host:port``.
-        token: the secret to show; ``None`` for none.
-        token_file: file on the driver that holds it, instead.
-        tls_ca: file with the certificate of the nodes' authority, or ``system``: use TLS.
-        tls_cert: file with the certificate and key to show.
-        timeout_s: how long a call may take over all attempts and nodes; ``None`` for the data source's default.
-        environment: whether what is not given comes from the environment.
+        token: the secret; ``None`` for none.
+        token_file: file on the driver with the token, instead.
+        tls_ca: file with the certificate of the nodes' authority, or ``system``; enables TLS.
+        tls_cert: file with the client certificate and key.
+        timeout_s: maximum time of a call over all attempts and nodes; ``None`` for the data source's default.
+        environment: whether missing values come from the environment.
     """
 
     servers: str
@@ -30,7 +30,7 @@ class Access:
     environment: bool = True
 
     def options(self) -> dict[str, str]:
-        """The options of a read or write."""
+        """Return the options of a read or write."""
         options = {
             "lmq.servers": self.servers,
             "lmq.timeout": None if self.timeout_s is None else str(self.timeout_s),

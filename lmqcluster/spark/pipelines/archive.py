@@ -1,13 +1,14 @@
-"""Queues to Parquet: every message once, in directories by the time (UTC) at which it was due.
+"""Archives queues to Parquet: every message once, in directories by the time (UTC) at which it became ready.
 
-These are ``hour=2026-11-03-14``, or ``day=2026-11-03``. The table has all columns of a message that `lmqcluster.spark.schema`
-tells but the delivery's id, and that of its directories. The parts of a compound message, each of which is what one push has set,
-are rows of their own: nothing is lost that `replay` could need. A directory holds the rows of all queues, by queue and
-``offset``, so that Parquet's own statistics lead readers of one queue to its rows, and no queue's name becomes that of a file.
+The directories are ``hour=2026-11-03-14``, or ``day=2026-11-03``. The table has all columns of
+`lmqcluster.spark.schema` except the delivery's id, and the partition column. The parts of a compound message, each of
+which one push has stored, are separate rows: `replay` can restore everything. A directory contains the rows of all
+queues, sorted by queue and ``offset``, so that readers of one queue can skip the rest by Parquet's statistics, and no
+queue's name becomes a file name.
 
-Each micro-batch is staged in ``_staging`` and then moved into place, one file for each directory, whose name tells query and
-micro-batch. So whatever a crash left of a micro-batch is found and replaced when Spark runs it again. Small files are merged
-while the query runs, and at its end: see `compaction`.
+Each micro-batch is staged in ``_staging`` and then moved into place, one file for each directory, named by query and
+micro-batch. So the remains of a crashed micro-batch are found and replaced when Spark runs it again. Small files are
+merged during the query and at its end: see `compaction`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from importlib.util import find_spec
 from typing import Final, Literal, Protocol
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
@@ -36,7 +37,7 @@ __all__ = ["PERIODS", "SCHEMA", "ArchiveSettings", "Period", "archive", "period_
 
 Period = Literal["hour", "day"]
 PERIODS: Final[dict[Period, str]] = {"hour": "yyyy-MM-dd-HH", "day": "yyyy-MM-dd"}
-"""The columns that tables are partitioned by, and how the times in them are written."""
+"""The partition columns, and the format of their values."""
 SCHEMA: Final = StructType(
     [field for field in read_schema(Extras(headers=True, delivery=True)) if field.name != "message_id"]
 )
@@ -46,18 +47,18 @@ _QUERY_CHARACTERS: Final = 12
 
 @dataclass(frozen=True, kw_only=True)
 class ArchiveSettings:
-    """What to archive, and how.
+    """The settings of an archive.
 
     Attributes:
         source: the queues.
         output: the table's directory.
-        by: what the messages of one directory have in common, the hour or the day at which they were due.
-        checkpoint: where the query keeps its place; default ``_checkpoint`` in `output`.
-        trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
-        file_bytes: size from which a file is left alone when small ones are merged.
-        small_files_max: small files of a directory that start a merge while the query runs.
+        by: the period of a directory, the hour or the day at which messages became ready.
+        checkpoint: the query's checkpoint; default ``_checkpoint`` in `output`.
+        trigger_s: seconds between micro-batches; ``None`` processes the current messages and ends.
+        file_bytes: size from which a file is not merged any more.
+        small_files_max: number of small files in a directory that starts a merge during the query.
         form: ``parquet`` or ``delta``.
-        decoding: how values are decoded into one more column; None to leave them as they are.
+        decoding: how values are decoded into an additional column; None to keep them unchanged.
     """
 
     source: Source
@@ -72,7 +73,7 @@ class ArchiveSettings:
 
     @property
     def checkpoint_path(self) -> str:
-        """`checkpoint`, or its default."""
+        """Return `checkpoint`, or its default."""
         return self.checkpoint or f"{self.output.rstrip('/')}/_checkpoint"
 
 
@@ -81,11 +82,12 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
 
     Args:
         spark: the session.
-        settings: what to do.
-        watch: is called with the running query and returns when it has ended.
+        settings: the settings.
+        watch: called with the running query; returns when it has ended.
 
     Raises:
-        PipelineError: the table is partitioned otherwise, a schema cannot be used, or what the table needs is not installed.
+        PipelineError: the table has another partitioning, a schema cannot be used, or a package of the table is not
+            installed.
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
     table: _Table = _delta_table(spark, settings) if settings.form == "delta" else _ParquetTable(spark, settings)
@@ -105,17 +107,17 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
 
 
 class _Table(Protocol):
-    """The table, as one run of a query writes it."""
+    """A table, as one run of a query writes it."""
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
-        """Store a micro-batch of a query, whatever an earlier attempt at it has stored."""
+        """Store a micro-batch of a query; replace what an earlier attempt has stored."""
 
     def finish(self, query: str, last: int) -> None:
-        """Merge what small files there are, now that the query has ended with micro-batch `last`."""
+        """Merge the small files, after the query has ended with micro-batch `last`."""
 
 
 _Good = Callable[[DataFrame, int], AbstractContextManager[DataFrame]]
-"""Yields the rows of a micro-batch that go into the table, in a block that stores it."""
+"""Yields the rows of a micro-batch for the table, in a block that stores them."""
 
 
 @contextmanager
@@ -155,7 +157,7 @@ class _DeltaTable:
 
 
 class _ParquetTable:
-    """Files of Parquet in directories."""
+    """Parquet files in directories."""
 
     def __init__(self, spark: SparkSession, settings: ArchiveSettings) -> None:
         self._settings = settings
@@ -165,14 +167,14 @@ class _ParquetTable:
         for other in PERIODS.keys() - {settings.by}:
             if self._storage.find(f"{other}=*/*.parquet"):
                 raise PipelineError(
-                    f"{settings.output} holds a table by {other}: say --by {other}, or another --output", USAGE
+                    f"{settings.output} contains a table by {other}: use --by {other}, or another --output", USAGE
                 )
 
     def write(self, rows: DataFrame, query: str, number: int) -> None:
         """See `_Table`."""
         query = _short_name(query)
         if not self._recovered:
-            # Only the first micro-batch after a start can have been begun before.
+            # Only the first micro-batch after a start can be a repetition.
             self._compaction.recover(query)
             self._remove_attempt(query, number)
             self._recovered = True
@@ -200,10 +202,10 @@ def _laid_out(rows: DataFrame, by: Period) -> DataFrame:
 
 
 def period_of(time: Column, by: Period) -> Column:
-    """Return the hour or the day (UTC) of a time as the names of directories have it, whatever the session's time zone."""
+    """Return the hour or the day (UTC) of a time in the format of directory names, whatever the session's time zone."""
     return F.date_format(F.to_utc_timestamp(time, F.current_timezone()), PERIODS[by])
 
 
 def _short_name(query: str) -> str:
-    """Enough of a query's id for names of files."""
+    """Return enough of a query's id for file names."""
     return query.replace("-", "")[:_QUERY_CHARACTERS]

@@ -1,4 +1,4 @@
-"""What the checkpoint of a streaming query says from outside: which micro-batches were planned, and which are done."""
+"""Reads the checkpoint of a streaming query from outside: the planned and the completed micro-batches."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Interrupted", "interrupted", "last_done", "query_id"]
 
 
 class Interrupted(NamedTuple):
-    """A micro-batch that was planned but not finished, and when it was planned, in seconds since the Unix epoch."""
+    """A micro-batch that was planned but not finished, and the time of its planning, in seconds since the Unix epoch."""
 
     batch: int
     planned_s: float
 
 
 def query_id(batch: DataFrame) -> str:
-    """The id of the query that a function for ``foreachBatch`` works for; restarted queries keep it."""
+    """Return the id of the query that a ``foreachBatch`` function works for; restarted queries keep it."""
     found = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
     if found is None:
         raise RuntimeError("Spark did not say which query this micro-batch belongs to")
@@ -27,12 +27,12 @@ def query_id(batch: DataFrame) -> str:
 
 
 def last_done(spark: SparkSession, checkpoint: str) -> int:
-    """The number of the last micro-batch that is done, -1 if none is."""
+    """Return the number of the last completed micro-batch, -1 if there is none."""
     return max(_logged(spark, checkpoint, "commits"), default=-1)
 
 
 def interrupted(spark: SparkSession, checkpoint: str) -> Interrupted | None:
-    """The micro-batch that the query will run again, if there is one."""
+    """Return the micro-batch that the query will run again, if there is one."""
     planned = _logged(spark, checkpoint, "offsets")
     if not planned:
         return None

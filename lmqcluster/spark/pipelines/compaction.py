@@ -1,11 +1,11 @@
-"""Small files of an archive become large ones, without a moment at which a crash could lose or double a message for good.
+"""Merges the small files of an archive, so that no crash loses or duplicates a message permanently.
 
-The files of an hour or a day are merged into a new one in ``_staging``; then a *plan* is written there, which names what is to be
-moved into place and what is to be deleted; then that is done, and the plan deleted. A plan that is found at a start is carried
-out to its end; staged files without a plan are thrown away. While a plan is carried out, for some milliseconds, a reader may see
-messages twice, but never miss one.
+The files of an hour or a day are merged into a new one in ``_staging``. Then a *plan* is written there, which names the
+files to move into place and to delete; then the plan is executed and deleted. A plan found at a start is completed;
+staged files without a plan are deleted. While a plan is executed, for some milliseconds, a reader may see messages
+twice, but never miss one.
 
-Only files of micro-batches that Spark has in its commit log are merged: others might yet have to be replaced.
+Only files of micro-batches in Spark's commit log are merged: others might still be replaced.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from .storage import Storage, StoredFile
 
@@ -27,13 +27,13 @@ STAGING: Final = "_staging"
 _FILES_PER_ROUND_MAX: Final = 10_000
 _GROWTH: Final = 4
 _READING: Final = {
-    # A day must not become a date.
+    # Spark must not infer a date from a day.
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
-    # The vectorized reader takes 4096 rows at a time, however large they are.
+    # The vectorized reader reads 4096 rows at a time, however large they are.
     "spark.sql.parquet.enableVectorizedReader": "false",
 }
 WRITING: Final = {
-    # What a task holds in memory: of rows of a megabyte, 100 before it first looks at their size, unless told otherwise.
+    # Memory of a task: without this setting, rows of a megabyte are only measured after 100 rows.
     "parquet.block.size": str(32 * 1024 * 1024),
     "parquet.page.size.row.check.min": "4",
 }
@@ -41,33 +41,34 @@ WRITING: Final = {
 
 
 def batch_file_name(query: str, number: int) -> str:
-    """The name of the file that holds the messages of one micro-batch that belong in one directory."""
+    """Return the name of the file with the messages of one micro-batch in one directory."""
     return f"b-{query}-{number:010d}.parquet"
 
 
 def laid_out(rows: DataFrame, period: str) -> DataFrame:
-    """Return all rows of a directory in one task, by queue and in order, so that readers of one queue skip the rest.
+    """Return all rows of a directory in one task, sorted by queue and offset, so that readers of one queue skip the
+    rest.
 
-    A task has one file open at a time, because the rows of a directory come together.
+    A task has one file open at a time, because the rows of a directory are contiguous.
     """
     part = F.try_element_at("headers", F.lit("x-lmq-part")).try_cast("int")
     return rows.repartition(period).sortWithinPartitions(period, "queue", "offset", part)
 
 
 class Compaction:
-    """Merges files of one table. Each query merges its own, so that several can write to one table."""
+    """Merges the files of one table. Each query merges only its own files, so that several can write to one table."""
 
     def __init__(self, spark: SparkSession, storage: Storage, *, period: str, file_bytes: int) -> None:
-        """Take the table's root, the column of its directories, and the size from which a file is large enough."""
+        """Take the table's root, the partition column, and the size from which a file is large enough."""
         self._spark = spark
         self._storage = storage
         self._period = period
         self._file_bytes = file_bytes
 
     def recover(self, query: str) -> None:
-        """Finish the plans of an earlier run, and throw away what it had staged without one."""
+        """Complete the plans of an earlier run, and delete what it staged without a plan."""
         for file in self._storage.find(f"{STAGING}/plan-{query}-*.json"):
-            self._carry_out(file.path)
+            self._execute(file.path)
         for name in {file.path.split(f"/{STAGING}/")[1].partition("/")[0] for file in self._staged(query)}:
             self._storage.delete(f"{self._storage.root}/{STAGING}/{name}")
 
@@ -76,14 +77,14 @@ class Compaction:
 
         Args:
             query: as in the names of its files.
-            before: the first micro-batch whose files must be left alone.
+            before: the first micro-batch whose files must not be merged.
             small_files: at least 2.
         """
         while groups := self._groups(query, before, small_files):
             self._merge(query, groups)
 
     def _groups(self, query: str, before: int, small_files: int) -> list[list[StoredFile]]:
-        """For each directory with enough small files those that together make about one large file."""
+        """Return, for each directory with enough small files, those that together make about one large file."""
         directories: dict[str, list[StoredFile]] = defaultdict(list)
         first_left_alone = batch_file_name(query, before)
         batches = self._storage.find(f"{self._period}=*/b-{query}-*.parquet")
@@ -100,10 +101,10 @@ class Compaction:
         return groups
 
     def _fitting(self, files: list[StoredFile]) -> list[StoredFile]:
-        """The small ones that together make at most one large file.
+        """Return the small files that together make at most one large file.
 
-        One that is far larger than all smaller ones together waits for more of these: so every message is written again a few
-        times, not with each round.
+        A file far larger than all smaller ones together waits for more of these, so each message is rewritten only a
+        few times.
         """
         chosen: list[StoredFile] = []
         size = 0
@@ -126,10 +127,10 @@ class Compaction:
             moves[file.path] = f"{self._storage.root}/{directory}/c-{query}-{uuid.uuid4().hex[:12]}.parquet"
         plan = f"{self._storage.root}/{STAGING}/plan-{query}-{name.rpartition('-')[2]}.json"
         self._storage.write_text(plan, json.dumps({"moves": moves, "deletes": merged, "staging": staging}))
-        self._carry_out(plan)
+        self._execute(plan)
 
     def _rewrite(self, files: list[str], staging: str) -> None:
-        """All rows of `files` with all columns that any of them has, one file for each directory, in order."""
+        """Write all rows of `files`, with all columns that any of them has, one file for each directory, in order."""
         before = {name: str(self._spark.conf.get(name)) for name in _READING}
         self._configure(_READING)
         try:
@@ -143,7 +144,7 @@ class Compaction:
         for name, value in settings.items():
             self._spark.conf.set(name, value)
 
-    def _carry_out(self, plan: str) -> None:
+    def _execute(self, plan: str) -> None:
         steps = json.loads(self._storage.read_text(plan))
         for staged, final in steps["moves"].items():
             if self._storage.exists(staged):

@@ -1,7 +1,7 @@
-"""Dead letters: what failed, why and how often, by queue and hour; and sending it back, edited or as it is.
+"""Dead letters: what failed, why and how often, by queue and hour; and the return of messages, edited or unchanged.
 
-To look takes nothing. What is sent back is acknowledged in the same step of the cluster that stores it in the other queue, see
-`lmqcluster.spark.moving`. Messages that are not selected go back to their places.
+Inspection removes nothing. A returned message is acknowledged and stored in the other queue atomically, see
+`lmqcluster.spark.moving`. Messages that are not selected return to their positions.
 
 Conditions and expressions are Spark's SQL over these columns:
 
@@ -27,7 +27,7 @@ from typing import Any, Final
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.types import DataType, DecimalType, NullType
 
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
@@ -55,11 +55,11 @@ _SAMPLE_CHARACTERS: Final = 200
 
 @dataclass(frozen=True, kw_only=True)
 class DeadLetters:
-    """The messages in question.
+    """The selected dead letters.
 
     Attributes:
         access: the cluster.
-        queues: the names of the queues that hold them.
+        queues: names of the dead-letter queues.
         where: a condition; None for all.
     """
 
@@ -70,11 +70,11 @@ class DeadLetters:
 
 @dataclass(frozen=True, kw_only=True)
 class Edits:
-    """How messages change on their way.
+    """Changes to the messages that are returned.
 
     Attributes:
-        to: the queue to which all go; None for the one that each comes from.
-        values: an expression for each column that changes: one that `letters` keeps, ``delay`` or ``ttl``.
+        to: the queue that all go to; None for the one that each came from.
+        values: an expression for each changed column: one that `letters` keeps, ``delay`` or ``ttl``.
         lease_s: seconds for which the messages stay reserved if this process is killed.
     """
 
@@ -85,16 +85,16 @@ class Edits:
 
 @dataclass(frozen=True)
 class Redriven:
-    """The outcome for the messages of a queue.
+    """The result for the messages of a queue.
 
     Attributes:
         queue: its name.
-        selected: how many the condition selects.
-        moved: how many of them were sent, or would be.
-        unplaced: how many come from no queue, so that they stay unless `Edits.to` names one.
-        gone: how many were no longer reserved when their turn came: an earlier attempt of the same task has sent them, or their
-            lease had ended.
-        kept: how many messages are left.
+        selected: number of messages that the condition selects.
+        moved: number of messages that were sent, or would be.
+        unplaced: number of messages without an origin, which are kept unless `Edits.to` names a queue.
+        gone: number of messages no longer reserved when they were to be sent: an earlier attempt of the task has sent
+            them, or their leases had expired.
+        kept: number of messages left.
     """
 
     queue: str
@@ -107,7 +107,7 @@ class Redriven:
 
 @dataclass(frozen=True)
 class Sample:
-    """A message as it is and as it would be sent, bodies cut after some characters."""
+    """A message before and after the edit, with truncated bodies."""
 
     queue: str
     offset: int
@@ -117,10 +117,10 @@ class Sample:
 
 
 def letters(spark: SparkSession, settings: DeadLetters) -> DataFrame:
-    """Return the selected messages that nobody has under lease, in no particular order, with the columns above.
+    """Return the selected messages that are not leased, unordered, with the columns above.
 
     Raises:
-        PipelineError: the condition is none.
+        PipelineError: the condition is invalid.
     """
     register(spark)
     _check_names(settings.queues)
@@ -130,7 +130,7 @@ def letters(spark: SparkSession, settings: DeadLetters) -> DataFrame:
 
 
 def summary(found: DataFrame, rows_max: int) -> list[dict[str, Any]]:
-    """Count messages by queue, origin, reason and hour; the latest hours first, `rows_max` rows at most."""
+    """Count messages by queue, origin, reason and hour; the latest hours first, at most `rows_max` rows."""
     hour = F.date_trunc("hour", F.coalesce("failed_at", "pushed_at"))
     rows = (
         found.groupBy("queue", "origin", "reason", hour.alias("hour"))
@@ -152,7 +152,7 @@ def store(found: DataFrame, output: str, form: str) -> None:
     """Write messages as a table, ``parquet`` or ``json``, one directory for each hour; `output` must be new.
 
     Raises:
-        PipelineError: there is such a directory already.
+        PipelineError: the directory already exists.
     """
     hour = F.date_format(F.coalesce("failed_at", "pushed_at"), "yyyy-MM-dd-HH")
     rows = found.withColumn("hour", hour).repartition("hour").sortWithinPartitions("hour", "queue", "offset")
@@ -163,14 +163,14 @@ def store(found: DataFrame, output: str, form: str) -> None:
     except AnalysisException as exc:
         if exc.getCondition() != "PATH_ALREADY_EXISTS":
             raise
-        raise PipelineError(f"{output} exists already: name a directory that does not", USAGE) from exc
+        raise PipelineError(f"{output} already exists: choose a new directory", USAGE) from exc
 
 
 def preview(spark: SparkSession, settings: DeadLetters, edits: Edits) -> tuple[list[Redriven], list[Sample]]:
-    """Say what `redrive` would do, and show some of the messages; takes nothing.
+    """Return what `redrive` would do, and some sample messages; removes nothing.
 
     Raises:
-        PipelineError: as `redrive`.
+        PipelineError: see `redrive`.
     """
     rows = letters(spark, DeadLetters(access=settings.access, queues=settings.queues))
     chosen = _selected(rows, settings.where)
@@ -188,18 +188,19 @@ def preview(spark: SparkSession, settings: DeadLetters, edits: Edits) -> tuple[l
 
 
 def redrive(spark: SparkSession, settings: DeadLetters, edits: Edits, queue: str) -> Redriven:
-    """Send the selected messages of one queue back, edited; in their order, as far as they go to one queue.
+    """Return the selected messages of one queue, edited; in order as far as they go to the same queue.
 
-    All messages of the queue are reserved meanwhile. None is sent before all that are selected have been edited and checked.
+    All messages of the queue are reserved during the redrive. None is sent before all selected ones have been edited
+    and checked.
 
     Raises:
-        PipelineError: the condition or an expression is none, or fails; or a message cannot be sent as it is edited. Nothing was
-            sent.
-        PySparkException: the cluster refused a message or gave no answer. What was sent by then has left the queue; everything
-            else is in its place. The same command goes on.
+        PipelineError: the condition or an expression is invalid or fails, or an edited message cannot be sent. Nothing
+            was sent.
+        PySparkException: the cluster refused a message or did not answer. Messages sent so far have left the queue; all
+            others are in their positions. The same command continues.
     """
     if edits.to == queue:
-        raise PipelineError(f"messages cannot be sent back to the queue in which they are, {queue!r}", USAGE)
+        raise PipelineError(f"messages cannot be returned to the queue that they are in, {queue!r}", USAGE)
     register(spark)
     _check_names([queue])
     options = settings.access.options() | {"subscribe": queue, "lmq.lease": str(edits.lease_s)}
@@ -208,7 +209,7 @@ def redrive(spark: SparkSession, settings: DeadLetters, edits: Edits, queue: str
     with LeasedQueue(options, _subscription(queue)) as leased:
         if not leased.count:
             return Redriven(queue, 0, 0, 0, 0, 0)
-        # Kept, so that what was checked is what is sent, also where an expression differs each time.
+        # Cached, so that what was checked is what is sent, even if an expression is not deterministic.
         edited = _edited(_selected(_described(leased.rows(spark)), settings.where), edits)
         edited = edited.persist(StorageLevel.DISK_ONLY)
         try:
@@ -225,7 +226,7 @@ def redrive(spark: SparkSession, settings: DeadLetters, edits: Edits, queue: str
 
 
 def _subscription(queue: str) -> str:
-    """Return the name under which all jobs reserve the messages of a queue."""
+    """Return the subscription with which all jobs reserve the messages of a queue."""
     name = f"dead-letters/{queue}"
     return name if len(name.encode()) <= NAME_BYTES_MAX else f"dead-letters/{sha256(queue.encode()).hexdigest()}"
 
@@ -234,12 +235,13 @@ def _check_names(queues: Sequence[str]) -> None:
     for queue in queues:
         if "," in queue or queue != queue.strip() or not queue:
             raise PipelineError(
-                f"a queue with the name {queue!r} cannot be read: it is empty, or has commas or blanks", USAGE
+                f"a queue with the name {queue!r} cannot be read: the name is empty, or contains commas or blanks",
+                USAGE,
             )
 
 
 def _described(read: DataFrame) -> DataFrame:
-    """The columns that conditions and expressions know."""
+    """Return the columns that conditions and expressions can use."""
     text = F.try_validate_utf8(F.col("value").cast("string"))
     return read.select(
         "queue",
@@ -265,12 +267,12 @@ def _selected(rows: DataFrame, where: str | None) -> DataFrame:
 
 
 def _edited(rows: DataFrame, edits: Edits) -> DataFrame:
-    """The messages to be sent, with what is wrong with them, if anything."""
+    """Return the messages to send, with the problem of each, if any."""
     to = F.col("origin") if edits.to is None else F.lit(edits.to)
     columns = {name: F.col(f"`{name}`") for name in _KEPT}
     for name, expression in edits.values.items():
         try:
-            # Within another function, so that one expression cannot make several rows of a message.
+            # Nested in another function, so that one expression cannot make several rows of a message.
             edited = F.coalesce(F.expr(expression))
             kind = rows.select(edited.alias(name), "offset").schema[name].dataType
         except AnalysisException as exc:
@@ -287,37 +289,37 @@ def _edited(rows: DataFrame, edits: Edits) -> DataFrame:
 
 
 def _typed(edited: Column, kind: DataType, name: str) -> Column:
-    """The expression, cast where its type is that of SQL's null or of its numbers with a point: no column is written as such."""
+    """Return the expression, cast if its type is SQL's null or decimal: no column has these."""
     if isinstance(kind, NullType):
         return edited.cast(_NULLS.get(name, "string"))
     return edited.cast("double") if isinstance(kind, DecimalType) else edited
 
 
 def _problem(rows: DataFrame) -> Column:
-    """Why a message cannot be sent; null if it can."""
+    """Return the reason why a message cannot be sent; null if it can."""
     size = F.octet_length("value")
     problem = F.when(F.col("value").isNull(), F.lit("its value is null"))
     problem = problem.when(size > MESSAGE_BYTES_MAX, F.lit(f"its value has more than {MESSAGE_BYTES_MAX} bytes"))
     kind = text_bytes(F.col("content_type"))
     problem = problem.when(kind > 4096, F.lit("its content type has more than 4096 bytes"))
-    problem = problem.when(~F.col("priority").between(-(1 << 31), (1 << 31) - 1), F.lit("its priority has not 32 bits"))
+    problem = problem.when(~F.col("priority").between(-(1 << 31), (1 << 31) - 1), F.lit("its priority exceeds 32 bits"))
     for name in ("group", "label"):
         length = text_bytes(F.col(f"`{name}`"))
         problem = problem.when(
-            ~length.between(1, NAME_BYTES_MAX), F.lit(f"its {name} has not 1 to {NAME_BYTES_MAX} bytes")
+            ~length.between(1, NAME_BYTES_MAX), F.lit(f"its {name} must have 1 to {NAME_BYTES_MAX} bytes")
         )
     for name in {"delay", "ttl"}.intersection(rows.columns):
-        # In Spark's order NaN is above all numbers.
+        # In Spark's order, NaN is greater than all numbers.
         fits = (F.col(name) > 0) & (F.col(name) <= _SECONDS_MAX)
-        problem = problem.when(~fits, F.lit(f"its {name} is not above 0 and at most {_SECONDS_MAX} seconds"))
+        problem = problem.when(~fits, F.lit(f"its {name} must be above 0 and at most {_SECONDS_MAX} seconds"))
     return problem
 
 
 def _checked(edited: DataFrame, queue: str) -> tuple[int, int]:
-    """Count the messages, and those without a queue to go to.
+    """Count the messages, and those without a destination.
 
     Raises:
-        PipelineError: one cannot be sent, or an expression fails.
+        PipelineError: a message cannot be sent, or an expression fails.
     """
     bad = F.when(F.col("problem").isNotNull() & F.col("queue").isNotNull(), F.struct("offset", "problem"))
     with _sql_errors("--where or --set"):
@@ -332,7 +334,7 @@ def _checked(edited: DataFrame, queue: str) -> tuple[int, int]:
 
 @contextmanager
 def _sql_errors(option: str) -> Iterator[None]:
-    """Errors that expressions cause in the block, which only reads, name the option."""
+    """Name the option in errors that expressions cause in the block, which only reads."""
     try:
         yield
     except PySparkException as exc:

@@ -1,9 +1,9 @@
-"""Micro-batches into a Delta table, each once: the table remembers the number of the last one of each query.
+"""Appends micro-batches to a Delta table, each once: the table stores the number of the last one of each query.
 
-Delta's own writer for Python (``deltalake``) commits a micro-batch together with a transaction of its application, the query,
-whose version is the number of the micro-batch. Of two drivers that write the same one at the same time, the second fails. The
-writer works with any version of Spark and needs no jar; any reader of Delta takes the table. A micro-batch is collected on the
-driver first, so that its bound on bytes (``Source.bytes_max``) is also one on the driver's memory.
+Delta's writer for Python (``deltalake``) commits a micro-batch together with a transaction of its application, the
+query, whose version is the number of the micro-batch. Of two drivers that write the same one concurrently, the second
+fails. The writer works with any version of Spark and needs no jar; any reader of Delta can read the table. A
+micro-batch is first collected on the driver, so its size limit (``Source.bytes_max``) also limits the driver's memory.
 """
 
 from __future__ import annotations
@@ -18,16 +18,17 @@ __all__ = ["append_once", "merge_files"]
 
 _FILE_SCHEMES: Final = ("file://", "file:")
 _SCHEMES: Final = {"s3a://": "s3://", "s3n://": "s3://"}
-"""How Hadoop calls what Delta's writer knows under another name."""
+"""Maps URL schemes of Hadoop to those of Delta's writer."""
 
 
 def append_once(rows: DataFrame, path: str, *, application: str, version: int, partition_by: list[str]) -> bool:
-    """Append rows, unless the application has committed this version or a later one before; returns whether it was done.
+    """Append rows unless the application has already committed this version or a later one; return whether they were
+    appended.
 
-    Columns that the table has not are added to it.
+    Missing columns are added to the table.
 
     Raises:
-        CommitFailedError: another writer has committed a version of the application meanwhile.
+        CommitFailedError: another writer has committed a version of the application since the check.
     """
     uri = _uri(path)
     table = _existing(uri)
@@ -36,7 +37,7 @@ def append_once(rows: DataFrame, path: str, *, application: str, version: int, p
         if known is not None and known >= version:
             return False
     write_deltalake(
-        # The one that was looked into: what is committed behind it is a conflict.
+        # The version that was checked: any later commit is a conflict.
         uri if table is None else table,
         rows.toArrow(),
         mode="append",
@@ -48,7 +49,7 @@ def append_once(rows: DataFrame, path: str, *, application: str, version: int, p
 
 
 def merge_files(path: str, file_bytes: int) -> None:
-    """Merge small files to files of about so many bytes. Readers see the same rows before, meanwhile and afterwards."""
+    """Merge small files to files of about `file_bytes`. Readers see the same rows before, during and after the merge."""
     table = _existing(_uri(path))
     if table is not None:
         table.optimize.compact(target_size=file_bytes)

@@ -1,4 +1,4 @@
-"""What can go wrong in a pipeline, in one sentence and with the exit status that `lmqcluster.wire.errors` gives such failures."""
+"""Errors of pipelines, in one sentence and with the exit status that `lmqcluster.wire.errors` assigns to them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ UNKNOWN: Final = 75
 CONFIGURATION: Final = 78
 
 _SENTENCE_CHARACTERS_MAX: Final = 800
-# The code that errors of the cluster end with, see `connecting`.
+# The code at the end of errors of the cluster, see `connecting`.
 _CODE: Final = re.compile(r"\[([a-z_]+)\]")
 _OUT_OF_MEMORY: Final = "java.lang.OutOfMemoryError"
-# Spark hands errors of the data source on as text: the last lines of Python's tracebacks, somewhere in longer texts.
+# Spark passes errors of the data source on as text: the last lines of Python's tracebacks, within longer texts.
 _OURS: Final = re.compile(
     r"\b(OptionError|SchemaError|DataLossError|TakenOverError|ExclusiveQueueError|LeftBehindError|LmqError): ([^\n]+)"
 )
@@ -46,15 +46,15 @@ _EXIT_CODES: Final = {
     "LmqError": UNAVAILABLE,
 }
 _CONDITION: Final = re.compile(r"\[([A-Z][A-Z0-9_]+)(?:\.[A-Z0-9_]+)*\] ([^\n]+)")
-# What pipelines raise within queries, about rows that cannot be used.
+# The condition of errors that pipelines raise within queries, about unusable rows.
 _RAISED: Final = "USER_RAISED_EXCEPTION"
 _FILES: Final = frozenset({"FAILED_READ_FILE", "CANNOT_READ_FILE_FOOTER"})
-# Spark's own words about its machinery around what has gone wrong.
+# Conditions of Spark that only wrap the actual error.
 _WRAPPERS: Final = frozenset({"STREAM_FAILED", "PYTHON_STREAMING_DATA_SOURCE_RUNTIME_ERROR", "FAILED_EXECUTE_UDF"})
 
 
 class PipelineError(Exception):
-    """A pipeline cannot go on.
+    """A pipeline cannot continue.
 
     Attributes:
         exit_code: the exit status of a program that ends for this reason.
@@ -66,7 +66,7 @@ class PipelineError(Exception):
 
 
 def unreadable(what: str, exc: AnalysisException) -> PipelineError:
-    """Why Spark cannot read the input that the text `what` names."""
+    """Return the error for input that Spark cannot read; `what` names the input."""
     missing = exc.getCondition() == "PATH_NOT_FOUND"
     found = _CONDITION.search(exc.getMessage() or "")
     reason = exc.getMessage() if found is None else found[2].partition(" SQLSTATE:")[0]
@@ -74,7 +74,7 @@ def unreadable(what: str, exc: AnalysisException) -> PipelineError:
 
 
 def condition(exc: Exception) -> str | None:
-    """Return what Spark says is wrong with a query or with a value in it; None if the error is about something else."""
+    """Return Spark's explanation of an error in a query or in a value; None if the error is about something else."""
     text = str(exc)
     if _OURS.search(text) is not None or _OUT_OF_MEMORY in text:
         return None
@@ -83,11 +83,11 @@ def condition(exc: Exception) -> str | None:
 
 
 def explained(exc: Exception) -> PipelineError | None:
-    """What Spark has raised, as one sentence; ``None`` if `exc` is not from Spark."""
+    """Return an error of Spark as one sentence; ``None`` if `exc` is not from Spark."""
     if isinstance(exc, ConnectionError) or type(exc).__name__ == "Py4JNetworkError":
         return PipelineError(
-            "Spark's Java process has ended, for want of memory in most cases: give it more with --memory, or take smaller"
-            " micro-batches; run the same command again to go on",
+            "Spark's Java process has ended, in most cases because it ran out of memory: increase --memory, or use smaller"
+            " micro-batches; run the same command again to continue",
             UNKNOWN,
         )
     if not isinstance(exc, PySparkException) and not type(exc).__module__.startswith("py4j"):
@@ -98,8 +98,8 @@ def explained(exc: Exception) -> PipelineError | None:
         return PipelineError(_sentence(ours[2]), _exit_code(ours[1], ours[2]))
     if _OUT_OF_MEMORY in text:
         return PipelineError(
-            "Spark ran out of memory: give it more with --memory, or take smaller micro-batches; run the same command"
-            " again to go on",
+            "Spark ran out of memory: increase --memory, or use smaller micro-batches; run the same command"
+            " again to continue",
             UNKNOWN,
         )
     found = [match for match in _CONDITION.finditer(text) if match[1] not in _WRAPPERS]

@@ -1,12 +1,12 @@
-"""Queues from one cluster to another: a streaming query that reads under batch leases and writes micro-batches as epochs.
+"""Moves queues to another cluster: a streaming query that reads under batch leases and writes micro-batches as epochs.
 
-A message is removed from the source only after it is stored at the target, so none is lost whatever is killed. What was under way
-is taken up when the query is restarted, as the same epoch of the same application: none is doubled as long as the target
-remembers it, see `REMEMBERED_S`. A restart that comes later is refused, unless `MigrateSettings.accept_doubles` says that the
-micro-batch in question may come twice.
+A message is removed from the source only after it is stored at the target, so none is lost whatever process is killed.
+Work in progress is resumed when the query is restarted, as the same epoch of the same application: no message is
+duplicated while the target remembers it, see `REMEMBERED_S`. A later restart is refused, unless
+`MigrateSettings.accept_doubles` accepts that the interrupted micro-batch may be stored twice.
 
-Names of queues and all that a push can set, and their order by queue, stay, see `pushed`. A time to live begins again. A
-compound message arrives as the list of its contents. Messages that others hold under lease are moved when they come back to
+Queue names, everything that a push can set, and the order by queue are kept, see `pushed`. Times to live start again. A
+compound message arrives as the list of its contents. Messages leased by other consumers are moved when they return to
 their queue.
 """
 
@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .access import Access
@@ -31,21 +31,21 @@ from .stream import paced, run_stream
 __all__ = ["REMEMBERED_S", "MigrateSettings", "migrate"]
 
 REMEMBERED_S: Final = 30 * 86_400.0
-"""How long a cluster remembers a job that is not used, in seconds."""
+"""How long a cluster remembers an unused job, in seconds."""
 _TASKS: Final = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class MigrateSettings:
-    """What to move where.
+    """The settings of a migration.
 
     Attributes:
         source: the queues.
         target: the other cluster.
-        checkpoint: where the query keeps its place.
-        trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
-        queue_prefix: what to put before the names of queues at the target.
-        accept_doubles: whether to go on although an interrupted micro-batch may be forgotten.
+        checkpoint: the query's checkpoint.
+        trigger_s: seconds between micro-batches; ``None`` processes the current messages and ends.
+        queue_prefix: prefix for the names of queues at the target.
+        accept_doubles: whether to continue even if an interrupted micro-batch may be forgotten.
     """
 
     source: Source
@@ -61,11 +61,11 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
 
     Args:
         spark: the session.
-        settings: what to do.
-        watch: is called with the running query and returns when it has ended.
+        settings: the settings.
+        watch: called with the running query; returns when it has ended.
 
     Raises:
-        PipelineError: the restart comes too late, see above.
+        PipelineError: the restart is too late, see above.
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
     if not settings.accept_doubles:
@@ -85,7 +85,7 @@ class _Writes:
         self._settings = settings
 
     def write(self, batch: DataFrame, number: int) -> None:
-        """Store one micro-batch, or what an earlier attempt has left of it."""
+        """Store one micro-batch, or the rest of it after an earlier attempt."""
         _write(batch, self._settings, number)
 
 
@@ -106,7 +106,7 @@ def _check_in_time(spark: SparkSession, checkpoint: str) -> None:
     if age_s > REMEMBERED_S:
         raise PipelineError(
             f"the checkpoint {checkpoint} has an unfinished micro-batch, number {left.batch}, begun {age_s / 86_400:.0f} days"
-            f" ago: what was written of it would be written again, since the target remembers it for {REMEMBERED_S / 86_400:g}"
-            " days only; compare the queues, then go on with --accept-doubles",
+            f" ago: its messages could be stored twice, because the target remembers it for only {REMEMBERED_S / 86_400:g}"
+            " days; compare the queues, then continue with --accept-doubles",
             BAD_DATA,
         )

@@ -1,4 +1,4 @@
-"""How far a streaming query or a job is, to be shown."""
+"""The progress of a streaming query or a job, for display."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ __all__ = ["QueryProgress", "TaskCount", "running_tasks"]
 
 
 class TaskCount(NamedTuple):
-    """Tasks of the stages that run now."""
+    """Tasks of the running stages."""
 
     done: int
     total: int
 
 
 def running_tasks(spark: SparkSession) -> TaskCount:
-    """Tasks of all stages that run in the session; none over Spark Connect, which does not tell."""
+    """Return the tasks of all running stages of the session; none over Spark Connect, which does not report them."""
     if not has_jvm(spark):
         return TaskCount(0, 0)
     tracker = spark.sparkContext.statusTracker()
@@ -31,13 +31,13 @@ def running_tasks(spark: SparkSession) -> TaskCount:
 
 
 class QueryProgress:
-    """Adds up what a query reports of its micro-batches.
+    """Sums what a query reports of its micro-batches.
 
     Attributes:
-        messages: read in all micro-batches that are done.
-        batches: how many of them had any.
-        backlog: messages that could be read at last report; ``None`` before the first.
-        oldest_age_s: for how many seconds the oldest of them had waited; ``None`` if there was none.
+        messages: number of messages read in completed micro-batches.
+        batches: number of completed micro-batches with messages.
+        backlog: messages that could be read at the last report; ``None`` before the first.
+        oldest_age_s: seconds that the oldest of them had waited; ``None`` if there was none.
     """
 
     def __init__(self, query: StreamingQuery) -> None:
@@ -57,7 +57,7 @@ class QueryProgress:
         return len(self._rows)
 
     def update(self) -> None:
-        """Take in what has been reported since; Spark keeps the last hundred reports."""
+        """Add the reports since the last update; Spark keeps the last hundred."""
         for report in self._query.recentProgress:
             if report.numInputRows:
                 self._rows[report.batchId] = report.numInputRows

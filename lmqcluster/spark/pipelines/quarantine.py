@@ -1,7 +1,7 @@
-"""Decoding the messages of a micro-batch by a schema; those that cannot be decoded go to a queue of their own, each once.
+"""Decodes the messages of a micro-batch by a schema; those that cannot be decoded go to a separate queue, each once.
 
-What is quarantined is stored there before the micro-batch is settled, as an epoch of the query, so that a repetition stores
-nothing twice. A quarantined message has its value, type and traits, and headers that say why it is there.
+Quarantined messages are stored before the micro-batch is settled, as an epoch of the query, so a repetition stores
+nothing twice. A quarantined message keeps its value, type and attributes, and gets headers with the reason.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 import re2
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ..connecting import Cluster
 from ..decoding import DECODED, PROBLEM, SCHEMA_BYTES_MAX, BadSchemaError, Decoder, decoded
@@ -31,7 +31,7 @@ from .source import Source
 __all__ = ["DECODED", "REASON_HEADERS", "Decoding", "Quarantine"]
 
 REASON_HEADERS: Final = ("x-quarantine-reason", "x-quarantine-queue", "x-quarantine-offset")
-"""Why a message is quarantined, where it was, and its offset there."""
+"""The reason of the quarantine, the former queue, and the offset there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +64,7 @@ class Decoding:
         """Check that the schema can become a column, and that the quarantine is not among the queues that are read.
 
         Raises:
-            PipelineError: it is not so.
+            PipelineError: a check failed.
         """
         if self.form == "avro" and find_spec("fastavro") is None:
             raise PipelineError("Avro is not installed: pip install 'lmqcluster[avro]'", CONFIGURATION)
@@ -75,9 +75,9 @@ class Decoding:
         except BadSchemaError as exc:
             raise PipelineError(f"the {self.form} schema cannot be used: {exc}", USAGE) from exc
         named = [name.strip() for name in (source.queue or "").split(",")]
-        if self.quarantine in named or (source.pattern is not None and _finds(source.pattern, self.quarantine)):
+        if self.quarantine in named or (source.pattern is not None and _matches(source.pattern, self.quarantine)):
             raise PipelineError(
-                f"the quarantine {self.quarantine!r} is among the queues that are read: its messages would come again for ever",
+                f"the quarantine {self.quarantine!r} is among the queues that are read: it would read its own messages",
                 USAGE,
             )
 
@@ -86,7 +86,7 @@ class Quarantine:
     """Splits the micro-batches of one query."""
 
     def __init__(self, decoding: Decoding, access: Access) -> None:
-        """Make the quarantine keep the headers, unless it has hooks of its own.
+        """Configure the quarantine to keep the headers, unless it has its own hooks.
 
         Raises:
             LmqError: the cluster did not answer, or refused.
@@ -99,7 +99,7 @@ class Quarantine:
 
     @contextmanager
     def good(self, batch: DataFrame, number: int) -> Iterator[DataFrame]:
-        """Quarantine the rows of a micro-batch that cannot be decoded; the others have the column `DECODED` in the block."""
+        """Quarantine the undecodable rows of a micro-batch; the others have the column `DECODED` in the block."""
         rows = decoded(batch, partial(Decoding.decoder, self._decoding)).persist(StorageLevel.MEMORY_AND_DISK)
         try:
             self._store(rows.where(F.col(PROBLEM).isNotNull()), f"quarantine/{query_id(batch)}", number)
@@ -115,17 +115,17 @@ class Quarantine:
         kept = F.map_filter("headers", lambda name, _value: ~F.lower(name).isin(*REASON_HEADERS))
         headers = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons)
         columns = zip(PUSHED, pushed(F.lit(self._decoding.quarantine)), strict=True)
-        # It stays until an operator removes it, whatever time it had to live.
+        # It is kept until an operator removes it, whatever its time to live was.
         messages = bad.withColumn("headers", headers).select(*(one for name, one in columns if name != "ttl"), "offset")
         writer = messages.coalesce(1).sortWithinPartitions("offset").write.format("lmq").mode("append")
         writer.options(**self._options).option("lmq.application", application).option("lmq.epoch", epoch).save()
 
 
-def _finds(pattern: str, name: str) -> bool:
+def _matches(pattern: str, name: str) -> bool:
     options = re2.Options()
     options.log_errors = False
     try:
         return re2.compile(pattern, options).search(name) is not None
     except re2.error:
-        # The cluster says what is wrong with it.
+        # The cluster reports what is wrong with the pattern.
         return False

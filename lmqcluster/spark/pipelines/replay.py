@@ -1,16 +1,16 @@
-"""Files into queues: each row of an archive, of Parquet, CSV, TSV or JSON lines becomes one message.
+"""Pushes files into queues: each row of an archive, of Parquet, CSV, TSV or JSON lines becomes one message.
 
-Of an archive everything comes back that a push can set: queue, body, content type, headers, priority, group, label and time to
-live, which begins again; delays are over. Queues that have no hooks get those that keep the headers.
+A replay of an archive restores everything that a push can set: queue, body, content type, headers, priority, group,
+label and time to live, which starts again; delays have expired. Queues without hooks get hooks that keep the headers.
 
-A repetition under the same name stores only what is missing, for as long as the cluster remembers the job (30 days). Neither the
-names of the files nor how Spark divides them matters. Under one name only the same rows can be replayed: what chooses them is
-part of the job's name, and a job of the same replay that was begun with another choice is an error. Without a name of its own
-a replay is called after its settings and its files, their sizes and when they were last written; or of an archive
-after its messages, so that merging files does not make it another one. Ordered, the rows of a queue are pushed in the order of
-their files' names and of the rows in them, in that in which messages of an archive were due, or in that of a column.
+A repetition under the same name stores only what is missing, while the cluster remembers the job (30 days). The names
+of the files and their division by Spark do not matter. One name can only replay the same rows: the selection is part of
+the job's name, and a job of the same replay with another selection is an error. By default, a replay is named after its
+settings and its files with their sizes and modification times; for an archive, after its messages, so that merging
+files does not change the name. If ordered, the rows of a queue are pushed in the order of their files' names and of the
+rows in them, in the order in which messages of an archive became ready, or in that of a column.
 
-All rows are read, chosen and checked before the first is pushed.
+All rows are read, selected and checked before the first is pushed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from urllib.parse import unquote
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ..data_source import register
 from ..jobs import Claim, keep_headers
@@ -36,7 +36,7 @@ from .storage import Storage
 __all__ = ["Planned", "PlannedQueue", "ReplaySettings", "Replayed", "plan_replay", "replay"]
 
 _FAILURES: Final = (PySparkException, Py4JJavaError)
-"""The errors that Spark raises; not everything that fails in a task becomes an error of its own."""
+"""The errors that Spark raises; a failure in a task is not always wrapped in another error."""
 _TASKS: Final = 32
 _BURSTS_PER_S: Final = 10
 _REQUEST_ROWS_MAX: Final = 4000
@@ -48,10 +48,10 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     """Push all rows.
 
     Raises:
-        PipelineError: an input cannot be read, a column does not exist, the expression fails, a row cannot become a message, or
-            other rows were replayed under the name; nothing was pushed.
-        PySparkException, Py4JJavaError: the cluster did not take a row, and what was pushed stays; a repetition goes on from
-            there.
+        PipelineError: an input cannot be read, a column does not exist, the expression fails, a row cannot become a
+            message, or other rows were replayed under the name; nothing was pushed.
+        PySparkException, Py4JJavaError: the cluster did not store a row. Pushed messages are kept; a repetition
+            continues.
     """
     register(spark)
     found = found_rows(spark, settings)
@@ -61,7 +61,7 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     claim = Claim(access, application, stem)
     if claim.rivals:
         raise PipelineError(
-            f"a replay of this name was begun with other arguments: give the same ones, or another --name; or forget it, with"
+            f"a replay of this name has other arguments: use the same ones, or another --name; or forget it with"
             f" lmq-admin job rm {claim.rivals[0]}; nothing was pushed",
             USAGE,
         )
@@ -83,15 +83,15 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
 
 
 def plan_replay(spark: SparkSession, settings: ReplaySettings, queues_max: int) -> Planned:
-    """Say what `replay` would push, without a cluster.
+    """Return what `replay` would push, without a cluster.
 
     Args:
         spark: the session.
-        settings: what to replay.
-        queues_max: how many queues to list.
+        settings: the settings.
+        queues_max: maximum number of queues to list.
 
     Raises:
-        PipelineError: as `replay`.
+        PipelineError: see `replay`.
     """
     found = found_rows(spark, settings)
     is_good = F.col(BAD).isNull()
@@ -114,15 +114,15 @@ def plan_replay(spark: SparkSession, settings: ReplaySettings, queues_max: int) 
 
 
 def _good(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
-    """The rows that can become messages; one that cannot is an error unless it is to be skipped."""
+    """Return the rows that can become messages; other rows are an error unless they are to be skipped."""
     is_bad = F.col(BAD).isNotNull()
     return rows.where(~is_bad if settings.skip_bad else F.when(is_bad, refusal()).otherwise(F.lit(True)))
 
 
 def _in_tasks(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
-    """The rows spread over tasks before any is pushed, so that one that cannot be ends the replay in time.
+    """Return the rows spread over tasks before any is pushed, so that a bad one ends the replay in time.
 
-    With a rate one task pushes all, because only it can know what it has pushed.
+    With a rate, one task pushes all, because only it can know what it has pushed.
     """
     if not settings.ordered:
         return rows.repartition(_TASKS if settings.rate is None else 1, *PLACE)
@@ -132,18 +132,18 @@ def _in_tasks(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
 
 
 def _pace(rate: float | None) -> dict[str, str]:
-    """The options of a write that keep to a rate, in requests of a tenth of a second."""
+    """Return the options of a write with this rate, in requests of a tenth of a second."""
     if rate is None:
         return {}
     return {"lmq.rate": str(rate), "lmq.batchSize": str(max(1, min(_REQUEST_ROWS_MAX, int(rate / _BURSTS_PER_S))))}
 
 
 class _Survey(NamedTuple):
-    """The figures of the rows before any is pushed.
+    """The facts about the rows before any is pushed.
 
     Attributes:
-        identity: tells them from those of other replays that have no name of their own.
-        headers: of an archive, by queue the names of the headers that pushes have set.
+        identity: distinguishes them from those of other unnamed replays.
+        headers: for an archive, names of the pushed headers by queue.
     """
 
     identity: Sequence[object]
@@ -151,7 +151,7 @@ class _Survey(NamedTuple):
 
 
 def _surveyed(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) -> _Survey:
-    """Look at all rows of an archive, or where an expression chooses them.
+    """Scan all rows of an archive, or the rows selected by an expression.
 
     Raises:
         PipelineError: the expression fails on a row, or a row cannot become a message.
@@ -188,7 +188,7 @@ def _file_states(spark: SparkSession, rows: DataFrame) -> Sequence[object]:
 
 
 def _failed(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Exception:
-    """Why rows could not be read, chosen or checked."""
+    """Return the error for rows that could not be read, selected or checked."""
     bad_row, error = _bad_row(spark, settings, str(exc)), explained(exc)
     if bad_row is not None or error is None:
         return bad_row or exc
@@ -198,7 +198,9 @@ def _failed(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Ex
 
 
 def _bad_row(spark: SparkSession, settings: ReplaySettings, error: str) -> PipelineError | None:
-    """The first bad row of the file that an error names, with its number; None if the error is about something else."""
+    """Return the error about the first bad row of the file that `error` names; None if the error is about something
+    else.
+    """
     told = _BAD_ROW.search(error)
     if told is None:
         return None
@@ -218,4 +220,4 @@ def _bad_row(spark: SparkSession, settings: ReplaySettings, error: str) -> Pipel
     if first is not None and first["first"] is not None:
         number, problem = first["first"]
         where = f"{file}, {'line' if settings.form == 'json' else 'row'} {number + 1}"
-    return PipelineError(f"bad row: {where}: {problem}; nothing was pushed (--skip-bad leaves such rows out)", BAD_DATA)
+    return PipelineError(f"bad row: {where}: {problem}; nothing was pushed (--skip-bad skips such rows)", BAD_DATA)

@@ -1,4 +1,4 @@
-"""Rows of files as messages to push: what `replay` reads, with what is wrong with each row."""
+"""Reads rows of files as messages to push, with the problem of each row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
@@ -23,9 +23,9 @@ from .storage import Storage
 __all__ = ["BAD", "PLACE", "found_rows", "pushed_columns", "refusal"]
 
 BAD: Final = "_problem"
-"""The column that says why a row cannot become a message; null if it can."""
+"""The column with the reason why a row cannot become a message; null if it can."""
 PLACE: Final = ("_file", "_block", "_number")
-"""The columns that say where a row is."""
+"""The columns with the location of a row."""
 _UNREADABLE: Final = "_unreadable"
 _LINE: Final = "line"
 _JSON: Final = "json"
@@ -33,10 +33,10 @@ _OTHERS: Final = ("value", "queue")
 
 
 def found_rows(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
-    """Return the rows that the settings choose: the columns to push, `BAD`, ``_order`` and `PLACE`.
+    """Return the rows that the settings select: the columns to push, `BAD`, ``_order`` and `PLACE`.
 
     Raises:
-        PipelineError: an input cannot be read, a column does not exist, or the expression is none.
+        PipelineError: an input cannot be read, a column does not exist, or the expression is invalid.
     """
     try:
         return _INPUTS[settings.form](spark, settings).withColumn(BAD, _problem())
@@ -50,7 +50,7 @@ def pushed_columns(settings: ReplaySettings) -> tuple[str, ...]:
 
 
 def refusal() -> Column:
-    """Return an error that names the file and the problem of a bad row."""
+    """Return an expression that raises an error with the file and the problem of a bad row."""
     return F.raise_error(F.concat(F.lit("bad row: "), "_file", F.lit(" : "), BAD, F.lit(" :"))).cast("boolean")
 
 
@@ -64,19 +64,19 @@ def _problem() -> Column:
         .when(queue.isNull() | (queue == ""), F.lit("a row without a value in the column that names the queue"))
         .when(text_bytes(queue) > NAME_BYTES_MAX, F.lit(f"a queue name of more than {NAME_BYTES_MAX} bytes"))
         .when(queue.rlike(r"[\x00-\x1f\x7f]"), F.lit("a queue name with control characters"))
-        .when(value.isNull(), F.lit("a row without a value in the column that is to be the message"))
+        .when(value.isNull(), F.lit("a row without a value in the column of the message"))
         .when(value > MESSAGE_BYTES_MAX, F.lit(f"a message of more than {MESSAGE_BYTES_MAX} bytes"))
     )
 
 
-# --- choosing rows ------------------------------------------------------------------------------------------------
+# --- selecting rows -----------------------------------------------------------------------------------------------
 
 
 def _chosen(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
-    """The rows that ``--where`` is true of, and those that cannot be read.
+    """Return the rows for which ``--where`` is true, and those that cannot be read.
 
     Raises:
-        PipelineError: the expression is malformed, has columns that do not exist or another type, or is random.
+        PipelineError: the expression is malformed, has unknown columns or another type, or is not deterministic.
     """
     if settings.where is None:
         return rows
@@ -89,7 +89,7 @@ def _chosen(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
         raise PipelineError(f"--where: {condition(exc)}; nothing was pushed", USAGE) from exc
     if not _is_deterministic(chosen):
         raise PipelineError(
-            "--where: the expression chooses other rows each time, so that a repetition could not go on; nothing was pushed",
+            "--where: the expression selects other rows each time, so a repetition could not continue; nothing was pushed",
             USAGE,
         )
     return chosen
@@ -105,7 +105,7 @@ def _is_deterministic(chosen: DataFrame) -> bool:
 
 
 def _in_window(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
-    """The rows of the window; files of other hours or days are not opened."""
+    """Return the rows of the time window; files of other hours or days are not opened."""
     time = F.col("timestamp")
     if settings.since is not None:
         rows = rows.where(time >= F.lit(settings.since))
@@ -128,7 +128,7 @@ def _in_window(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
 def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     for path in settings.inputs:
         _check_archive(spark, path)
-    # Names of directories are texts: a day must not become a date.
+    # Spark must not infer a date from a day.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     read = spark.read.schema(SCHEMA).parquet(*settings.inputs)
     rows = _chosen(_in_window(read, settings), settings)
@@ -147,7 +147,7 @@ def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
 
 
 def _check_archive(spark: SparkSession, path: str) -> None:
-    """Refuse a directory that holds files that `archive` does not write."""
+    """Refuse a directory with files that `archive` did not write."""
     if set("*?[{") & set(path):
         return
     storage = Storage(spark, path)
@@ -156,7 +156,7 @@ def _check_archive(spark: SparkSession, path: str) -> None:
         return
     if len(tables) > 1:
         raise PipelineError(
-            f"{path} is divided both by hour and by day: name the directories; nothing was pushed", BAD_DATA
+            f"{path} is partitioned both by hour and by day: name the directories; nothing was pushed", BAD_DATA
         )
     for file in (*storage.find("*"), *storage.find("*/*")):
         directory, _, name = file.path.removeprefix(f"{storage.root}/").rpartition("/")
@@ -164,13 +164,13 @@ def _check_archive(spark: SparkSession, path: str) -> None:
             continue
         if not (directory.partition("=")[0] in tables and name.endswith(".parquet")):
             raise PipelineError(
-                f"{file.path} is no file of the archive: move it away, or name the directories to replay; nothing was pushed",
+                f"{file.path} is not a file of the archive: move it away, or name the directories to replay; nothing was pushed",
                 BAD_DATA,
             )
 
 
 def _parquet(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
-    # Names of directories are texts: a queue called 123 must not become a number.
+    # Spark must not infer a number from the name of a queue such as 123.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     rows = spark.read.parquet(*settings.inputs)
     _check_columns(settings, rows.columns)
@@ -202,7 +202,7 @@ def _csv(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
 
 
 def _json(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
-    # Lines stay as they are; only what names the queue, makes the message or chooses it is looked up in them.
+    # Lines are pushed unchanged; only fields that name the queue, form the message or select it are extracted.
     lines = spark.read.text(list(settings.inputs)).withColumnRenamed("value", _LINE)
     lines = lines.select("*", "_metadata", F.monotonically_increasing_id().alias("_number"))
     parsed = F.try_parse_json(_LINE)
@@ -229,7 +229,7 @@ def _messages(
     unreadable_row: Column,
     order: Column,
 ) -> DataFrame:
-    """Queue, value and place of every row of any kind of input."""
+    """Return queue, value and location of every row of any kind of input."""
     queue = _queue(settings, column)
     value = whole if settings.value is None else column(settings.value)
     number = F.col("_number") if "_number" in rows.columns else F.monotonically_increasing_id()
@@ -259,7 +259,7 @@ def _value_as_bytes(rows: DataFrame) -> DataFrame:
 
 
 def _text_order(settings: ReplaySettings, column: Callable[[str], Column]) -> Column:
-    """Numbers in the order of numbers, before texts in that of their characters."""
+    """Order numbers numerically, before texts in the order of their characters."""
     if settings.order_by is None:
         return F.lit(0)
     text = column(settings.order_by)
@@ -271,7 +271,7 @@ def _check_columns(settings: ReplaySettings, columns: Sequence[str]) -> None:
     wanted = {"--queue-by": settings.queue_by, "--value": settings.value, "--order-by": settings.order_by}
     for option, name in wanted.items():
         if name is not None and name not in columns:
-            raise PipelineError(f"{option}: there is no column {name!r}; there are {', '.join(columns)}", USAGE)
+            raise PipelineError(f"{option}: unknown column {name!r}; the columns are {', '.join(columns)}", USAGE)
 
 
 def _quoted(name: str | None) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a replay, and its outcome."""
+"""The settings of a replay, and its result."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["Planned", "PlannedQueue", "ReplaySettings", "Replayed"]
 
 @dataclass(frozen=True)
 class Replayed:
-    """The outcome for the rows.
+    """The result of a replay.
 
     Attributes:
-        rows: how many could become messages.
-        stored: how many of them were stored now; an earlier replay of the same name has stored the others.
-        bad: how many could not become messages.
+        rows: number of rows that could become messages.
+        stored: number of rows stored now; an earlier replay of the same name has stored the others.
+        bad: number of rows that could not become messages.
     """
 
     rows: int
@@ -43,9 +43,9 @@ class Planned:
 
     Attributes:
         queues: those with the most rows.
-        queue_count: how many queues there are.
+        queue_count: number of queues.
         rows, size_bytes: of all queues.
-        bad: how many rows could not become messages.
+        bad: number of rows that could not become messages.
     """
 
     queues: list[PlannedQueue]
@@ -61,20 +61,21 @@ class ReplaySettings:
 
     Attributes:
         inputs: files, directories or globs.
-        form: one of ``archive`` (what the pipeline of that name writes), ``parquet``, ``csv``, ``tsv`` and ``json`` (lines).
+        form: one of ``archive`` (the output of that pipeline), ``parquet``, ``csv``, ``tsv`` and ``json`` (lines).
         access: the cluster.
         queue: the queue for all rows.
-        queue_by: or the column whose value names the queue of a row; for an archive not needed.
-        queue_prefix: what stands before that value.
-        value: the column whose value is the message; ``None`` for the whole row as a JSON object. An archive has its own.
-        order_by: the column to push in the order of, within each queue; ``None`` for the order of the files, or in an archive
-            for that in which the messages were due.
+        queue_by: or the column whose value names the queue of a row; not needed for an archive.
+        queue_prefix: prefix for that value.
+        value: the column whose value is the message; ``None`` for the whole row as a JSON object. Not for an archive.
+        order_by: the column that orders the rows of each queue; ``None`` for the order of the files, or for an archive
+            the order in which the messages became ready.
         ordered: whether the rows of a queue keep an order at all; without, many tasks push to one queue.
-        since, until: the times from and before which the messages of an archive were due, aware.
-        where: an expression of Spark's SQL over the columns of the files, which is true of the rows to push.
-        rate: most messages a second.
-        skip_bad: whether rows that cannot become messages are left out instead of ending the replay.
-        name: names the replay; ``None`` for a name made of the other settings and the files, or of an archive the messages.
+        since, until: time window in which the messages of an archive became ready, with time zones.
+        where: an expression of Spark's SQL over the columns of the files; true for the rows to push.
+        rate: maximum messages a second.
+        skip_bad: whether to skip rows that cannot become messages instead of ending the replay.
+        name: name of the replay; ``None`` to derive it from the other settings and the files, or the messages of an
+            archive.
     """
 
     inputs: Sequence[str]
@@ -95,16 +96,18 @@ class ReplaySettings:
 
     @property
     def choice(self) -> str:
-        """Return the settings that decide, with the files, which messages are pushed: under one name they must stay."""
+        """Return the settings that determine, with the files, which messages are pushed; they must not change for a
+        name.
+        """
         window = [None if moment is None else moment.timestamp() for moment in (self.since, self.until)]
         what = [self.form, self.queue, self.queue_by, self.queue_prefix, self.value, *window, self.where]
         return hashlib.sha256(json.dumps(what).encode()).hexdigest()[:32]
 
     def application(self, identity: Sequence[object]) -> tuple[str, str]:
-        """Return the name under which the rows are written, and what it begins with whatever `choice` is.
+        """Return the application that writes the rows, and its prefix that does not depend on `choice`.
 
         Args:
-            identity: tells the rows from those of other replays that have no name of their own.
+            identity: distinguishes the rows from those of other unnamed replays.
         """
         named = [self.name] if self.name is not None else [list(self.inputs), self.choice, *identity]
         stem = f"replay:{hashlib.sha256(json.dumps(named).encode()).hexdigest()[:32]}:"

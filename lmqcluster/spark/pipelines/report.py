@@ -1,8 +1,9 @@
-"""Figures from the nodes' event journals: arrivals, waiting times, redeliveries and drops, by queue and over time.
+"""Statistics from the nodes' event journals: arrivals, waiting times, redeliveries and drops, by queue and over time.
 
-The journals of all nodes are read together, since each event is in that of one node only; `lmqcluster.node.events.journal` tells
-what the lines mean. Deliveries that were put back are not counted, as nobody got them. A message counts as dropped when its last
-delivery was nacked, or stayed without an ack for `ReportSettings.lease_s` while the journals go on.
+The journals of all nodes are read together, because each event is in the journal of one node only;
+`lmqcluster.node.events.journal` describes the lines. Deliveries that were put back are not counted, as no consumer got
+them. A message counts as dropped if its last delivery was nacked, or stayed without an ack for `ReportSettings.lease_s`
+while the journals continue.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from typing import Any, Final
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from .failures import BAD_DATA, PipelineError, unreadable
 
 __all__ = ["QUANTILES", "ReportSettings", "deliveries_of", "figures_by", "parsed", "report"]
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
-"""Of waiting times and of times from delivery to ack, by the name they have in the report."""
+"""Quantiles of waiting times and of times from delivery to ack, by their names in the report."""
 
 _SCHEMA: Final = (
     "time timestamp, event string, queue string, node string, count long, bytes long, windows long, id string,"
@@ -48,11 +49,11 @@ _ANSWER_COUNTS: Final = {
 
 @dataclass(frozen=True, kw_only=True)
 class ReportSettings:
-    """What to report on.
+    """The settings of a report.
 
     Attributes:
         journals: files, directories or globs with the journals of all nodes.
-        queues_max: how many queues to list, those with most arrivals and deliveries first.
+        queues_max: maximum number of queues to list, those with most arrivals and deliveries first.
         lease_s: seconds without an ack after which a last delivery counts as a drop.
     """
 
@@ -62,14 +63,15 @@ class ReportSettings:
 
 
 def report(spark: SparkSession, settings: ReportSettings) -> dict[str, Any]:
-    """Work the figures out.
+    """Compute the statistics.
 
     Returns:
-        ``span`` (begin, end, seconds, nodes, unreadable_lines), ``total`` and ``queues`` (figures, times in seconds),
-        ``queue_count``, and ``series``: totals by time, each entry beginning ``bucket_s`` after the one before it or later.
+        ``span`` (begin, end, seconds, nodes, unreadable_lines), ``total`` and ``queues`` (statistics, times in
+            seconds), ``queue_count``, and ``series``: totals by time, each entry at least ``bucket_s`` after the one
+            before.
 
     Raises:
-        PipelineError: there is no such file, or it holds no event.
+        PipelineError: there is no such file, or it contains no event.
     """
     lines = _read(spark, settings.journals).persist(StorageLevel.DISK_ONLY)
     try:
@@ -85,7 +87,7 @@ def report(spark: SparkSession, settings: ReportSettings) -> dict[str, Any]:
 
 
 def _read(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
-    # A file whose end was cut off by a failing machine is read up to there, see lmqcluster.node.events.files.
+    # A file truncated by a failing machine is read up to there, see lmqcluster.node.events.files.
     reader = spark.read.option("ignoreCorruptFiles", "true").option("recursiveFileLookup", "true")
     try:
         return parsed(reader.text(list(journals)).where("trim(value) <> ''"))
@@ -94,7 +96,9 @@ def _read(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
 
 
 def parsed(lines: DataFrame) -> DataFrame:
-    """Return the events of the lines in the column ``value``, those that are none too, with ``readable`` and ``time_us``."""
+    """Return the events of the lines in the column ``value``, including invalid ones, with ``readable`` and
+    ``time_us``.
+    """
     options = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_unreadable"}
     events = lines.select(F.from_json("value", _SCHEMA, options).alias("event")).select("event.*")
     readable = F.expr(_READABLE) & F.col("event").isin(*_EVENTS)
@@ -104,7 +108,7 @@ def parsed(lines: DataFrame) -> DataFrame:
 
 
 def _span(lines: DataFrame) -> dict[str, Any]:
-    """What the journals cover, with the times in microseconds as well."""
+    """Return what the journals cover, with the times in microseconds too."""
     row = lines.agg(
         F.min(F.when(F.col("readable"), F.col("time_us"))).alias("begin_us"),
         F.max(F.when(F.col("readable"), F.col("time_us"))).alias("end_us"),
@@ -112,7 +116,7 @@ def _span(lines: DataFrame) -> dict[str, Any]:
         F.array_sort(F.collect_set(F.when(F.col("readable"), F.col("node")))).alias("nodes"),
     ).head()
     if row is None or row["begin_us"] is None:
-        raise PipelineError("the event journals hold no event that can be read", BAD_DATA)
+        raise PipelineError("the event journals contain no readable event", BAD_DATA)
     return {
         "begin_us": row["begin_us"],
         "end_us": row["end_us"],
@@ -125,7 +129,7 @@ def _span(lines: DataFrame) -> dict[str, Any]:
 
 
 def deliveries_of(events: DataFrame, end_us: int, lease_s: float) -> DataFrame:
-    """Return the deliveries that a consumer got: when, and what had become of each by the time `end_us`."""
+    """Return the deliveries that a consumer got: the time of each, and its outcome up to the time `end_us`."""
     answers = events.where("event in ('ack', 'nack', 'put_back') and ok and id is not null")
     settled = answers.groupBy("id").agg(
         F.max(F.expr("event = 'put_back'")).alias("put_back"),
@@ -164,7 +168,7 @@ def _figures(
 
 
 def figures_by(events: DataFrame, deliveries: DataFrame, keys: list[str]) -> DataFrame:
-    """Return all figures, a row for each value of `keys`, one row in all if there are none."""
+    """Return all statistics, a row for each value of `keys`, one row in total if there are none."""
     arrivals = (
         events.where("event = 'push'")
         .groupBy(*keys)
@@ -199,7 +203,7 @@ def _quantiles(name: str) -> Column:
 def _entry(row: Any, seconds: float) -> dict[str, Any]:
     counts = ("arrivals", "bytes", "deliveries", "redeliveries", "acks", "drops", *_ANSWER_COUNTS)
     entry: dict[str, Any] = {name: row[name] for name in counts}
-    # Nacks bring a message again unless it is dropped; whatever else came again did so because a lease had ended.
+    # A nack causes a redelivery unless the message is dropped; every other redelivery follows an expired lease.
     entry["lease_ends"] = max(0, entry["redeliveries"] - (entry["nacks"] - row["nacked_drops"]))
     entry["arrivals_per_s"] = entry["arrivals"] / seconds if seconds else None
     entry["redelivered_share"] = entry["redeliveries"] / entry["deliveries"] if entry["deliveries"] else None

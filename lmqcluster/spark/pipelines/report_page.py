@@ -1,4 +1,4 @@
-"""The report as one HTML page: no script, no request to anywhere, light or dark as the reader's system is."""
+"""The report as one HTML page: no script, no requests, light or dark like the reader's system."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; overflow
 
 
 def report_page(report: Mapping[str, Any]) -> str:
-    """The page for what `lmqcluster.spark.pipelines.report.report` returned."""
+    """Return the page for the result of `lmqcluster.spark.pipelines.report.report`."""
     span, total = report["span"], report["total"]
     unread = f" {span['unreadable_lines']:,} lines could not be read." if span["unreadable_lines"] else ""
     nodes = ", ".join(span["nodes"])
@@ -98,7 +98,7 @@ def _charts(report: Mapping[str, Any]) -> list[str]:
     return [
         _figure("Arrivals and deliveries", each, flow, time_chart(
             "Arrivals and deliveries over time", times, positions, flow, show=human_number, stepped=True)),
-        _figure("Waiting time", "from due to delivered, by time of delivery", waiting, time_chart(
+        _figure("Waiting time", "from ready to delivered, by time of delivery", waiting, time_chart(
             "Waiting time over time", times, positions, waiting, show=human_seconds, logarithmic=True)),
         _figure("Redeliveries and drops", each, trouble, time_chart(
             "Redeliveries and drops over time", times, positions, trouble, show=human_number, stepped=True)),
@@ -106,7 +106,7 @@ def _charts(report: Mapping[str, Any]) -> list[str]:
 
 
 def _with_gaps(series: Sequence[Mapping[str, Any]], bucket_s: int) -> list[Mapping[str, Any]]:
-    """The series with an empty entry right before and after every gap, so that lines fall to 0 there."""
+    """Return the series with an empty entry at the beginning and end of every gap, so that lines fall to 0 there."""
     filled: list[Mapping[str, Any]] = []
     for entry in series:
         at = datetime.fromisoformat(entry["time"]).timestamp()
@@ -145,7 +145,9 @@ def _figure(title: str, note: str, lines: Sequence[Line], chart: str) -> str:
 
 def _left_out(report: Mapping[str, Any]) -> str:
     rest = report["queue_count"] - len(report["queues"])
-    return f"<p>The {len(report['queues']):,} busiest; {rest:,} further queues are only in the sum.</p>" if rest else ""
+    return (
+        f"<p>The {len(report['queues']):,} busiest; {rest:,} further queues are only in the total.</p>" if rest else ""
+    )
 
 
 def _table(rows: Sequence[Mapping[str, Any]]) -> str:

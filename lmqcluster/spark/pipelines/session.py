@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: the running one under ``spark-submit``, otherwise one of our own."""
+"""The Spark session of a pipeline: the running one under ``spark-submit``, otherwise a new one."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ __all__ = ["CONNECT", "MASTER_DEFAULT", "SessionSettings", "has_jvm", "open_sess
 
 MASTER_DEFAULT: Final = "local[*]"
 CONNECT: Final = "sc://"
-"""How the URL of a Spark Connect server begins."""
+"""Prefix of the URL of a Spark Connect server."""
 JAVA_VERSION_MIN: Final = 17
-# What a pipeline needs whoever started the session. Times in partition names are UTC on every machine.
+# Needed by every session. Times in partition names are UTC on every machine.
 _ALWAYS: Final = {"spark.sql.session.timeZone": "UTC"}
-# Seconds that Python has to show Spark that it is meant; 15 are too few for a busy machine.
+# Seconds for Python's authentication with Spark; the default of 15 is too short for a busy machine.
 _PATIENT: Final = {"spark.python.authenticate.socketTimeout": "300s"}
-# What suits a session that ends with its one pipeline; `SessionSettings.options` beats it.
+# For a session that ends with its pipeline; `SessionSettings.options` overrides it.
 _OWN: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.streaming.stopTimeout": "60s",
 }
-# Spark cuts what it shuffles into 200 parts, which is far too many for one machine.
+# By default Spark shuffles into 200 parts, far too many for one machine.
 _LOCAL: Final = {"spark.sql.shuffle.partitions": "16"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """How to get a session.
+    """The settings of a session.
 
     Attributes:
         name: the application's name in Spark's web pages.
-        master: Spark's master URL, or that of a Spark Connect server; ``None`` leaves it to ``spark-submit``, or takes
+        master: Spark's master URL, or that of a Spark Connect server; ``None`` for that of ``spark-submit``, or
             `MASTER_DEFAULT`.
         options: further Spark options, by their full name.
-        log: the file that takes what Spark writes to standard error, for a session of our own.
+        log: file for Spark's standard error, for a new session.
     """
 
     name: str
@@ -55,21 +55,21 @@ class SessionSettings:
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """Return whether a session has a JVM beside this process, as it has not over Spark Connect."""
+    """Return whether a session has a JVM beside this process; it has none over Spark Connect."""
     return not type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def under_submit() -> bool:
-    """Whether ``spark-submit`` has started this process, so that the session's settings are its business."""
+    """Return whether ``spark-submit`` has started this process and so determines the session's settings."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 @contextmanager
 def open_session(settings: SessionSettings) -> Iterator[SparkSession]:
-    """A session for one pipeline: one that is running already is left running.
+    """Yield a session for one pipeline; an existing session is not stopped.
 
     Raises:
-        PipelineError: there is no Java, or Spark refused to start.
+        PipelineError: Java is missing, or Spark refused to start.
     """
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -89,30 +89,30 @@ def _start(settings: SessionSettings) -> SparkSession:
     if settings.master is not None and settings.master.startswith(CONNECT):
         return _connected(settings.master, {**settings.options, **_ALWAYS})
     _check_java()
-    # Without byte code Python may take longer to start than Spark waits.
+    # Without byte code, Python may take longer to start than Spark waits.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     master = settings.master or MASTER_DEFAULT
     is_local = master.startswith("local")
     if is_local:
-        # The tasks' Python is the one that lmqcluster is installed for; elsewhere only the user can know it.
+        # The tasks use the Python that lmqcluster is installed for; on other machines only the user can know it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = _LOCAL if is_local else {}
     builder = _configured(builder.master(master), {**_PATIENT, **_OWN, **local, **settings.options, **_ALWAYS})
-    # The JVM inherits our standard error for good; its log belongs into a file, not between the lines of a person's terminal.
+    # The JVM inherits our standard error permanently; its log belongs in a file, not on the user's terminal.
     try:
         with _stderr_into(settings.log):
             return builder.getOrCreate()
     except (PySparkException, OSError, ValueError) as exc:
         raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
     except Exception as exc:
-        # py4j's errors derive from Exception alone; anything else is a bug and stays what it is.
+        # py4j's errors derive from Exception alone; any other error is a bug and is raised unchanged.
         if not type(exc).__module__.startswith("py4j"):
             raise
         raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
 
 
 def _connected(url: str, options: Mapping[str, str]) -> SparkSession:
-    """Return a session of a Spark Connect server, which takes only options of a session."""
+    """Return a session of a Spark Connect server, which accepts only session options."""
     try:
         return _configured(SparkSession.builder.remote(url), options).getOrCreate()
     except PySparkException as exc:
@@ -129,7 +129,7 @@ def _check_java() -> None:
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home) / "bin" / "java") if home else "java"
     if shutil.which(java) is None:
-        where = f"JAVA_HOME={home} has no bin/java" if home else "there is no java on the PATH"
+        where = f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH"
         raise PipelineError(
             f"Spark needs Java {JAVA_VERSION_MIN} or newer and {where}: install it, or set JAVA_HOME", CONFIGURATION
         )
@@ -137,9 +137,9 @@ def _check_java() -> None:
 
 def _refusal(exc: Exception, master: str, log: Path | None) -> str:
     lines = [line.strip() for line in str(exc).splitlines() if line.strip()]
-    # py4j puts the Java exception on the second line, under a heading of its own.
+    # py4j puts the Java exception on the second line, below a heading.
     cause = next((line for line in lines if "Exception: " in line), lines[0] if lines else type(exc).__name__)
-    hint = f"; {log} has Spark's own words" if log is not None else ""
+    hint = f"; see {log}" if log is not None else ""
     return f"Spark did not start with --master {master}: {cause.rpartition('Exception: ')[2]}{hint}"
 
 

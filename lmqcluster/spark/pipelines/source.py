@@ -1,4 +1,4 @@
-"""What every pipeline says of the queues that it reads, as options of the data source."""
+"""The queues that a pipeline reads, as options of the data source."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ class Source:
 
     Attributes:
         access: the cluster.
-        queue: the name of one queue, or several with commas between them.
+        queue: the name of one queue, or several separated by commas.
         pattern: a regular expression (RE2) for the names of queues.
         subscription: name of the subscription; ``None`` for a random one that the checkpoint keeps.
-        messages_max: most messages in one micro-batch.
+        messages_max: maximum number of messages in one micro-batch.
         bytes_max: bytes of bodies at which a micro-batch is full.
-        partitions_min: least tasks to read a micro-batch with.
+        partitions_min: minimum number of reading tasks.
         fail_on_data_loss: whether an expired lease ends the query.
         lease_s: how long messages stay reserved while the query does not run.
         headers: whether to read the column ``headers``.
         delivery: whether to read the columns of ``includeDelivery``.
-        explode: whether each part of a compound message is a row of its own.
-        rate: most messages a second, on average; ``None`` for no limit.
+        explode: whether each part of a compound message is a separate row.
+        rate: maximum messages a second, on average; ``None`` for no limit.
     """
 
     access: Access
@@ -47,7 +47,7 @@ class Source:
     rate: float | None = None
 
     def stream(self, spark: SparkSession) -> DataFrame:
-        """A streaming read."""
+        """Return a streaming read."""
         register(spark)
         options = {
             "subscribe": self.queue,

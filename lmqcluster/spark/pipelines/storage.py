@@ -1,4 +1,4 @@
-"""Files where Spark keeps its own: a local disk, HDFS, an object store, through Hadoop's file systems."""
+"""Files on Spark's file systems: a local disk, HDFS or an object store, through Hadoop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Storage", "StoredFile"]
 
 
 class StoredFile(NamedTuple):
-    """A file: its whole path, its size, and when it was last written, in seconds since the Unix epoch."""
+    """A file: its full path, its size, and its modification time in seconds since the Unix epoch."""
 
     path: str
     size_bytes: int
@@ -22,22 +22,22 @@ class StoredFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """Return the last part of the path."""
         return self.path.rpartition("/")[2]
 
 
 class Storage:
-    """The file system that a path belongs to. Paths are whole, as `find` returns them, or below the working directory."""
+    """The file system of a path. Paths are absolute, as `find` returns them, or relative to the working directory."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
-        """Find the file system.
+        """Open the file system.
 
         Raises:
-            PipelineError: the session has no JVM here, so that files where Spark keeps its own cannot be reached.
+            PipelineError: the session has no JVM, so that its file systems are not accessible.
         """
         if not has_jvm(spark):
             raise PipelineError(
-                f"{path} cannot be looked at over Spark Connect: run this command where Spark runs, with --master",
+                f"{path} is not accessible over Spark Connect: run this command where Spark runs, with --master",
                 USAGE,
             )
         context = spark.sparkContext
@@ -49,8 +49,8 @@ class Storage:
         self.root: str = self._files.makeQualified(self._path(path)).toString()
 
     def find(self, pattern: str) -> list[StoredFile]:
-        """Files that match a Hadoop glob below the root, sorted by path; none if there are none."""
-        # Names may hold what a glob would take for itself, so only the pattern is one.
+        """Return the files that match a Hadoop glob below the root, sorted by path."""
+        # The root may contain characters that are special in a glob; they are escaped.
         found = self._files.globStatus(self._path(f"{_escaped(self.root)}/{pattern}"))
         files = [
             StoredFile(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)
@@ -60,12 +60,12 @@ class Storage:
         return sorted(files)
 
     def status(self, paths: Iterable[str]) -> list[StoredFile]:
-        """Files by their paths, which may be URIs."""
+        """Return files by their paths, which may be URIs."""
         found = [self._files.getFileStatus(self._path(self._uri(path))) for path in paths]
         return [StoredFile(one.getPath().toString(), one.getLen(), one.getModificationTime() / 1000) for one in found]
 
     def rename(self, source: str, target: str) -> None:
-        """Move a file, also over an existing one.
+        """Move a file; replace an existing one.
 
         Raises:
             OSError: it was not moved.
@@ -77,15 +77,15 @@ class Storage:
             raise OSError(f"{source} could not be renamed to {target}")
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all that is in it. Nothing happens if there is none."""
+        """Delete a file, or a directory with its content. A no-op if it does not exist."""
         self._files.delete(self._path(path), True)
 
     def exists(self, path: str) -> bool:
-        """Whether there is such a file or directory."""
+        """Return whether the file or directory exists."""
         return bool(self._files.exists(self._path(path)))
 
     def read_text(self, path: str) -> str:
-        """What a small file of text holds."""
+        """Return the content of a small text file."""
         stream = self._files.open(self._path(path))
         try:
             return bytes(stream.readAllBytes()).decode()
@@ -93,7 +93,7 @@ class Storage:
             stream.close()
 
     def write_text(self, path: str, text: str) -> None:
-        """Write a small file; it appears whole or not at all."""
+        """Write a small file; it appears complete or not at all."""
         unfinished = f"{path}.unfinished"
         stream = self._files.create(self._path(unfinished), True)
         try:

@@ -1,4 +1,4 @@
-"""Running a streaming query to its end."""
+"""Runs a streaming query to its end."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def run_stream(
     """Start a query, watch it, stop it.
 
     Args:
-        writer: everything of the query but its trigger.
-        trigger_s: seconds from one micro-batch to the next; ``None`` takes what is there now and ends.
-        watch: is called with the running query and returns when it has ended.
+        writer: the query without its trigger.
+        trigger_s: seconds between micro-batches; ``None`` processes the current messages and ends.
+        watch: called with the running query; returns when it has ended.
 
     Raises:
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
@@ -45,7 +45,7 @@ def run_stream(
 def paced(
     function: Callable[[DataFrame, int], None], rate: float | None, messages_max: int
 ) -> Callable[[DataFrame, int], None]:
-    """A function for ``foreachBatch`` that lets so many messages a second pass, taking every micro-batch for a full one."""
+    """Return a ``foreachBatch`` function that limits the rate of messages, counting every micro-batch as a full one."""
     if rate is None:
         return function
     pace = Pace(rate)

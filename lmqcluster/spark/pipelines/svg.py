@@ -1,4 +1,4 @@
-"""Charts over time as inline SVG, coloured by the page's style sheet so that they follow its light and dark schemes."""
+"""Charts as inline SVG, coloured by the page's style sheet so that they follow its light and dark schemes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TICKS: Final = 5
 
 @dataclass(frozen=True)
 class Line:
-    """One line of a chart: its name, the CSS class that colours it, and its values, ``None`` where there is none."""
+    """One line of a chart: its name, the CSS class of its colour, and its values, ``None`` where there is none."""
 
     name: str
     style: str
@@ -30,7 +30,7 @@ class Line:
 
 
 def human_number(value: float) -> str:
-    """``0``, ``7.5``, ``950``, ``1.2k``, ``3.4M``."""
+    """Return a number for people: ``0``, ``7.5``, ``950``, ``1.2k``, ``3.4M``."""
     for unit, size in (("M", 1e6), ("k", 1e3)):
         if abs(value) >= size:
             return f"{value / size:.3g}{unit}"
@@ -38,7 +38,7 @@ def human_number(value: float) -> str:
 
 
 def human_seconds(value: float) -> str:
-    """``0``, ``350 µs``, ``12 ms``, ``4.5 s``, ``3.2 min``, ``1.5 h``."""
+    """Return a duration for people: ``0``, ``350 µs``, ``12 ms``, ``4.5 s``, ``3.2 min``, ``1.5 h``."""
     if value == 0:
         return "0"
     if value < 1e-3:
@@ -60,16 +60,16 @@ def time_chart(
     logarithmic: bool = False,
     stepped: bool = False,
 ) -> str:
-    """Lines over time.
+    """Return a chart of lines over time.
 
     Args:
-        title: what screen readers say the picture is.
-        times: ISO 8601 texts, for the axis and the tips.
-        positions: the same as numbers that grow with time.
+        title: description of the picture for screen readers.
+        times: ISO 8601 texts, for the axis and the tooltips.
+        positions: the same as increasing numbers.
         lines: at least one, with a value for each time.
-        show: a value as a person reads it.
-        logarithmic: whether equal ratios are equally far apart; values of 0 are drawn at the bottom.
-        stepped: whether lines have corners instead of slopes, for counts of an interval.
+        show: formats a value for people.
+        logarithmic: whether the scale is logarithmic; values of 0 are drawn at the bottom.
+        stepped: whether to draw steps instead of slopes, for counts of an interval.
     """
     known = [value for line in lines for value in line.values if value is not None]
     scale = _log_scale(known) if logarithmic else _linear_scale(known)
@@ -95,12 +95,13 @@ def time_chart(
 def bar_chart(
     title: str, rows: Sequence[tuple[str, Sequence[tuple[str, float]]]], *, show: Callable[[float], str]
 ) -> str:
-    """Values of things by name on a logarithmic scale: each row a bar from its first value to its last, with a mark at each.
+    """Return a bar chart on a logarithmic scale: each row is a bar from its first value to its last, with a mark at
+    each.
 
     Args:
-        title: what screen readers say the picture is.
-        rows: a name, and values with their names in ascending order.
-        show: a value as a person reads it.
+        title: description of the picture for screen readers.
+        rows: a name, and named values in ascending order.
+        show: formats a value for people.
     """
     scale = _log_scale([value for _, marks in rows for _, value in marks])
     left = 200
@@ -132,7 +133,7 @@ def bar_chart(
 
 @dataclass(frozen=True)
 class _Scale:
-    """Where a value lies between bottom (0) and top (1), and the values to write at the axis."""
+    """Maps a value to its position between bottom (0) and top (1), with the values to label on the axis."""
 
     ticks: Sequence[float]
     share: Callable[[float], float]
@@ -195,14 +196,14 @@ def _path(points: Sequence[tuple[float, float] | None], stepped: bool) -> str:
 def _tips(
     times: Sequence[str], lines: Sequence[Line], x_of: Callable[[int], float], show: Callable[[float], str]
 ) -> list[str]:
-    """Invisible columns over the picture whose titles tell the values when pointed at."""
+    """Return invisible columns over the picture whose titles show the values on hover."""
     width = max(2.0, (_WIDTH - _LEFT - _RIGHT) / len(times))
     parts = []
     for place, time in enumerate(times):
         values = ((line.name, line.values[place]) for line in lines)
-        told = ", ".join(f"{name} {show(value)}" for name, value in values if value is not None)
+        labels = ", ".join(f"{name} {show(value)}" for name, value in values if value is not None)
         box = f'x="{x_of(place) - width / 2:.1f}" y="{_TOP}" width="{width:.1f}" height="{_HEIGHT - _TOP - _BOTTOM}"'
-        parts.append(f'<rect class="tip" {box}><title>{escape(f"{time}: {told}")}</title></rect>')
+        parts.append(f'<rect class="tip" {box}><title>{escape(f"{time}: {labels}")}</title></rect>')
     return parts
 
 

@@ -1,16 +1,16 @@
-"""Figures of queues while they happen: event journals as a stream, by queue and window, with alerts.
+"""Live statistics of queues: event journals as a stream, by queue and window, with alerts.
 
-The figures are those of `report`, worked out by the same functions from the events of one window. A window is shown once, when
-events have come that are later than its end by `WatchSettings.delay_s`: that is how late the journal of one node may be behind
-that of another. What becomes of a delivery is known as far as the journals tell by then, so that a last delivery whose lease
-ends later is not counted as a drop.
+The statistics are those of `report`, computed by the same functions from the events of one window. A window is shown
+once, when an event is later than its end by `WatchSettings.delay_s`, the maximum lag between the journals of two nodes.
+The outcome of a delivery is known as far as the journals contain it at that time, so a last delivery whose lease
+expires later is not counted as a drop.
 
-``open`` is what the queue holds at the end of the window as far as the journals tell: pushed, or moved there by name, and not
-acknowledged, dropped, withdrawn, purged or moved away, since they begin. Messages under lease are among them. Journals do not
-tell of messages that expire, that are deleted with their queue, or that were there before.
+``open`` is the number of messages in the queue at the end of the window according to the journals: pushed, or moved
+there by name, and not acknowledged, dropped, withdrawn, purged or moved away, since the journals begin. Leased messages
+are included. Journals do not record messages that expire, that are deleted with their queue, or that were there before.
 
-Beside Spark's checkpoint stand the events that later windows need, and a small file with what is open. Every micro-batch writes
-its events, rows and state under its own number, over what an earlier attempt has left.
+Beside Spark's checkpoint, the query keeps the events that later windows need, and a small file with the open messages.
+Every micro-batch writes its events, rows and state under its own number, replacing those of an earlier attempt.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.streaming.query import StreamingQuery
 
 from ..journal_source import register_journal
@@ -33,7 +33,7 @@ __all__ = ["Thresholds", "WatchSettings", "watch"]
 
 _SHOWN_MAX: Final = 1_000
 _KEPT_S: Final = 3_600
-"""For how long events are kept behind the last window that was shown, for deliveries whose fate comes later."""
+"""How long events are kept after the last window that was shown, for deliveries whose outcome is recorded later."""
 _EVENT_COLUMNS: Final = (
     *(
         "time_us",
@@ -63,13 +63,13 @@ _GROWTH: Final = """
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """Above which figures of a queue and window are alerts; None for never.
+    """Limits of the statistics of a queue and window above which there is an alert; None for never.
 
     Attributes:
-        open: messages that it holds.
-        wait_p99_s: seconds that one of a hundred messages waited at least.
+        open: messages in the queue.
+        wait_p99_s: minimum waiting time of one message in a hundred, in seconds.
         redelivered_share: redeliveries among all deliveries, from 0 to 1.
-        drops: messages that were dropped.
+        drops: dropped messages.
     """
 
     open: int | None = None
@@ -84,13 +84,13 @@ class WatchSettings:
 
     Attributes:
         journal: the folder in which the nodes write their event journals.
-        checkpoint: where the query keeps its place and its state.
+        checkpoint: folder of the query's checkpoint and state.
         output: the folder of a Parquet table for all rows; None for none.
         window_s: seconds of a window.
-        delay_s: seconds by which the journal of a node may be behind that of another.
+        delay_s: maximum seconds by which the journal of one node lags behind another.
         lease_s: seconds without an ack after which a last delivery counts as a drop.
-        trigger_s: seconds from one micro-batch to the next; None takes what is there now and ends.
-        thresholds: what is an alert.
+        trigger_s: seconds between micro-batches; None processes the current events and ends.
+        thresholds: the limits for alerts.
     """
 
     journal: str
@@ -113,10 +113,10 @@ def watch(
 
     Args:
         spark: the session.
-        settings: what to do.
-        show: is called with the rows of windows that are over, in their order, 1,000 at most. A micro-batch that is run again
-            shows them again.
-        wait: is called with the running query and returns when it has ended.
+        settings: the settings.
+        show: called with the rows of completed windows, in order, at most 1,000. A repeated micro-batch shows them
+            again.
+        wait: called with the running query; returns when it has ended.
 
     Raises:
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
@@ -127,7 +127,7 @@ def watch(
     writer = lines.writeStream.queryName("watch").option("checkpointLocation", settings.checkpoint)
 
     def take(batch: DataFrame, number: int) -> None:
-        show(state.take(batch, number))
+        show(state.process(batch, number))
 
     run_stream(writer.foreachBatch(take), settings.trigger_s, wait)
 
@@ -140,8 +140,8 @@ class _State:
         self._settings = settings
         self._storage = Storage(spark, f"{settings.checkpoint.rstrip('/')}/watch")
 
-    def take(self, batch: DataFrame, number: int) -> list[dict[str, Any]]:
-        """Take the lines of a micro-batch in; returns the rows of the windows that are over since the one before."""
+    def process(self, batch: DataFrame, number: int) -> list[dict[str, Any]]:
+        """Process the lines of a micro-batch; return the rows of the windows completed since the previous one."""
         root, settings = self._storage.root, self._settings
         readable = parsed(batch).where("readable").select(*_EVENT_COLUMNS)
         readable.write.mode("overwrite").parquet(f"{root}/events/batch={number}")
@@ -158,7 +158,7 @@ class _State:
             if settings.output is not None:
                 rows.write.mode("overwrite").parquet(f"{settings.output.rstrip('/')}/batch={number}")
             shown = [row.asDict() for row in rows.orderBy("window", "queue").limit(_SHOWN_MAX).collect()]
-            # Queues of which nothing was heard keep what they had.
+            # Queues without new events keep their state.
             latest = rows.groupBy("queue").agg(F.max_by("open", "window").alias("open")).where("open <> 0").collect()
             heard = {row["queue"] for row in rows.select("queue").distinct().collect()}
         finally:
@@ -174,7 +174,7 @@ class _State:
         return round(max(_KEPT_S, self._settings.lease_s) * 1e6)
 
     def _before(self, number: int) -> dict[str, Any]:
-        """The state that the micro-batch before has left."""
+        """Return the state after the previous micro-batch."""
         files = [file for file in self._storage.find("state/*.json") if int(file.name.partition(".")[0]) < number]
         if not files:
             return {"over_us": 0, "open": {}}
@@ -182,19 +182,19 @@ class _State:
         return state
 
     def _events(self, number: int) -> DataFrame:
-        # A batch without any event has a file all the same, and so a schema.
+        # A batch without events also has a file, and so a schema.
         found = self._spark.read.option("basePath", f"{self._storage.root}/events")
         events = found.parquet(f"{self._storage.root}/events").withColumn("batch", F.col("batch").cast("int"))
         return events.where(F.col("batch") <= number)
 
     def _rows(self, events: DataFrame, before: dict[str, Any], end_us: int, over_us: int) -> DataFrame:
-        """The rows of the windows from the last that was shown to the one that ends at `over_us`."""
+        """Return the rows of the windows after the last shown one up to the one that ends at `over_us`."""
         step_us = self._settings.window_s * 1_000_000
         is_inside = (F.col("time_us") >= before["over_us"]) & (F.col("time_us") < over_us)
         window = F.expr(f"time_us div {step_us} * {step_us}").alias(_WINDOW)
         inside = events.where(is_inside).select("*", window)
         deliveries = deliveries_of(events, end_us, self._settings.lease_s).where(is_inside).select("*", window)
-        # A move says what comes to the other queue as well.
+        # A move also records what arrives in the other queue.
         arrived = inside.where("event in ('move', 'redrive') and to is not null")
         arrived = arrived.select(_WINDOW, F.col("to").alias("queue"), F.col("count").alias("growth"))
         changed = inside.select(_WINDOW, "queue", F.expr(_GROWTH).alias("growth")).unionByName(arrived)
@@ -217,7 +217,7 @@ class _State:
 
 
 def _shown(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
-    """The columns of the table, with what is an alert."""
+    """Return the columns of the table, with the alerts."""
     counts = ("arrivals", "deliveries", "redeliveries", "drops")
     names = list(QUANTILES)
     quantiles = [

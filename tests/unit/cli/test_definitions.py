@@ -36,7 +36,7 @@ def test_everything_but_format_and_version_may_be_left_out() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"format": "rabbit"}, "no file of definitions"),
+        ({"format": "rabbit"}, "not a file of definitions"),
         ({"version": 2}, "version 2"),
         ({"version": True}, "version True"),
         ({"version": "1"}, "version '1'"),

@@ -22,7 +22,7 @@ CONTRACT = {
     66: "no such queue or message",
     69: "node unreachable, no quorum",
     70: "a bug",
-    74: "a file or the output cannot be written",
+    74: "a file or the output cannot be read or written",
     75: "timed out or outcome unknown",
     77: "not authorised",
     78: "configuration",

@@ -107,7 +107,7 @@ def test_an_answer_unlike_queued_is_reported(hostile: Hostile, answer: Any) -> N
 @pytest.mark.parametrize("answer", [b"", b"\x81", b"\x80\x80", b"\xc1"])
 def test_invalid_messagepack_is_reported(hostile: Hostile, answer: bytes) -> None:
     hostile.answer = answer
-    with pytest.raises(CliError, match="cannot be asked"):
+    with pytest.raises(CliError, match="cannot be reached"):
         Source(hostile.url, None).queues()
 
 

@@ -71,8 +71,8 @@ def test_bad_csv_rows_are_reported_and_skipped(line: bytes, reason: str) -> None
     ("text", "reason"),
     [
         ("", "header line"),
-        ("orign,n\nA,1\n", "no column 'origin'; did you mean 'orign'"),
-        ("a,b\n1,2\n", "no column 'origin'; there are a, b"),
+        ("orign,n\nA,1\n", "unknown column 'origin'; did you mean 'orign'"),
+        ("a,b\n1,2\n", "unknown column 'origin'; the columns are a, b"),
         ("origin,n,n\nA,1,2\n", "names 'n' twice"),
     ],
 )
@@ -179,7 +179,7 @@ def test_the_format_is_derived_from_the_name(tmp_path: Path, name: str, form: st
 def test_an_unknown_format_must_be_given(tmp_path: Path) -> None:
     path = tmp_path / "data"
     path.write_bytes(b"")
-    with pytest.raises(click.UsageError, match="say --format"), open_source(str(path), None):
+    with pytest.raises(click.UsageError, match="pass --format"), open_source(str(path), None):
         pass
     with open_source(str(path), "csv") as source:
         assert source.form == "csv"
@@ -191,7 +191,7 @@ def test_files_that_cannot_be_opened_are_usage_errors(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "two.zip", "w") as archive:
         archive.writestr("a.csv", "")
         archive.writestr("b.csv", "")
-    with pytest.raises(click.UsageError, match="holds 2 files"), open_source(str(tmp_path / "two.zip"), None):
+    with pytest.raises(click.UsageError, match="contains 2 files"), open_source(str(tmp_path / "two.zip"), None):
         pass
 
 
