@@ -216,5 +216,9 @@ def check_name(given: str, operation: Operation | None) -> None:
         return
     known = [one for one in OPTIONS if operation is None or operation in one.used_by]
     close = difflib.get_close_matches(key, [one.name.lower() for one in known], n=1)
-    hint = f"did you mean {_BY_KEY[close[0]].name!r}?" if close else f"the options are {', '.join(one.name for one in known)}"
+    hint = (
+        f"did you mean {_BY_KEY[close[0]].name!r}?"
+        if close
+        else f"the options are {', '.join(one.name for one in known)}"
+    )
     raise OptionError(given, f"is unknown: {hint}")

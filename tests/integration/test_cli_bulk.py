@@ -93,7 +93,7 @@ def test_bad_rows_can_be_skipped_and_are_counted(admin, queue_name: str) -> None
         (["replay", "-", "--queue-by", "q", "--queue", "x"], 2, "give either"),
         (["replay", "-", "--queue", "x", "--queue-prefix", "p"], 2, "--queue-prefix applies to --queue-by"),
         (["replay", "-", "--queue", "{"], 2, "the queue template '{' is malformed"),
-        (["replay", "-", "--queue", "x"], 2, "say --format"),
+        (["replay", "-", "--queue", "x"], 2, "pass --format"),
         (["replay", "/absent.csv", "--queue", "x"], 2, "cannot read /absent.csv: No such file"),
         (["replay", "-", "--format", "csv", "--queue", "x", "--nodes", "here"], 2, "--nodes: 'here' is not HOST:PORT"),
         (["replay", "-", "--format", "csv", "--queue", "{b}"], 65, "unknown column 'b'"),

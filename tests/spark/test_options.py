@@ -94,7 +94,7 @@ def test_options_of_spark_itself_are_ignored() -> None:
         ({"includeHeader": "true"}, "includeHeader", "did you mean 'includeHeaders'?"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "must be true or false, not 'maybe'"),
         ({"lmq.subscripton": "a"}, "lmq.subscripton", "did you mean 'lmq.subscription'?"),
-        ({"lmq.zzz": "a"}, "lmq.zzz", "is unknown: there are lmq.servers"),
+        ({"lmq.zzz": "a"}, "lmq.zzz", "is unknown: the options are lmq.servers"),
         ({"startingoffsets": "earliest"}, "startingOffsets", "is Kafka's"),
         ({"kafka.bootstrap.servers": "n1"}, "kafka.bootstrap.servers", "is Kafka's"),
         ({"mode": "peek"}, "mode", "is for batch reads, not for streaming reads"),
