@@ -1,7 +1,7 @@
-"""Hooks of the documentation's site: pages from outside docs/, and links that lead out of it.
+"""MkDocs hooks: add pages from outside docs/, and rewrite links that leave the site.
 
-A page keeps its path in the repository, below the site's root, and pages of docs/ stand at the root itself. Links to files
-that are no pages, such as source code, become their paths, because the site does not know where the repository is published.
+A page keeps its path in the repository below the site's root; pages of docs/ are at the root itself. Links to files that are
+not pages, such as source code, become their paths, because the site does not know where the repository is published.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LINK = re.compile(r"\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def on_config(config: Any) -> Any:
-    """Let the decisions stand below their index."""
+    """List the decisions below their index."""
     records = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
     for section in config.nav:
         for place, entry in enumerate(pages := next(iter(section.values()))) if isinstance(section, dict) else ():
@@ -43,7 +43,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
-    """Point links at where the pages stand in the site."""
+    """Rewrite links to the locations of pages in the site."""
     uri = page.file.src_uri
     source = uri if uri in OUTSIDE else f"docs/{uri}"
 
@@ -62,7 +62,7 @@ def on_page_markdown(markdown: str, page: Any, **_more: Any) -> str:
 
 
 def site_place(path: str) -> str | None:
-    """Where a file of the repository stands in the site; None if it is no page."""
+    """Return the location of a repository file in the site; None if it is not a page."""
     if path == "README.md":
         return "README.md"
     if path in OUTSIDE:

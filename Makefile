@@ -3,15 +3,15 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The versions with which the tests have passed: without them a new release of a tool could turn them red.
+# The tested versions: without them a new release of a tool could break the tests.
 LOCK := .constraints.txt
 PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-version-check
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
-# How many test files run at the same time.
+# Number of concurrent test files.
 TEST_JOBS ?= 3
 UNIT_JOBS ?= 2
-# Tests start about a thousand processes of ours: each would compile our modules again without byte code on the disk.
+# Tests start about a thousand Python processes, each of which would compile all modules without byte code on disk.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := install
@@ -22,7 +22,7 @@ help: ## List the targets
 
 install: $(STAMP) ## Create .venv and install everything, Spark and tests too (1.4 GiB)
 
-# What a cluster needs is little; Spark, browsers and tests are much more.
+# A cluster needs little; Spark, browsers and tests need much more.
 $(RUNTIME): pyproject.toml $(LOCK)
 	@$(PYTHON) -c 'import sys; sys.exit("lmqcluster needs Python 3.11 or newer, this is %s" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	@echo 'Installing lmqcluster into $(VENV), once ...'
@@ -36,7 +36,7 @@ $(STAMP): $(RUNTIME) pyproject.toml $(LOCK)
 	@$(PIP) --constraint $(LOCK) --editable '.[dev,bench,spark,thrift]'
 	@touch $(STAMP)
 
-lock: install ## Take the latest versions of everything into .constraints.txt
+lock: install ## Update .constraints.txt to the latest versions
 	@$(PIP) uv
 	@$(BIN)/uv pip compile pyproject.toml --all-extras --universal --python-version 3.11 --upgrade --no-header --no-annotate --quiet --output-file $(LOCK)
 	@git diff --stat -- $(LOCK)
@@ -57,9 +57,9 @@ fmt: install ## Format the code and fix what ruff can fix
 unit: install ## Run the unit tests
 	$(BIN)/pytest -q -n $(UNIT_JOBS) --dist loadfile tests/unit
 
-# Twice as slow as without. Spark's tests take long and run few lines of ours, so they are left out.
+# Takes twice as long as without coverage. Spark's tests take long and run few lines of this repository, so they are omitted.
 COVERAGE_TESTS ?= tests --ignore=tests/benchmarks --ignore=tests/spark
-coverage: install ## Say which lines the tests run: make coverage COVERAGE_TESTS=tests/unit
+coverage: install ## Report the lines that tests run: make coverage COVERAGE_TESTS=tests/unit
 	@mkdir -p build/coverage
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -q -n $(TEST_JOBS) --dist loadfile $(COVERAGE_TESTS)
@@ -77,14 +77,14 @@ check: lint unit ## Run lint and unit: before every commit
 test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 
-# What takes minutes to fetch and build: Helm and Docker Compose; and the systemd unit in a systemd of its own, for which one has to be root.
-deploy-check: install ## Check deploy/ with Helm, Docker Compose and systemd, which are built first (minutes)
+# Downloads and builds Helm and Docker Compose, which takes minutes, and starts a separate systemd, which needs root.
+deploy-check: install ## Build Helm, Docker Compose and systemd, and check deploy/ with them (minutes)
 	LMQ_DEPLOY_TOOLS=build $(BIN)/pytest tests/deploy
 
 sim: install ## Replay a run of the simulator: make sim SEED=7
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),1) $(SIM_ARGS)
 
-# An hour of new seeds, two processes at a time.
+# An hour of new seeds, in two processes.
 soak: install ## Run the simulator with new seeds: make soak MINUTES=60
 	$(BIN)/python -m tests.simulation --seed $(or $(SEED),$(shell date +%s)) --minutes $(or $(MINUTES),60) --jobs 2
 
@@ -94,8 +94,8 @@ drill: install ## Run every failover drill on real processes
 drill-soak: install ## Run failover drills with new seeds: make drill-soak HOURS=8
 	$(BIN)/lmq-drill suite soak --hours $(or $(HOURS),1) $(DRILL_ARGS)
 
-# 336,776 flights through queues into a table; a node and the query are killed on the way.
-example: install ## Run the flights through Spark while nodes die
+# Sends 336,776 flights through queues into a table; kills a node and the query during the run.
+example: install ## Run the flights example on Spark while nodes are killed
 	$(BIN)/python -m tests.spark.flights_example $(EXAMPLE_ARGS)
 
 bench: install ## Measure speed, with plots in build/bench: make bench BENCH_ARGS=--quick

@@ -1,4 +1,4 @@
-"""``lmq-drill``: break a cluster on purpose, and judge what became of its messages."""
+"""``lmq-drill``: injects faults into a cluster, and judges what happened to its messages."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SUITES: Final = ("short", "full", "soak")
 
 
 class ExitCode(IntEnum):
-    """How ``lmq-drill`` ends."""
+    """Exit statuses of ``lmq-drill``."""
 
     PASS = 0
     FAIL = 1
@@ -46,8 +46,8 @@ class ExitCode(IntEnum):
 
 _EXIT_CODES = """
 \b
-Exit codes: 0 all passed, 1 one failed, 2 usage, 3 none failed but of one nothing can be said,
-65 a history cannot be read, 69 a drill could not be started, 78 a scenario cannot be understood.
+Exit codes: 0 all passed, 1 one failed, 2 usage, 3 none failed but one is undecided,
+65 unreadable history, 69 a drill could not be started, 78 invalid scenario.
 """
 
 
@@ -57,19 +57,19 @@ def _run_options(command: F) -> F:
         click.option(
             "--out",
             type=click.Path(file_okay=False, path_type=Path),
-            help="Folder for histories, logs and reports; new.  [default: var/drills/TIME]",
+            help="New folder for histories, logs and reports.  [default: var/drills/TIME]",
         ),
         click.option(
             "--time-factor",
             type=click.FloatRange(min=1.0),
             default=1.0,
             show_default=True,
-            help="Stretch limits of time, on a machine that has other things to do. Safety has no such limits.",
+            help="Factor for time limits, on a busy machine. Safety has no time limits.",
         ),
         click.option(
             "--old-program",
             metavar="COMMAND|git:REVISION",
-            help="An older lmq that the nodes run at first; also one out of this working copy's history.  "
+            help="An older lmq that the nodes run first; also a revision of this working copy.   "
             "[default: for rolling_upgrade the last release in git's history]",
         ),
     ):
@@ -79,10 +79,10 @@ def _run_options(command: F) -> F:
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]}, epilog=_EXIT_CODES)
 def main() -> None:
-    """Break a cluster on purpose, and judge what became of its messages.
+    """Inject faults into a cluster, and judge what happened to its messages.
 
-    Each drill starts a cluster of its own on this machine, loads it, breaks what its scenario says, mends it, drains it and
-    judges the history that the clients wrote.
+    Each drill starts a cluster on this machine, loads it, injects the faults of its scenario, ends them, drains the
+    queues, and judges the history that the clients recorded.
     """
 
 
@@ -101,12 +101,12 @@ def list_command(as_json: bool) -> None:
 
 @main.command(epilog=_EXIT_CODES)
 @click.argument("scenarios", nargs=-1, required=True, metavar="SCENARIO...")
-@click.option("--seed", type=int, default=1, show_default=True, help="Decides every choice of a drill.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed of every choice of a drill.")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Run so many seeds, from SEED on."
+    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="Number of seeds, from SEED on."
 )
 @click.option("--nodes", metavar="HTTP,...", help="HTTP addresses of a running cluster, instead of starting one.")
-@click.option("--data-dirs", metavar="DIR,...", help="The data directories of these nodes, to kill and pause them.")
+@click.option("--data-dirs", metavar="DIR,...", help="Data directories of these nodes, to kill and pause them.")
 @_run_options
 def run(
     scenarios: tuple[str, ...],
@@ -121,8 +121,8 @@ def run(
 ) -> None:
     """Run scenarios, by name or file.
 
-    With --nodes they are run against a cluster that runs on this machine already. Then only links of clients can be broken,
-    and with --data-dirs processes; what runs them has to start them again. The drill's queues are deleted at the end.
+    With --nodes, they run against an existing cluster on this machine. Then only the links of clients can be broken,
+    and with --data-dirs the processes; their supervisor must restart them. The drill's queues are deleted at the end.
     """
     if data_dirs and not nodes:
         raise click.UsageError("--data-dirs needs --nodes")
@@ -136,10 +136,14 @@ def run(
 @click.argument("name", type=click.Choice(_SUITES), metavar="short|full|soak")
 @click.option("--seed", type=int, help="The first seed.  [default: 1, for soak the clock]")
 @click.option(
-    "--seeds", type=click.IntRange(min=1), default=1, show_default=True, help="short, full: seeds of each scenario."
+    "--seeds",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="short, full: number of seeds for each scenario.",
 )
 @click.option(
-    "--hours", type=click.FloatRange(min=0.0, min_open=True), default=1.0, show_default=True, help="soak: how long."
+    "--hours", type=click.FloatRange(min=0.0, min_open=True), default=1.0, show_default=True, help="soak: duration."
 )
 @_run_options
 def suite(
@@ -152,7 +156,7 @@ def suite(
     time_factor: float,
     old_program: str | None,
 ) -> None:
-    """Run the scenarios of a suite: short, full, or soak, which goes on with new seeds for some hours."""
+    """Run the scenarios of a suite: short, full, or soak, which continues with new seeds for some hours."""
     with _errors():
         members = [scenario for path in library().values() if name in (scenario := read(path)).suites]
         if name == "soak":
@@ -170,10 +174,10 @@ def suite(
     type=click.FloatRange(min=0),
     default=GRACE_S,
     show_default=True,
-    help="Seconds that a lost pull may hold a message.",
+    help="Seconds for which a lost pull may hold a message.",
 )
 def check_command(histories: tuple[Path, ...], grace: float) -> None:
-    """Judge histories that were written before, in memory. ``verify`` judges larger ones."""
+    """Judge existing histories, in memory. ``verify`` judges larger ones."""
     with _errors(ExitCode.BAD_DATA):
         judgement = judge(read_history(histories), grace_s=grace)
     undecided = judgement.undecided or not judgement.totals.acknowledged or not judgement.totals.delivered
@@ -186,7 +190,11 @@ def check_command(histories: tuple[Path, ...], grace: float) -> None:
 @main.command("verify", epilog=_EXIT_CODES)
 @click.argument("histories", metavar="PATH...", nargs=-1, required=True)
 @click.option(
-    "--examples", default=5, show_default=True, type=click.IntRange(0, 1000), help="Most cases to show of a finding."
+    "--examples",
+    default=5,
+    show_default=True,
+    type=click.IntRange(0, 1000),
+    help="Maximum number of cases to show of a finding.",
 )
 @click.option(
     "--grace",
@@ -205,8 +213,8 @@ def verify_command(
 ) -> None:
     """Judge histories of any size on Spark.
 
-    Says whether messages were lost, made up, doubled or reordered, from what the clients of a drill saw. PATHs are JSON
-    lines: files, directories or globs. chaos/DESIGN.md tells the format.
+    Reports messages that were lost, invented, duplicated or reordered, by the records of a drill's clients. PATHs are
+    JSON lines: files, directories or globs. chaos/DESIGN.md describes the format.
 
     \b
     Example:
@@ -237,7 +245,7 @@ def _carry_out(
     *,
     quiet: bool,
 ) -> list[Result]:
-    """Run drills one after the other, and write the reports after each, so that a soak can be looked at."""
+    """Run drills one after another, and write the reports after each, so that they are available during a soak."""
     folder = out or Path("var") / "drills" / time.strftime("%Y%m%d-%H%M%S")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"--out {folder} is not empty")
@@ -270,7 +278,7 @@ def _finish(results: list[Result], as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _errors(drill_error: ExitCode = ExitCode.UNAVAILABLE) -> Iterator[None]:
-    """Errors are one line on standard error."""
+    """Print errors as one line on standard error."""
     try:
         yield
     except HistoryError as exc:

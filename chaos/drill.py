@@ -35,28 +35,28 @@ __all__ = ["Result", "run_drill"]
 
 _POLL_S = 0.2
 _LEASE_SLACK_S = 2.0
-"""By how much a lease can end late: that is how long a lost answer can have kept a message from others."""
+"""Maximum delay of a lease expiry: a lost answer can keep a message from other consumers for that long."""
 _PAUSE_AFTER_US = 5_000_000
-"""A pause that a fault causes is looked for until so long after it was mended."""
+"""A pause caused by a fault is looked for until this long after its end."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """What came of a drill.
+    """The result of a drill.
 
     Attributes:
         scenario, seed, folder: what was run, and where its files are.
         verdict, reasons: `reasons` are for a verdict that is not a pass.
         judgement: of the history.
-        short: by queue whether its short history is linearizable.
+        short: whether the short history of each queue is linearizable.
         windows, elections: faults and new leaders in order of time.
         digests: of the members' states.
         operations: attempts by operation and outcome.
         latency: of pushes, ``all`` and ``calm`` (before the first fault).
-        errors: given to any client, by operation and code.
-        told: what faults did.
-        version: of the nodes' program, and of the one that they went to.
-        begin_us, seconds: when it began, and how long it took in all.
+        errors: returned to any client, by operation and code.
+        notes: what faults did.
+        version: of the nodes' program, and of the one that they were upgraded to.
+        begin_us, seconds: when it began, and its total duration.
     """
 
     scenario: Scenario
@@ -72,7 +72,7 @@ class Result:
     operations: dict[str, dict[str, int]]
     latency: dict[str, Latency | None]
     errors: Counter[str]
-    told: list[str]
+    notes: list[str]
     version: str
     begin_us: int
     seconds: float
@@ -89,23 +89,23 @@ def run_drill(
     time_factor: float = 1.0,
     running: RunningCluster | None = None,
 ) -> Result:
-    """Start a cluster, load it, break it, mend it, drain it, judge it, end it.
+    """Start a cluster, load it, inject faults, end them, drain the queues, judge the history, stop the cluster.
 
     Args:
-        scenario: what to do.
-        seed: every choice of the drill comes from it; timing does not.
-        folder: new and empty; histories and logs stay there.
-        factory: makes the clients of the load.
-        old_program: an older ``lmq`` program for the nodes to start with: a command line, or ``git:`` and a revision; without it
-            a rolling upgrade begins with the last release, if git's history has one.
-        time_factor: by how much limits of time are stretched, for a machine that has other things to do.
-        running: a cluster to use instead of starting one; it is left as it was found.
+        scenario: the scenario.
+        seed: determines every choice of the drill, but not its timing.
+        folder: new and empty; histories and logs are kept there.
+        factory: creates the clients of the load.
+        old_program: an older ``lmq`` program for the nodes to start with: a command line, or ``git:`` and a revision.
+            Without it, a rolling upgrade begins with the last release in git's history, if there is one.
+        time_factor: factor for time limits, on a busy machine.
+        running: a cluster to use instead of starting one; it is left as it was.
 
     Raises:
         DrillError: the cluster could not be started.
     """
     plan = scenario.cluster
-    # Paths of nodes go into their environment and must not depend on where they are started.
+    # Paths of nodes are passed in their environment and must not depend on the working directory.
     folder = folder.resolve()
     cluster = running or Cluster(
         folder,
@@ -121,7 +121,7 @@ def run_drill(
 
 
 def _first_program(scenario: Scenario, old_program: str | None, folder: Path) -> tuple[str, ...] | None:
-    """What the nodes run at first; None is the installed program."""
+    """Return the program that the nodes run first; None for the installed one."""
     if old_program is not None:
         return parse_program(old_program, folder)
     return last_release(folder) if scenario.upgrades() else None
@@ -186,7 +186,7 @@ class _Drill:
             operations=operations(events),
             latency={"all": latencies(events), "calm": latencies(events, until_us=first_fault_us)},
             errors=errors_of(events, cluster.sites),
-            told=stage.told,
+            notes=stage.notes,
             version=version if version == last_version else f"{version}, later {last_version}",
             begin_us=begin_us,
             seconds=time.monotonic() - began_s,
@@ -206,13 +206,13 @@ class _Drill:
         short: ShortHistories,
         factory: ClientFactory,
     ) -> None:
-        """Load the cluster while the faults take their course, then mend everything and drain."""
+        """Load the cluster during the faults, then end all faults and drain."""
         sites = {site: stage.cluster.rpc_addresses(site) for site in stage.cluster.sites}
         workload = Workload(self._scenario.load, sites, stage.history, factory)
         try:
             await workload.prepare()
         except LmqError as exc:
-            raise DrillError(f"the cluster does not serve: {exc}") from exc
+            raise DrillError(f"the cluster does not serve requests: {exc}") from exc
         until, drained = asyncio.Event(), asyncio.Event()
         load = asyncio.create_task(workload.run(until, drained))
         short.start()
@@ -223,7 +223,7 @@ class _Drill:
             await asyncio.to_thread(self._mend, stage)
             await asyncio.to_thread(short.stop)
             until.set()
-            # What is pushed after the queues were found empty would seem to be lost.
+            # A message pushed after the queues were found empty would seem to be lost.
             pushed = asyncio.create_task(workload.pushed.wait())
             await asyncio.wait({load, pushed}, return_when=asyncio.FIRST_COMPLETED)
             pushed.cancel()
@@ -243,7 +243,7 @@ class _Drill:
         stage.cluster.mend()
 
     def _drain(self, stage: Stage, watch: Watch) -> None:
-        """Wait until all members are in step and show empty queues, which consumers see to."""
+        """Wait until all members are in step and report empty queues; consumers drain them."""
         deadline = time.monotonic() + self._limits.drain_s
         while time.monotonic() < deadline:
             begin_us, nodes = now_us(), stage.cluster.nodes
@@ -273,9 +273,11 @@ def _stretched(limits: Limits, factor: float) -> Limits:
 
 
 def _ended(nodes: Sequence[NodeProcess]) -> list[str]:
-    """Nodes that should run and do not."""
+    """Return a description of each node that should run and does not."""
     return [
-        f"{node.name} exited with {node.exit_code} by itself\n{node.log_tail()}" for node in nodes if not node.running
+        f"{node.name} exited unexpectedly with {node.exit_code}\n{node.log_tail()}"
+        for node in nodes
+        if not node.running
     ]
 
 
@@ -287,7 +289,7 @@ def _all_empty(nodes: Sequence[NodeProcess]) -> bool:
 
 
 def _held(node: NodeProcess) -> dict[str, int]:
-    """Messages in the queues of the load, by queue, as the node's own replica has them."""
+    """Return the number of messages in each queue of the load, as the node's replica has them."""
     held = {}
     for queue in node.get_json("/v1/queues")["queues"]:
         count = sum(queue[state] for state in ("ready", "delayed", "leased", "accumulating"))
@@ -297,39 +299,41 @@ def _held(node: NodeProcess) -> dict[str, int]:
 
 
 def _own_queues(cluster: Cluster) -> list[str]:
-    """Queues that the drill has made."""
+    """Return the queues that the drill created."""
     names = [queue["name"] for queue in cluster.leader().get_json("/v1/queues")["queues"]]
     return [name for name in names if name.startswith(("drill.", "short."))]
 
 
 def _left(cluster: Cluster) -> str:
-    told = []
+    notes = []
     for node in cluster.nodes:
         try:
-            told.append(f"{node.name} holds {_held(node) or 'nothing'}")
+            notes.append(f"{node.name} holds {_held(node) or 'nothing'}")
         except (OSError, ValueError) as exc:
-            told.append(f"{node.name} cannot be asked ({exc})")
-    return ", ".join(told)
+            notes.append(f"{node.name} does not answer ({exc})")
+    return ", ".join(notes)
 
 
 def _unexpected(nodes: Sequence[NodeProcess], may_stop: Collection[str]) -> list[str]:
-    """Errors that a node did not expect are bugs, whatever came of them; a bad disk is told with an exception."""
+    """Report unexpected errors of nodes, which are bugs whatever they caused; a bad disk is logged with an exception
+    too.
+    """
     found = []
     for node in nodes:
         text = node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
         if "Traceback (most recent call last)" in text or ('"exception":' in text and node.name not in may_stop):
-            found.append(f"{node.name} met an error that it did not expect, see {node.log_path}")
+            found.append(f"{node.name} logged an unexpected error, see {node.log_path}")
     return found
 
 
 def _spared(sites: Sequence[str], windows: Sequence[Window]) -> list[str]:
-    """Sites beside nodes that no fault hit."""
+    """Return the sites beside nodes that no fault hit."""
     hit = {name for window in windows for name in window.hit}
     return [site for site in sites if site not in hit]
 
 
 def _windows(mended: Sequence[Mended], events: Sequence[Event], watch: Watch, sites: Sequence[str]) -> list[Window]:
-    """The faults' windows with what became of clients and members."""
+    """Return the windows of the faults, with the effect on clients and members."""
     samples, elections = watch.samples(), watch.elections()
     ordered = sorted(mended, key=lambda one: one.window.begin_us)
     for one in ordered:
@@ -347,7 +351,7 @@ def _windows(mended: Sequence[Mended], events: Sequence[Event], watch: Watch, si
 
 
 def _in_step_s(samples: Sequence[Sample], mended: Mended, until_us: int) -> float | None:
-    """From the end of a fault until all members have said that they have one leader and have applied everything."""
+    """Return the time from the end of a fault until all members report one leader and have applied everything."""
     latest: dict[str, Any] = {}
     for sample in samples:
         if sample.time_us <= mended.window.end_us or sample.node not in mended.members:

@@ -1,4 +1,4 @@
-"""Errors of the drill ground, which are not findings about the cluster."""
+"""Errors of drills, which are not findings about the cluster."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ __all__ = ["BrokenPromiseError", "DrillError", "HistoryError", "MissingToolError
 
 
 class DrillError(RuntimeError):
-    """The drill itself could not be carried out: nothing can be said about the cluster."""
+    """The drill itself failed: it says nothing about the cluster."""
 
 
 class MissingToolError(DrillError):
-    """A program that a fault needs is not there and could not be had; the text says what to install."""
+    """A program that a fault needs is missing and could not be obtained; the text says what to install."""
 
 
 class HistoryError(DrillError):
@@ -18,8 +18,8 @@ class HistoryError(DrillError):
 
 
 class ScenarioError(ValueError):
-    """A scenario cannot be understood; the text names the file and the key."""
+    """A scenario is invalid; the text names the file and the key."""
 
 
 class BrokenPromiseError(RuntimeError):
-    """A node did something that it must not do, whatever the history says: the drill has failed."""
+    """A node violated a guarantee, whatever the history says: the drill has failed."""

@@ -1,7 +1,7 @@
-"""Scenarios: TOML files that say what is put on a cluster, what goes wrong when, and what must still hold.
+"""Scenarios: TOML files with the load on a cluster, the faults and their times, and the limits that must hold.
 
 title = "The leader is killed"
-why = "What every operator fears first."
+why = "The fault that every operator fears first."
 
 [cluster]            # nodes, spares, durability
 [load]               # see `workload.Load`
@@ -9,7 +9,7 @@ why = "What every operator fears first."
 kind = "kill"        # and its own fields, see `faults.KINDS`
 at_s = 3.0
 for_s = 4.0
-[mix]                # instead of [[fault]], or besides: faults drawn by the seed
+[mix]                # instead of [[fault]], or in addition: faults drawn by the seed
 [limits]             # see `Limits`
 """
 
@@ -55,9 +55,9 @@ class ClusterPlan:
         nodes: founding members.
         spares: nodes that may join.
         durability: ``disk``, ``process`` or ``memory``.
-        memcache: whether nodes speak Kestrel's memcache protocol too.
-        memory_mib: what a node may keep in memory, of which an eighth is for long queues; 0 for the default.
-        names: whether nodes know each other by names instead of addresses in digits.
+        memcache: whether nodes also speak Kestrel's memcache protocol.
+        memory_mib: memory limit of a node, an eighth of which is for long queues; 0 for the default.
+        names: whether nodes know each other by names instead of numeric addresses.
     """
 
     nodes: int = 3
@@ -70,13 +70,14 @@ class ClusterPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What must hold beyond safety, which no scenario can waive. None: not judged.
+    """Limits beyond safety, which always applies. None is unlimited.
 
     Attributes:
-        pause_s: longest time that clients beside nodes that no fault hit may wait for a push to be acknowledged.
-        errors: most errors returned to these clients.
-        in_step_s: within which all members are in step after each fault has been mended.
-        drain_s: within which the queues are empty after the last fault has been mended; beyond, the verdict is ``unknown``.
+        pause_s: maximum time that clients beside unaffected nodes may wait for a push to be acknowledged.
+        errors: maximum number of errors returned to these clients.
+        in_step_s: time within which all members are in step after the end of each fault.
+        drain_s: time within which the queues are empty after the end of the last fault; beyond it, the verdict is
+            ``unknown``.
     """
 
     pause_s: float | None = None
@@ -91,8 +92,8 @@ class Mix:
 
     Attributes:
         kinds: tables as in ``[[fault]]``, without ``at_s`` and ``for_s``, to draw from.
-        gap_s: least and most calm between two faults.
-        for_s: least and most duration.
+        gap_s: minimum and maximum pause between two faults.
+        for_s: minimum and maximum duration.
     """
 
     kinds: tuple[Mapping[str, Any], ...]
@@ -102,7 +103,7 @@ class Mix:
 
 @dataclass(frozen=True)
 class Plan:
-    """A fault and when: seconds from the begin of the load."""
+    """A fault and its time, in seconds from the begin of the load."""
 
     fault: Fault
     at_s: float
@@ -111,7 +112,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """One drill as it is written down."""
+    """A drill as described by its file."""
 
     name: str
     title: str
@@ -125,41 +126,41 @@ class Scenario:
     source: str = field(default="", repr=False)
 
     def plans(self, seed: int) -> list[Plan]:
-        """Faults in order of time, those of the mix drawn by the seed."""
+        """Return the faults in order of time, with those of the mix drawn by the seed."""
         tables = list(self.tables)
         if self.mix is not None:
             tables += _draw(self.mix, self.load.seconds, random.Random(f"mix {seed}"))
         return sorted((_plan(self.source, table) for table in tables), key=lambda plan: plan.at_s)
 
     def upgrades(self) -> bool:
-        """Whether its nodes go from an older program to a newer one."""
+        """Return whether the nodes are upgraded from an older program."""
         return any(table.get("kind") == RollingUpgrade.kind for table in self.tables)
 
 
 def library() -> dict[str, Path]:
-    """Files of the scenarios that come with the drill ground, by name."""
+    """Return the files of the included scenarios, by name."""
     folder = Path(str(resources.files(__package__))) / "scenarios"
     return {path.stem: path for path in sorted(folder.glob("*.toml"))}
 
 
 def find(name: str) -> Scenario:
-    """A scenario by its name in the library, or by the path of a file.
+    """Return a scenario by its name in the library, or by the path of a file.
 
     Raises:
-        ScenarioError: there is none, or it cannot be understood.
+        ScenarioError: it does not exist or is invalid.
     """
     known = library()
     path = known.get(name) or Path(name)
     if name not in known and not path.is_file():
-        raise ScenarioError(f"there is no scenario {name!r}, nor such a file; lmq-drill list shows them")
+        raise ScenarioError(f"no scenario or file is named {name!r}; lmq-drill list shows the scenarios")
     return read(path)
 
 
 def read(path: Path) -> Scenario:
-    """Read and check a scenario.
+    """Read and validate a scenario.
 
     Raises:
-        ScenarioError: names the file and the key.
+        ScenarioError: it is invalid; the text names the file and the key.
     """
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -168,7 +169,7 @@ def read(path: Path) -> Scenario:
     source = str(path)
     known = {"title", "why", "suites", "cluster", "load", "limits", "fault", "mix"}
     if odd := sorted(set(table) - known):
-        raise ScenarioError(f"{source}: {odd[0]} is not known; known are {', '.join(sorted(known))}")
+        raise ScenarioError(f"{source}: unknown key {odd[0]}; the keys are {', '.join(sorted(known))}")
     if not isinstance(table.get("title"), str):
         raise ScenarioError(f"{source}: title is missing")
     scenario = Scenario(
@@ -226,11 +227,13 @@ def _plan(source: str, table: Mapping[str, Any]) -> Plan:
     values = dict(table)
     kind = values.pop("kind", None)
     if kind not in KINDS:
-        raise ScenarioError(f"{source}: fault kind {kind!r} is not known; known are {', '.join(sorted(KINDS))}")
+        raise ScenarioError(f"{source}: unknown fault kind {kind!r}; the kinds are {', '.join(sorted(KINDS))}")
     try:
         at_s, for_s = float(values.pop("at_s")), float(values.pop("for_s", 0.0))
     except (KeyError, TypeError, ValueError) as exc:
-        raise ScenarioError(f"{source}: fault {kind}: at_s must be given, in seconds, and for_s be a number") from exc
+        raise ScenarioError(
+            f"{source}: fault {kind}: at_s is required, in seconds, and for_s must be a number"
+        ) from exc
     fault = _build(KINDS[kind], values, source, f"fault {kind}")
     if problem := fault.check():
         raise ScenarioError(f"{source}: fault {kind}: {problem}")
@@ -238,19 +241,19 @@ def _plan(source: str, table: Mapping[str, Any]) -> Plan:
 
 
 def _build(kind: type[T], values: Any, source: str, where: str) -> T:
-    """An instance of a dataclass from a table, with every key and type checked."""
+    """Return an instance of a dataclass from a table, with every key and type validated."""
     if not isinstance(values, dict):
         raise ScenarioError(f"{source}: {where} must be a table")
     known = {item.name: item for item in fields(kind) if item.init}  # type: ignore[arg-type]
     for name, value in values.items():
         if name not in known:
             raise ScenarioError(
-                f"{source}: {where}.{name} is not known; known are {', '.join(sorted(known)) or 'none'}"
+                f"{source}: unknown key {where}.{name}; the keys are {', '.join(sorted(known)) or 'none'}"
             )
         default = known[name].default
         if default is MISSING or default is None:
             continue
         number = isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool)
         if not number and type(value) is not type(default):
-            raise ScenarioError(f"{source}: {where}.{name} must be of the kind of {default!r}, not {value!r}")
+            raise ScenarioError(f"{source}: {where}.{name} must have the type of {default!r}, not {value!r}")
     return kind(**values)

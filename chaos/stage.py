@@ -1,4 +1,4 @@
-"""What faults act on: the cluster, the drill's random numbers, and a place to tell what was done."""
+"""The context of faults: the cluster, the drill's random numbers, and notes for the report."""
 
 from __future__ import annotations
 
@@ -13,20 +13,22 @@ from .nodes.node_process import NodeProcess
 __all__ = ["TARGETS", "Stage"]
 
 TARGETS = ("leader", "follower", "followers", "majority", "all", "any")
-"""Whom a fault hits, by role at the moment when it begins; or a node's name."""
+"""Nodes that a fault can hit, by role at the moment when it begins; or a node's name."""
 
 
 @dataclass
 class Stage:
-    """Attributes:
-    cluster: that is broken and mended.
-    rng: every choice of the drill comes from it.
-    history: where faults that act as clients write.
-    queues: names of the queues under load.
-    lease_s: of messages in these queues.
-    told: what faults did, for the report.
-    time_factor: by how much limits of time are stretched.
-    may_stop: names of nodes with a bad disk, which may stop because of it, also some time later.
+    """The context of faults.
+
+    Attributes:
+        cluster: the cluster that faults hit.
+        rng: the source of every choice of the drill.
+        history: records the operations of faults that act as clients.
+        queues: names of the queues under load.
+        lease_s: lease of messages in these queues.
+        notes: what faults did, for the report.
+        time_factor: factor for time limits.
+        may_stop: names of nodes with a bad disk, which may stop because of it, even some time later.
     """
 
     cluster: Cluster
@@ -35,18 +37,18 @@ class Stage:
     queues: Sequence[str]
     lease_s: float
     time_factor: float = 1.0
-    told: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     may_stop: set[str] = field(default_factory=set)
 
     def revive(self) -> None:
-        """Start nodes again that stopped because of their disks, as a supervisor does."""
+        """Restart nodes that stopped because of their disks, as a supervisor does."""
         for node in self.cluster.nodes:
             if node.name in self.may_stop and not node.running:
-                self.told.append(f"{node.name} stopped with {node.exit_code} because of its disk")
+                self.notes.append(f"{node.name} stopped with {node.exit_code} because of its disk")
                 node.start()
 
     def choose(self, target: str) -> list[NodeProcess]:
-        """The nodes that a target means now.
+        """Return the nodes that a target currently means.
 
         Raises:
             DrillError: there is no leader, or no such node.

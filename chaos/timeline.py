@@ -1,4 +1,4 @@
-"""Carries faults out when their time has come, in a thread of its own."""
+"""Runs faults at their times, in a separate thread."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ __all__ = ["Mended", "Timeline"]
 
 
 class Mended:
-    """A fault that is over: its window, and what has to happen until the cluster counts as recovered.
+    """A fault that has ended: its window, and the condition for the recovery of the cluster.
 
     Attributes:
-        window: when, and whom it hit.
-        commit: entries up to this one must be applied by `members`.
-        members: names of the nodes that make up the cluster now.
+        window: its times, and the nodes it hit.
+        commit: index of the entry that `members` must apply.
+        members: names of the nodes that form the cluster now.
     """
 
     def __init__(self, window: Window, commit: int, members: tuple[str, ...]) -> None:
@@ -36,9 +36,9 @@ class Timeline:
     """The faults of one drill.
 
     Attributes:
-        mended: those that are over.
-        troubles: why the drill could not be carried out as planned.
-        broken: promises that nodes broke.
+        mended: faults that have ended.
+        troubles: reasons why the drill did not run as planned.
+        broken: guarantees that nodes violated.
     """
 
     def __init__(self, plans: Sequence[Plan], stage: Stage, watch: Watch) -> None:
@@ -52,11 +52,11 @@ class Timeline:
         self.broken: list[str] = []
 
     def stop(self) -> None:
-        """Begin nothing more, and end what was begun."""
+        """Begin no more faults, and end those that have begun."""
         self._stop.set()
 
     def run(self) -> None:
-        """Carry everything out; returns when the last fault is mended."""
+        """Run all faults; return after the end of the last one."""
         start_s = time.monotonic()
         todo = [(plan.at_s, 0, number) for number, plan in enumerate(self._plans)]
         heapq.heapify(todo)

@@ -27,16 +27,16 @@ PASS, GUILTY, UNDECIDED = 0, 1, 3
 def verify_histories(
     histories: tuple[str, ...], *, examples: int, grace_s: float, as_json: bool, master: str | None, memory: str | None
 ) -> int:
-    """Judge histories, print what was found, and return the exit code.
+    """Judge histories, print the findings, and return the exit code.
 
     Raises:
-        HistoryError: they cannot be read.
-        MissingToolError: Spark is not installed, or does not start.
+        HistoryError: the histories cannot be read.
+        MissingToolError: Spark is not installed or does not start.
     """
     for path in histories:
-        # Globs and URLs are Spark's to look up.
+        # Spark checks globs and URLs.
         if not set("*?[{:") & set(path) and not Path(path).exists():
-            raise click.UsageError(f"there is no {path}")
+            raise click.UsageError(f"{path} does not exist")
     found = _judged(histories, examples, grace_s, master, memory)
     if as_json:
         print(json.dumps(found))
@@ -72,7 +72,7 @@ def _judged(
 
 
 def _session(master: str | None, memory: str | None, log: Path) -> AbstractContextManager[SparkSession]:
-    """A session as `open_session` makes it."""
+    """Return a session of `open_session`."""
     from lmqcluster.spark.pipelines.session import SessionSettings, open_session  # noqa: PLC0415
 
     options = {} if memory is None else {"spark.driver.memory": memory}

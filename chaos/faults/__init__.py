@@ -1,1 +1,1 @@
-"""What is done to the cluster: one file for each kind of fault."""
+"""Faults: one file for each kind."""

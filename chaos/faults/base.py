@@ -1,4 +1,4 @@
-"""What can go wrong: the base of all faults, and how they are found by the name that scenarios use."""
+"""The base classes of faults, and the table of faults by the name that scenarios use."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ KINDS: dict[str, type[Fault]] = {}
 
 @dataclass
 class Fault(ABC):
-    """One thing that goes wrong, and is mended. Its other fields are what a scenario can set."""
+    """One fault with a begin and an end. Its other fields are the settings in a scenario."""
 
     kind: ClassVar[str] = ""
     hit: list[str] = field(default_factory=list, init=False)
-    """Nodes whose clients may see it, known once it has begun."""
+    """Nodes whose clients may notice it, known once it has begun."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -31,14 +31,14 @@ class Fault(ABC):
 
     @abstractmethod
     def begin(self, stage: Stage) -> None:
-        """Break it. May take its time."""
+        """Begin the fault. May block."""
 
     @abstractmethod
     def end(self, stage: Stage) -> None:
-        """Mend it. Does not wait for the cluster to recover."""
+        """End the fault. Does not wait for the cluster to recover."""
 
     def check(self) -> str | None:
-        """Why the values do not fit, None if they do."""
+        """Return the reason why the settings are invalid; None if they are valid."""
         return None
 
 
@@ -47,23 +47,23 @@ class TargetedFault(Fault):
     """A fault of some nodes.
 
     Attributes:
-        target: whom it hits: one of `stage.TARGETS`, or a node's name.
+        target: the nodes to hit: one of `stage.TARGETS`, or a node's name.
     """
 
     target: str = "leader"
     nodes: list[NodeProcess] = field(default_factory=list, init=False)
 
     def begin(self, stage: Stage) -> None:
-        """Choose the nodes and break them."""
+        """Choose the nodes and apply the fault to them."""
         self.nodes = stage.choose(self.target)
         self.hit = names(self.nodes)
         self.strike(stage)
 
     @abstractmethod
     def strike(self, stage: Stage) -> None:
-        """Break the chosen nodes."""
+        """Apply the fault to the chosen nodes."""
 
 
 def names(nodes: Sequence[NodeProcess]) -> list[str]:
-    """Their names."""
+    """Return the names of nodes."""
     return [node.name for node in nodes]

@@ -1,4 +1,4 @@
-"""Faults of clients: consumers that die between pull and ack, and queues that are deleted while others use them."""
+"""Faults of clients: consumers that die between pull and ack, and queues that are deleted while in use."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FIRST_MESSAGE_S = 30.0
 
 @dataclass
 class ClientCrash(Fault):
-    """A consumer in a process of its own takes messages, acks none, and is killed with -9.
+    """A consumer in a separate process pulls messages, acks none, and is killed with -9.
 
     Attributes:
-        messages: how many it takes at most before it dies.
+        messages: maximum number of messages that it pulls before it dies.
     """
 
     kind: ClassVar[str] = "crash_client"
@@ -42,7 +42,9 @@ class ClientCrash(Fault):
     _began_us: int = field(default=0, init=False)
 
     def begin(self, stage: Stage) -> None:
-        """Start the consumer; lasts until it has taken a message, so that it does not die with none on a busy machine."""
+        """Start the consumer; return after it has pulled a message, so that it does not die without one on a busy
+        machine.
+        """
         self._site = stage.rng.choice(stage.cluster.sites)
         self._queue = stage.rng.choice(list(stage.queues))
         addresses = ",".join(stage.cluster.rpc_addresses(self._site))
@@ -59,16 +61,16 @@ class ClientCrash(Fault):
 
     def _read(self) -> None:
         if self._child is not None and self._child.stdout is not None:
-            with self._child.stdout as told:
-                for line in told:
+            with self._child.stdout as output:
+                for line in output:
                     self._lines.append(line)
                     self._taken.set()
         self._taken.set()
 
     def end(self, stage: Stage) -> None:
-        """Kill it, and write down what it saw, and that it may have held more."""
+        """Kill it; record what it pulled, and that it may have held more."""
         if self._child is None or self._reader is None:
-            raise DrillError("the consumer that was to crash was never started")
+            raise DrillError("the consumer to kill was never started")
         self._child.kill()
         self._child.wait()
         self._reader.join()
@@ -79,12 +81,12 @@ class ClientCrash(Fault):
             stage.history.add(Event(op="pull", outcome="ok", lease_s=stage.lease_s, **seen, **who))
         begin_us = pulled[-1]["end_us"] if pulled else self._began_us
         stage.history.add(Event(op="pull", outcome="unknown", time_us=begin_us, end_us=now_us(), **who))
-        stage.told.append(f"a consumer died with {len(pulled)} messages of {self._queue} that it had not acked")
+        stage.notes.append(f"a consumer died with {len(pulled)} unacknowledged messages of {self._queue}")
 
 
 @dataclass
 class DeleteQueue(Fault):
-    """A queue is deleted; the next push recreates it."""
+    """Deletes a queue; the next push recreates it."""
 
     kind: ClassVar[str] = "delete_queue"
 
@@ -103,7 +105,7 @@ class DeleteQueue(Fault):
         else:
             event = Event(op="delete", outcome="ok", time_us=begin_us, end_us=now_us(), **who)
         stage.history.add(event)
-        stage.told.append(f"{queue} was deleted: {event.outcome}")
+        stage.notes.append(f"{queue} was deleted: {event.outcome}")
 
     def end(self, stage: Stage) -> None:
-        """The load recreates it."""
+        """Do nothing: the load recreates the queue."""

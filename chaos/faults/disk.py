@@ -1,4 +1,6 @@
-"""Faults of disks and clocks, and of power. Disk and clock are broken by the library under the node (native/interpose.c)."""
+"""Faults of disks, clocks and power. The library under the node (native/interpose.c) implements those of disks and
+clocks.
+"""
 
 from __future__ import annotations
 
@@ -37,25 +39,28 @@ _DAMAGES = ("flip", "truncate")
 
 @dataclass
 class PowerLoss(TargetedFault):
-    """Power failure: killed at one moment, and what no sync has made durable is gone; started again at the end.
+    """Power failure: the nodes are killed at the same time and lose everything that was not synced; restarted at the
+    end.
 
     Attributes:
-        kept: share of it that disks kept all the same, from 0 to 1; below 0 a random part.
+        kept: share of the unsynced changes that disks keep anyway, from 0 to 1; below 0 a random part.
     """
 
     kind: ClassVar[str] = "power_failure"
     kept: float = -1.0
 
     def strike(self, stage: Stage) -> None:
-        """Kill all of them, then take from the disks what was not durable."""
+        """Kill all nodes, then remove unsynced changes from their disks."""
         for node in self.nodes:
             node.kill()
         for node in self.nodes:
             took = node.cut_power(stage.rng, kept=self.kept if self.kept >= 0 else None)
-            stage.told.append(f"power failure of {node.name}: {took.writes} writes and {took.names} names were lost")
+            stage.notes.append(
+                f"power failure of {node.name}: lost {took.writes} writes and {took.names} changes of names"
+            )
 
     def end(self, stage: Stage) -> None:
-        """Power is back."""
+        """Restart the nodes."""
         for node in self.nodes:
             if not node.running:
                 node.start()
@@ -63,7 +68,7 @@ class PowerLoss(TargetedFault):
 
 @dataclass
 class BadDisk(TargetedFault):
-    """A disk that misbehaves until the end. A node may stop because of it, and is then started again."""
+    """A faulty disk. A node may stop because of it, and is then restarted."""
 
     def strike(self, stage: Stage) -> None:
         """Break the disks."""
@@ -76,7 +81,7 @@ class BadDisk(TargetedFault):
         """Break one disk."""
 
     def end(self, stage: Stage) -> None:
-        """Mend them, and start what has stopped."""
+        """Repair the disks, and restart nodes that stopped."""
         for node in self.nodes:
             node.control.mend()
         stage.revive()
@@ -84,17 +89,17 @@ class BadDisk(TargetedFault):
 
 @dataclass
 class SlowDisk(BadDisk):
-    """Syncs take long.
+    """Slow syncs.
 
     Attributes:
-        sync_ms: how much longer each takes.
+        sync_ms: delay of each sync.
     """
 
     kind: ClassVar[str] = "slow_disk"
     sync_ms: float = 100.0
 
     def spoil(self, node: NodeProcess) -> None:
-        """Make its syncs slow."""
+        """Delay its syncs."""
         node.control.slow_syncs(self.sync_ms / 1000)
 
 
@@ -103,14 +108,14 @@ class FullDisk(BadDisk):
     """No space is left.
 
     Attributes:
-        left_bytes: what files may still grow by.
+        left_bytes: bytes by which files may still grow.
     """
 
     kind: ClassVar[str] = "full_disk"
     left_bytes: int = 65_536
 
     def spoil(self, node: NodeProcess) -> None:
-        """Fill it."""
+        """Limit its space."""
         node.control.limit_space(self.left_bytes)
 
 
@@ -125,23 +130,23 @@ class FailingSyncs(BadDisk):
         node.control.fail_syncs(fail=True)
 
     def end(self, stage: Stage) -> None:
-        """The nodes must have stopped, or be about to: what a failed sync has left behind nobody knows."""
+        """Check that the nodes have stopped or are stopping: after a failed sync, the content of the disk is unknown."""
         for node in self.nodes:
             try:
                 node.wait_exit(_STOP_S)
             except DrillError as exc:
-                raise BrokenPromiseError(f"{node.name} goes on although its syncs fail: {exc}") from exc
+                raise BrokenPromiseError(f"{node.name} continues although its syncs fail: {exc}") from exc
         super().end(stage)
 
 
 @dataclass
 class LyingDisk(BadDisk):
-    """Syncs succeed without doing anything. Together with a power failure no cluster survives that; it proves the checker."""
+    """Syncs succeed without any effect. No cluster survives this together with a power failure; it proves the checker."""
 
     kind: ClassVar[str] = "lying_disk"
 
     def spoil(self, node: NodeProcess) -> None:
-        """Make it lie."""
+        """Ignore its syncs."""
         node.control.lie_about_syncs(lie=True)
 
 
@@ -150,7 +155,7 @@ class Corruption(TargetedFault):
     """A killed node's journal is damaged. It must refuse to start, be repaired, and copy everything from the others.
 
     Attributes:
-        damage: ``flip`` one bit in the middle of what was written, or ``truncate`` there.
+        damage: ``flip`` one bit in the middle of the written data, or ``truncate`` there.
     """
 
     kind: ClassVar[str] = "corrupt_journal"
@@ -159,16 +164,16 @@ class Corruption(TargetedFault):
     _files: list[Path] = field(default_factory=list, init=False)
 
     def check(self) -> str | None:
-        """Known words only."""
+        """Check that the damage is a known one."""
         return None if self.damage in _DAMAGES else f"damage must be one of {', '.join(_DAMAGES)}"
 
     def strike(self, stage: Stage) -> None:
-        """Kill, then damage the newest file of the journal."""
+        """Kill the nodes, then damage the newest file of the journal."""
         for node in self.nodes:
             node.kill()
             journal = max((node.data_folder / "journal").glob("*.log"))
             self._spoil(journal, stage)
-            stage.told.append(f"{self.damage} in {node.name}/{journal.name}")
+            stage.notes.append(f"{self.damage} in {node.name}/{journal.name}")
 
     def _spoil(self, journal: Path, stage: Stage) -> None:
         data = bytearray(journal.read_bytes())
@@ -180,9 +185,10 @@ class Corruption(TargetedFault):
         journal.write_bytes(data)
 
     def end(self, stage: Stage) -> None:
-        """The operator's way: start, see it refuse, repair, start, and wait until it has copied what it lost.
+        """Act as an operator: start, check that the node refuses, repair, start, and wait until it has copied the lost
+        data.
 
-        Until then it is no better than a dead node, and the next fault would hit a second one.
+        Until then it does not count towards a majority, and the next fault could hit a second node.
         """
         for node in self.nodes:
             node.start()
@@ -198,13 +204,14 @@ class Corruption(TargetedFault):
 
 @dataclass
 class DamagedPages(TargetedFault):
-    """Bits flip in page files of a killed node. It must never serve what they hold, and get these pages from the others.
+    """Bits flip in page files of a killed node. It must never serve the damaged content, and must get these pages from
+    the others.
 
-    If a page is needed before, the node stops, and if the others have no need of it any more it has to copy everything. No others
-    may be damaged before that is over, as on a machine whose operator looks after it.
+    If it needs a page before that, it stops; if the others no longer have the page, it must copy everything. No other
+    node may be damaged in between, as an operator would ensure.
 
     Attributes:
-        files: how many page files are damaged, if there are as many.
+        files: number of page files to damage, if there are that many.
     """
 
     kind: ClassVar[str] = "damage_pages"
@@ -213,39 +220,39 @@ class DamagedPages(TargetedFault):
     _damaged: dict[Path, bytes] = field(default_factory=dict, init=False)
 
     def strike(self, stage: Stage) -> None:
-        """Kill, then flip a bit in each of some page files."""
+        """Kill the nodes, then flip a bit in each of some page files."""
         for node in self.nodes:
             stage.may_stop.add(node.name)
             node.kill()
-            # A file may have been made just before, and hold nothing yet.
+            # A new file may still be empty.
             pages = sorted(path for path in (node.data_folder / "pages").glob("*.page") if path.stat().st_size)
             for page in stage.rng.sample(pages, min(self.files, len(pages))):
                 self._damaged[page] = _flip(page, stage.rng)
-                stage.told.append(f"flip in {node.name}/{page.name}")
+                stage.notes.append(f"flip in {node.name}/{page.name}")
 
     def end(self, stage: Stage) -> None:
-        """Start it until no damaged file is left; the second time it stops because of them, repair it before."""
+        """Start the node until no damaged file is left; the second time it stops because of them, repair it first."""
         for node in self.nodes:
             for attempt in range(_STARTS_MAX):
                 if attempt == _STARTS_MAX - 1:
-                    stage.told.append(f"{node.name} is repaired")
+                    stage.notes.append(f"{node.name} was repaired")
                     node.repair()
                 node.start()
                 if self._is_whole(node):
                     break
-                stage.told.append(f"{node.name} stopped with {node.wait_exit()} because of its pages")
+                stage.notes.append(f"{node.name} stopped with {node.wait_exit()} because of its pages")
             else:
                 raise BrokenPromiseError(f"{node.name} does not start after a repair\n{node.log_tail()}")
             node.wait_ready()
 
     def _is_whole(self, node: NodeProcess) -> bool:
-        """Wait until the damaged files have been replaced or are gone; False if the node stops."""
+        """Wait until the damaged files have been replaced or deleted; return False if the node stops."""
         deadline = time.monotonic() + _PAGES_S
         while any(path.exists() and path.read_bytes() == data for path, data in self._damaged.items()):
             if not node.running:
                 return False
             if time.monotonic() > deadline:
-                raise BrokenPromiseError(f"{node.name} leaves damaged pages as they are\n{node.log_tail()}")
+                raise BrokenPromiseError(f"{node.name} does not replace damaged pages\n{node.log_tail()}")
             time.sleep(_LOOK_S)
         return node.running
 
@@ -259,10 +266,10 @@ def _flip(path: Path, rng: random.Random) -> bytes:
 
 @dataclass
 class ClockJump(TargetedFault):
-    """The wall clock jumps, and back at the end.
+    """The wall clock jumps, and jumps back at the end.
 
     Attributes:
-        jump_s: by how much; negative is into the past.
+        jump_s: offset in seconds; negative is into the past.
     """
 
     kind: ClassVar[str] = "clock_jump"
@@ -274,6 +281,6 @@ class ClockJump(TargetedFault):
             node.control.jump_clock(self.jump_s)
 
     def end(self, stage: Stage) -> None:
-        """Set them right."""
+        """Reset the clocks."""
         for node in self.nodes:
             node.control.jump_clock(0)

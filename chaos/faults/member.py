@@ -1,4 +1,4 @@
-"""Changes of membership under load, through the routes that ``lmq-admin`` uses. They take as long as they take."""
+"""Changes of membership under load, through the routes that ``lmq-admin`` uses. Their duration is not limited."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Join(Fault):
     kind: ClassVar[str] = "join"
 
     def begin(self, stage: Stage) -> None:
-        """Start a spare node and let it join; lasts until it is a member that has caught up."""
+        """Start a spare node and let it join; return when it is a member and has caught up."""
         self.hit = [_join(stage).name]
 
     def end(self, stage: Stage) -> None:
-        """It stays."""
+        """Do nothing: the node stays."""
 
 
 @dataclass
@@ -37,47 +37,45 @@ class Leave(TargetedFault):
     target: str = "follower"
 
     def strike(self, stage: Stage) -> None:
-        """Let them leave."""
+        """Make the nodes leave."""
         for node in self.nodes:
             _change(node, "/v1/cluster/leave", {})
             node.stop()
-            stage.told.append(f"{node.name} left")
+            stage.notes.append(f"{node.name} left")
             stage.cluster.nodes.remove(node)
             stage.cluster.spares.append(node)
             stage.cluster.let_clients_in(node, allowed=False)
 
     def end(self, stage: Stage) -> None:
-        """They stay away."""
+        """Do nothing: the nodes stay away."""
 
 
 @dataclass
 class Replace(TargetedFault):
-    """A node is lost for ever: it is removed through another one, and a spare one joins in its place."""
+    """A node is lost for good: it is removed through another one, and a spare joins in its place."""
 
     kind: ClassVar[str] = "replace"
     target: str = "follower"
 
     def strike(self, stage: Stage) -> None:
-        """Kill, remove, join."""
+        """Kill a node, remove it, and let a spare join."""
         cluster = stage.cluster
         for node in self.nodes:
             node.kill()
             cluster.nodes.remove(node)
             other = cluster.leader()
             _change(other, "/v1/cluster/remove", {"node": node.name, "force": True})
-            stage.told.append(f"{node.name} was lost for ever, and removed through {other.name}")
+            stage.notes.append(f"{node.name} was lost for good and removed through {other.name}")
             self.hit.append(_join(stage).name)
 
     def end(self, stage: Stage) -> None:
-        """The new one stays."""
+        """Do nothing: the new node stays."""
 
 
 def _join(stage: Stage) -> NodeProcess:
     cluster = stage.cluster
     if not cluster.spares:
-        raise DrillError(
-            f"no spare node is left to join {', '.join(names(cluster.nodes))}: give the scenario more spares"
-        )
+        raise DrillError(f"no spare node is left to join {', '.join(names(cluster.nodes))}: add spares to the scenario")
     spare = cluster.spares.pop(0)
     if not spare.running:
         spare.start()
@@ -86,7 +84,7 @@ def _join(stage: Stage) -> NodeProcess:
     _change(spare, "/v1/cluster/join", {"peer": f"127.0.0.1:{contact.ports.raft}", "discard_data": True})
     cluster.nodes.append(spare)
     cluster.let_clients_in(spare, allowed=True)
-    stage.told.append(f"{spare.name} joined through {contact.name}")
+    stage.notes.append(f"{spare.name} joined through {contact.name}")
     return spare
 
 
@@ -94,4 +92,4 @@ def _change(node: NodeProcess, path: str, body: dict[str, object]) -> None:
     try:
         node.get_json(path, body=body, timeout_s=_CHANGE_S)
     except OSError as exc:
-        raise DrillError(f"membership could not be changed: {exc}\n{node.log_tail()}") from exc
+        raise DrillError(f"the change of membership failed: {exc}\n{node.log_tail()}") from exc

@@ -1,4 +1,4 @@
-"""Faults of the network, each on the proxies of the links concerned."""
+"""Faults of the network, each implemented by the proxies of the affected links."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _SITES = ("inside", "outside")
 
 @dataclass
 class _Cuts(Fault):
-    """Cuts some directed links between nodes: what one sends does not reach the other, and no error is seen."""
+    """Cuts directed links between nodes: data sent by one node does not reach the other, without an error."""
 
     cut_links: list[tuple[Link, str]] = field(default_factory=list, init=False)
 
     def begin(self, stage: Stage) -> None:
-        """Cut."""
+        """Cut the links."""
         self.cut_links = list(self.links(stage))
         self.cut()
 
     def end(self, stage: Stage) -> None:
-        """Join again."""
+        """Restore the links."""
         self.join()
 
     def cut(self) -> None:
-        """Nothing gets through any more."""
+        """Drop everything."""
         for link, stream in self.cut_links:
             link.cut(stream)
 
     def join(self) -> None:
-        """Everything gets through again, on new connections."""
+        """Forward everything again, on new connections."""
         for link, stream in self.cut_links:
             link.mend(stream)
 
     @abstractmethod
     def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
-        """What is cut, and in which direction of the link."""
+        """Yield the links to cut, with the direction."""
 
 
 @dataclass
@@ -56,9 +56,9 @@ class Partition(_Cuts):
 
     Attributes:
         target: the nodes on one side.
-        direction: ``both``; ``out``: what they send is lost; ``in``: what they are sent is lost.
-        clients: where the clients beside the cut-off nodes are: ``inside``, cut off from the other nodes, as those on the other
-            side are from these; ``outside``: the cut is between nodes only.
+        direction: ``both``; ``out``: what they send is lost; ``in``: what is sent to them is lost.
+        clients: location of the clients beside the isolated nodes: ``inside``, cut off from the other nodes, like those
+            on the other side from these; ``outside``: the cut is between nodes only.
     """
 
     kind: ClassVar[str] = "partition"
@@ -67,13 +67,13 @@ class Partition(_Cuts):
     clients: str = "outside"
 
     def check(self) -> str | None:
-        """Known words only."""
+        """Check that all words are known."""
         if self.direction not in _DIRECTIONS:
             return f"direction must be one of {', '.join(_DIRECTIONS)}"
         return None if self.clients in _SITES else f"clients must be one of {', '.join(_SITES)}"
 
     def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
-        """Links between the sides."""
+        """Yield the links between the two sides."""
         cluster = stage.cluster
         inside = names(stage.choose(self.target))
         self.hit = inside
@@ -93,12 +93,12 @@ class Partition(_Cuts):
 
 @dataclass
 class Ring(_Cuts):
-    """Every node reaches its two neighbours only, so that each one sees another majority. Makes sense with five nodes."""
+    """Every node reaches only its two neighbours, so each one sees a different majority. Intended for five nodes."""
 
     kind: ClassVar[str] = "ring"
 
     def links(self, stage: Stage) -> Iterator[tuple[Link, str]]:
-        """Links between nodes that are not neighbours."""
+        """Yield the links between nodes that are not neighbours."""
         nodes = names(stage.cluster.nodes)
         self.hit = nodes
         for (i, here), (j, there) in permutations(enumerate(nodes), 2):
@@ -111,7 +111,7 @@ class SlowNames(Fault):
     """The name server is slow; with a large delay, it hangs.
 
     Attributes:
-        delay_s: seconds that each look-up takes.
+        delay_s: duration of each look-up in seconds.
     """
 
     kind: ClassVar[str] = "slow_names"
@@ -122,16 +122,16 @@ class SlowNames(Fault):
         stage.cluster.delay_names(self.delay_s)
 
     def end(self, stage: Stage) -> None:
-        """Answer at once again."""
+        """Answer without delay again."""
         stage.cluster.delay_names(0)
 
 
 @dataclass
 class Flap(Partition):
-    """A partition that comes and goes.
+    """A partition that alternates between cut and restored.
 
     Attributes:
-        period_s: seconds from one cut to the next; half of them cut, half joined.
+        period_s: seconds from one cut to the next; half of them cut, half restored.
     """
 
     kind: ClassVar[str] = "flap"
@@ -140,11 +140,11 @@ class Flap(Partition):
     _thread: threading.Thread | None = field(default=None, init=False)
 
     def check(self) -> str | None:
-        """Also a period that can be kept."""
+        """Also check the period."""
         return super().check() or (None if self.period_s >= 0.2 else "period_s must be at least 0.2")
 
     def begin(self, stage: Stage) -> None:
-        """Begin to flap."""
+        """Begin to alternate."""
         self.cut_links = list(self.links(stage))
         self._thread = threading.Thread(target=self._flap, name="flap")
         self._thread.start()
@@ -157,7 +157,7 @@ class Flap(Partition):
             self._stop.wait(self.period_s / 2)
 
     def end(self, stage: Stage) -> None:
-        """Stop flapping, joined."""
+        """Stop alternating, with the links restored."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join()
@@ -176,16 +176,16 @@ class _Slowness(TargetedFault):
     _poisoned: list[tuple[Link, str]] = field(default_factory=list, init=False)
 
     def check(self) -> str | None:
-        """Known words only."""
+        """Check that all words are known."""
         return None if self.links in _LINKS else f"links must be one of {', '.join(_LINKS)}"
 
     @property
     @abstractmethod
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's kind and attributes."""
+        """Return toxiproxy's kind and attributes."""
 
     def strike(self, stage: Stage) -> None:
-        """Poison the links in both directions."""
+        """Add the toxic to the links in both directions."""
         kind, attributes = self.toxic
         for link in _links_of(stage, self.hit, self.links):
             for stream in (UP, DOWN):
@@ -193,7 +193,7 @@ class _Slowness(TargetedFault):
                 self._poisoned.append((link, stream))
 
     def end(self, stage: Stage) -> None:
-        """Cure them."""
+        """Remove the toxic."""
         kind, _attributes = self.toxic
         for link, stream in self._poisoned:
             link.cure(kind, stream)
@@ -205,7 +205,7 @@ class Latency(_Slowness):
 
     Attributes:
         latency_ms: one way.
-        jitter_ms: more or less by up to so much.
+        jitter_ms: maximum deviation.
     """
 
     kind: ClassVar[str] = "latency"
@@ -214,16 +214,16 @@ class Latency(_Slowness):
 
     @property
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's ``latency``."""
+        """Return toxiproxy's ``latency``."""
         return "latency", {"latency": self.latency_ms, "jitter": self.jitter_ms}
 
 
 @dataclass
 class Bandwidth(_Slowness):
-    """Links are thin.
+    """Links have little bandwidth.
 
     Attributes:
-        kb_s: kilobytes each second, per connection and direction.
+        kb_s: kilobytes a second, per connection and direction.
     """
 
     kind: ClassVar[str] = "bandwidth"
@@ -231,7 +231,7 @@ class Bandwidth(_Slowness):
 
     @property
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's ``bandwidth``."""
+        """Return toxiproxy's ``bandwidth``."""
         return "bandwidth", {"rate": self.kb_s}
 
 
@@ -240,7 +240,7 @@ class Slicer(_Slowness):
     """Data arrives in small pieces.
 
     Attributes:
-        piece_bytes: on average.
+        piece_bytes: average size.
         pause_us: between pieces.
     """
 
@@ -250,17 +250,17 @@ class Slicer(_Slowness):
 
     @property
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's ``slicer``."""
+        """Return toxiproxy's ``slicer``."""
         sizes = {"average_size": self.piece_bytes, "size_variation": self.piece_bytes // 2}
         return "slicer", {**sizes, "delay": self.pause_us}
 
 
 @dataclass
 class Reset(_Slowness):
-    """Connections are reset as soon as something is sent on them, again and again.
+    """Connections are reset repeatedly, soon after data is sent on them.
 
     Attributes:
-        after_ms: how long a connection lives.
+        after_ms: lifetime of a connection.
     """
 
     kind: ClassVar[str] = "reset"
@@ -268,16 +268,16 @@ class Reset(_Slowness):
 
     @property
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's ``reset_peer``."""
+        """Return toxiproxy's ``reset_peer``."""
         return "reset_peer", {"timeout": self.after_ms}
 
 
 @dataclass
 class Tear(_Slowness):
-    """Connections end in the middle of whatever is being sent, again and again.
+    """Connections are closed repeatedly in the middle of transmitted data.
 
     Attributes:
-        after_bytes: how much gets through on a connection, in each direction.
+        after_bytes: bytes that pass on a connection, in each direction.
     """
 
     kind: ClassVar[str] = "tear"
@@ -285,7 +285,7 @@ class Tear(_Slowness):
 
     @property
     def toxic(self) -> tuple[str, dict[str, int]]:
-        """Toxiproxy's ``limit_data``."""
+        """Return toxiproxy's ``limit_data``."""
         return "limit_data", {"bytes": self.after_bytes}
 
 

@@ -1,4 +1,4 @@
-"""Faults of processes: killed, paused, stopped, restarted one by one. How they are upgraded is in `upgrade_faults`."""
+"""Faults of processes: kill, pause, stop, rolling restart. For upgrades see `upgrade`."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["Kill", "Pause", "RollingRestart", "Stop"]
 
 @dataclass
 class Kill(TargetedFault):
-    """Kill -9; started again at the end."""
+    """Kill -9; restarted at the end."""
 
     kind: ClassVar[str] = "kill"
 
     def strike(self, stage: Stage) -> None:
-        """Kill all of them before waiting for any."""
+        """Kill all nodes before waiting for any."""
         for node in self.nodes:
             node.kill()
 
     def end(self, stage: Stage) -> None:
-        """Start them again."""
+        """Restart the nodes."""
         for node in self.nodes:
             if not node.running:
                 node.start()
@@ -34,17 +34,17 @@ class Kill(TargetedFault):
 
 @dataclass
 class Stop(TargetedFault):
-    """An orderly stop with SIGTERM; started again at the end."""
+    """An orderly stop with SIGTERM; restarted at the end."""
 
     kind: ClassVar[str] = "stop"
 
     def strike(self, stage: Stage) -> None:
-        """Stop one after the other."""
+        """Stop the nodes one after another."""
         for node in self.nodes:
             _stop(node)
 
     def end(self, stage: Stage) -> None:
-        """Start them again."""
+        """Restart the nodes."""
         for node in self.nodes:
             if not node.running:
                 node.start()
@@ -57,24 +57,24 @@ class Pause(TargetedFault):
     kind: ClassVar[str] = "pause"
 
     def strike(self, stage: Stage) -> None:
-        """Freeze them."""
+        """Pause the nodes."""
         for node in self.nodes:
             node.pause()
 
     def end(self, stage: Stage) -> None:
-        """Let them go on."""
+        """Resume the nodes."""
         for node in self.nodes:
             node.resume()
 
 
 @dataclass
 class RollingRestart(Fault):
-    """Every node is stopped in order and started again, the next one when all are in step, as operators do it."""
+    """Every node is stopped gracefully and restarted, the next one when all are in step, as operators do."""
 
     kind: ClassVar[str] = "rolling_restart"
 
     def begin(self, stage: Stage) -> None:
-        """Restart them all; lasts until the last one is back."""
+        """Restart all nodes; return when the last one is back."""
         for node in list(stage.cluster.nodes):
             self.hit.append(node.name)
             _stop(node)
@@ -87,7 +87,7 @@ class RollingRestart(Fault):
         node.start()
 
     def end(self, stage: Stage) -> None:
-        """Nothing is left to mend."""
+        """Do nothing: nothing is left to end."""
 
 
 def _stop(node: NodeProcess) -> None:
@@ -97,7 +97,7 @@ def _stop(node: NodeProcess) -> None:
 
 
 def _wait_until_safe(stage: Stage, node: NodeProcess) -> None:
-    """Wait until the cluster says that all nodes are well, so that the next may be stopped."""
+    """Wait until the cluster reports that all nodes are healthy, so that the next may be stopped."""
 
     def well() -> bool:
         try:
@@ -106,4 +106,4 @@ def _wait_until_safe(stage: Stage, node: NodeProcess) -> None:
             return False
         return all(check["ok"] for check in checks if check["name"] in {"members", "leader", "lag"})
 
-    wait_for(lambda: well() and stage.cluster.leader() is not None, f"{node.name} and its cluster are well")
+    wait_for(lambda: well() and stage.cluster.leader() is not None, f"{node.name} and its cluster are healthy")

@@ -1,4 +1,4 @@
-"""A rolling upgrade: every node goes from one program to a newer one, and the cluster to what the newer one understands."""
+"""A rolling upgrade: every node changes to a newer program, and the cluster to the newer machine version."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ __all__ = ["RollingUpgrade"]
 
 @dataclass
 class RollingUpgrade(RollingRestart):
-    """As a rolling restart, from the older program that the nodes run to the installed one.
+    """A rolling restart from the older program that the nodes run to the installed one.
 
-    If they run the installed program already, they go to a stand-in for its next release: the same program under another version,
-    that understands one machine version more. In the end new behaviour must be switched on. It must not be while an older program
-    runs: that one would stop, and the drill would say so.
+    If they already run the installed program, they change to a stand-in for its next release: the same program with
+    another version that supports one machine version more. At the end, the new behaviour must be active. It must not be
+    active while an older program runs: that node would stop, and the drill would report it.
     """
 
     kind: ClassVar[str] = "rolling_upgrade"
     _newer: tuple[str, ...] | None = field(default=None, init=False)
 
     def begin(self, stage: Stage) -> None:
-        """Upgrade them all; lasts until the behaviour that all understand is in use everywhere."""
+        """Upgrade all nodes; return when the newest common behaviour is active everywhere."""
         nodes = list(stage.cluster.nodes)
         if all(node.program is None for node in nodes):
             self._newer = next_release(stage.cluster.folder / "next")
         before = {node.name: _about(node) for node in nodes}
         super().begin(stage)
         try:
-            wait_for(lambda: _is_switched_on(nodes), "all nodes use the newest behaviour that all of them understand")
+            wait_for(lambda: _is_switched_on(nodes), "all nodes use the newest behaviour that all of them support")
         except DrillError as exc:
             raise BrokenPromiseError(str(exc)) from exc
-        stage.told += [f"{node.name} went from version {before[node.name]} to {_about(node)}" for node in nodes]
+        stage.notes += [
+            f"{node.name} was upgraded from version {before[node.name]} to {_about(node)}" for node in nodes
+        ]
 
     def start(self, stage: Stage, node: NodeProcess) -> None:
         """Start the newer program in place of the older one."""
@@ -53,13 +55,13 @@ def _status(node: NodeProcess) -> dict[str, Any]:
 
 
 def _about(node: NodeProcess) -> str:
-    """Version of its program, and of the behaviour that is in use, which very old programs do not tell."""
+    """Return the version of the program and of the active behaviour, which very old programs do not report."""
     status = _status(node)
-    return f"{status['version']} (machine version {status.get('machine_version', 'not told')})"
+    return f"{status['version']} (machine version {status.get('machine_version', 'not reported')})"
 
 
 def _is_switched_on(nodes: Sequence[NodeProcess]) -> bool:
-    """Whether the newest behaviour that all members understand is in use on all nodes."""
+    """Return whether the newest common behaviour of all members is active on all nodes."""
     for node in nodes:
         status = _status(node)
         understood = [member["machine_version"] for member in status["nodes"]]

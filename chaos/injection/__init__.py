@@ -1,1 +1,1 @@
-"""How faults work: the proxies of links, and the library that stands between a node and its system."""
+"""The implementation of faults: the proxies of links, and the library between a node and its system."""

@@ -1,4 +1,4 @@
-"""The page of memory through which a drill tells the library under a node what shall go wrong (native/interpose.c)."""
+"""The shared memory page through which a drill controls the library under a node (native/interpose.c)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Field(IntEnum):
 
 
 class Control:
-    """Switches for one node's disk and clock. They outlive its process, so a restarted node meets the same disk."""
+    """Switches for one node's disk and clock. They outlive its process, so a restarted node has the same disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,50 +38,50 @@ class Control:
             self._page = mmap.mmap(file.fileno(), 0)
 
     def close(self) -> None:
-        """Let go of the page."""
+        """Unmap the page."""
         self._page.close()
 
     def slow_syncs(self, delay_s: float) -> None:
-        """Every sync takes this much longer."""
+        """Delay every sync."""
         self._set(_Field.SYNC_DELAY_US, round(delay_s * 1e6))
 
     def fail_syncs(self, *, fail: bool) -> None:
-        """Syncs fail with an input/output error."""
+        """Make syncs fail with an input/output error."""
         self._set(_Field.SYNC_ERRNO, errno.EIO if fail else 0)
 
     def lie_about_syncs(self, *, lie: bool) -> None:
-        """Syncs succeed without doing anything, as on a disk with a volatile cache: a power failure takes what was written."""
+        """Make syncs succeed without effect, like a disk with a volatile cache: a power failure loses the written data."""
         self._set(_Field.SYNCS_LIE, int(lie))
 
     def limit_space(self, left_bytes: int | None) -> None:
-        """Files may grow by so much in all, None for no limit; then writes fail for want of space."""
+        """Limit the total growth of files, None for no limit; beyond it, writes fail for lack of space."""
         self._set(_Field.SPACE_LEFT, left_bytes or 0)
         self._set(_Field.SPACE_LIMITED, int(left_bytes is not None))
 
     def jump_clock(self, offset_s: float) -> None:
-        """The wall clock is off by so much."""
+        """Set the offset of the wall clock."""
         self._set(_Field.CLOCK_OFFSET_NS, round(offset_s * 1e9))
 
     def mend(self) -> None:
-        """Everything works again; a wall clock that has jumped is right again."""
+        """End all faults; reset the wall clock."""
         for field in _Field:
             if field not in (_Field.SYNCS_SEEN, _Field.READS_HUNG):
                 self._set(field, 0)
 
     @property
     def syncs_seen(self) -> int:
-        """Syncs that the node has asked for."""
+        """Return the number of syncs that the node has requested."""
         value: int = _FIELD.unpack_from(self._page, _Field.SYNCS_SEEN * _FIELD.size)[0]
         return value
 
     def hang_reads(self, kind: Literal["snapshots", "pages"] | None) -> None:
-        """Let reads of such files not end, and those of other kinds, or of all, go on."""
+        """Hang reads of this kind of file, and let other reads, or all, continue."""
         self._set(_Field.READS_HUNG, 0)
         self._set(_Field.READS_HANG, {None: 0, "snapshots": 1, "pages": 2}[kind])
 
     @property
     def reads_hung(self) -> int:
-        """How many reads hang, or have hung, since `hang_reads`."""
+        """Return the number of reads that hang or hung since `hang_reads`."""
         value: int = _FIELD.unpack_from(self._page, _Field.READS_HUNG * _FIELD.size)[0]
         return value
 

@@ -1,4 +1,4 @@
-"""The name server of some processes: what names mean, and how long it takes to look them up."""
+"""The name server of some processes: the addresses of names, and the duration of look-ups."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["NameFile"]
 
 
 class NameFile:
-    """The names that the look-ups of some processes find.
+    """The names that some processes can look up.
 
     Attributes:
-        environment: what a process needs to look up names here.
+        environment: variables that make a process use these names.
     """
 
     def __init__(self, path: Path) -> None:
@@ -24,16 +24,16 @@ class NameFile:
         self._write()
 
     def set(self, name: str, *addresses: str) -> None:
-        """Give a name these addresses; without any, there is no such name."""
+        """Set the addresses of a name; without addresses, the name does not exist."""
         self._addresses[name] = list(addresses)
         self._write()
 
     def addresses(self, name: str) -> list[str]:
-        """The addresses of a name."""
+        """Return the addresses of a name."""
         return self._addresses[name]
 
     def delay(self, delay_s: float, *names: str) -> None:
-        """Answer look-ups of these names, or of all, after so many seconds; those that are under way too."""
+        """Delay look-ups of these names, or of all, including those in progress."""
         self._delays_s |= dict.fromkeys(names or self._addresses, delay_s)
         self._write()
 

@@ -1,8 +1,8 @@
-"""Power failure: take back from the files of a dead node what no sync has made durable.
+"""Power failure: removes unsynced changes from the files of a dead node.
 
-The library under the node wrote an undo log (native/interpose.c). A change counts as durable if a sync began after it, on the
-file for its content and on the folder for its name. Of the rest a disk may have kept anything up to some point, so for each file,
-and for the names in each folder, a random part of the changes is kept in order, and the first write that was lost may be torn.
+The library under the node wrote an undo log (native/interpose.c). A change is durable if a sync began after it, of the
+file for its content and of the folder for its name. Of the other changes, a disk may have kept a prefix: for each file,
+and for the names in each folder, a random prefix of the changes is kept, and the first lost write may be torn.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["PowerFailure", "cut_power"]
 
 _HEAD = struct.Struct("=8Q")
 _SECTOR_BYTES = 512
-"""What a disk writes as a whole or not at all."""
+"""The unit that a disk writes atomically."""
 _WRITE, _CREATE, _RENAME, _UNLINK, _SYNC = range(1, 6)
 
 
@@ -37,12 +37,12 @@ class _Record:
 
 @dataclass(frozen=True, slots=True)
 class PowerFailure:
-    """What a power failure took.
+    """The changes lost in a power failure.
 
     Attributes:
         writes: file writes undone.
         names: creations, renames and removals undone.
-        bytes: by how much files got shorter.
+        bytes: bytes by which files shrank.
     """
 
     writes: int
@@ -56,7 +56,7 @@ def cut_power(undo_folder: Path, data_folder: Path, rng: random.Random, *, kept:
     Args:
         undo_folder: where the node's library wrote; empty afterwards.
         data_folder: the node's files.
-        rng: decides what of the undurable changes the disk kept.
+        rng: decides which unsynced changes the disk kept.
         kept: share of them that it kept; None for a random part.
 
     Raises:
@@ -98,7 +98,7 @@ def _read(log: Path) -> list[_Record]:
 
 
 def _undurable(records: list[_Record]) -> dict[int, list[_Record]]:
-    """Changes that no sync covers, by the file or folder whose sync would, in order."""
+    """Return the changes that no sync covers, in order, by the file or folder whose sync would cover them."""
     durable: dict[int, int] = {}
     for record in records:
         if record.kind == _SYNC:
@@ -111,7 +111,7 @@ def _undurable(records: list[_Record]) -> dict[int, list[_Record]]:
 
 
 def _kept(records: list[_Record], rng: random.Random, share: float | None) -> int:
-    """How many changes the disk kept: if that is random none, all, or those before some point."""
+    """Return the number of changes that the disk kept; if random, none, all, or those before some point."""
     if share is not None:
         return round(len(records) * share)
     return rng.choice((0, len(records), rng.randrange(len(records) + 1)))
@@ -129,7 +129,7 @@ def _undo_name(record: _Record) -> None:
 
 
 def _undo_writes(path: Path, records: list[_Record], torn_bytes: int) -> int:
-    """Undo writes to one file, the newest first; the oldest of them may have reached the disk in part. Returns bytes cut off."""
+    """Undo writes to one file, newest first; the oldest may have been written in part. Return the bytes cut off."""
     before = path.stat().st_size
     with path.open("r+b", buffering=0) as file:
         for record in reversed(records[1:]):
@@ -139,7 +139,7 @@ def _undo_writes(path: Path, records: list[_Record], torn_bytes: int) -> int:
 
 
 def _torn_bytes(record: _Record, rng: random.Random) -> int:
-    """How much of a lost write reached the disk all the same: some whole sectors of what it has overwritten."""
+    """Return how much of a lost write reached the disk anyway: some whole sectors of the overwritten data."""
     inside = len(record.first) - (-record.offset) % _SECTOR_BYTES
     if inside < _SECTOR_BYTES or rng.random() < 0.5:
         return 0

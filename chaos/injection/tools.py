@@ -1,6 +1,7 @@
-"""What drills compile for themselves: the library that stands between a node and its system.
+"""Compiles the library that is loaded between a node and its system.
 
-It is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so only a fresh machine pays.
+It is cached below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so it is compiled once for each
+machine.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SOURCE = Path(__file__).parents[1] / "native" / "interpose.c"
 
 
 def cache_folder() -> Path:
-    """Where tools are kept; made if it is not there."""
+    """Return the cache folder of tools; create it if necessary."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -31,15 +32,13 @@ def cache_folder() -> Path:
 
 @cache
 def interposer() -> Path:
-    """The library for LD_PRELOAD, compiled from interpose.c.
+    """Return the library for LD_PRELOAD, compiled from interpose.c.
 
     Raises:
         MissingToolError: this is not Linux, or there is no C compiler.
     """
     if platform.system() != "Linux":
-        raise MissingToolError(
-            f"drills put faults under a node with LD_PRELOAD, which {platform.system()} lacks: use Linux"
-        )
+        raise MissingToolError(f"drills inject faults with LD_PRELOAD, which {platform.system()} lacks: use Linux")
     stamp = hashlib.sha256(_SOURCE.read_bytes() + platform.machine().encode()).hexdigest()[:16]
     kept = cache_folder() / f"interpose-{stamp}.so"
     if not kept.exists():
@@ -55,10 +54,10 @@ def interposer() -> Path:
 
 
 def run_tool(command: list[str], what: str, environment: dict[str, str]) -> None:
-    """Run a program that makes a tool.
+    """Run a program that builds a tool.
 
     Raises:
-        MissingToolError: it fails; the text has the end of what it said.
+        MissingToolError: it fails; the text contains the end of its output.
     """
     done = subprocess.run(
         command,

@@ -1,7 +1,7 @@
-"""The network between nodes, and between clients and nodes: a real toxiproxy-server, one proxy for every directed link.
+"""The network between nodes, and between clients and nodes: a toxiproxy-server with one proxy for every directed link.
 
-The client package toxiproxy-python does the talking. What it lacks is added here: names of several toxics on one link, taking
-all of them away, and a server of one's own on a free port.
+The client package toxiproxy-python controls it. This module adds what the package lacks: names of several toxics on one
+link, removal of all of them, and a private server on a free port.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .toxiproxy_server import toxiproxy_server
 __all__ = ["DOWN", "UP", "Link", "Network"]
 
 UP: Final = "upstream"
-"""The direction from the dialling side to the listening one."""
+"""The direction from the dialer to the listener."""
 DOWN: Final = "downstream"
 _START_S = 30.0
 _POLL_S = 0.05
@@ -37,7 +37,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Link:
-    """One proxy: what is dialled at `port` is carried to the target, with whatever is wrong at the time."""
+    """One proxy: forwards connections at `port` to the target, with the current toxics."""
 
     def __init__(self, proxy: Proxy, port: int) -> None:
         self.name: str = proxy.name
@@ -46,12 +46,12 @@ class Link:
         self._toxics: set[str] = set()
 
     def poison(self, kind: str, stream: str, attributes: Mapping[str, int]) -> None:
-        """Add a toxic of toxiproxy's, in place of one of the same kind and stream.
+        """Add a toxic; replace one of the same kind and stream.
 
         Args:
             kind: ``latency``, ``bandwidth``, ``slicer``, ``timeout``, ``reset_peer``, ``slow_close``, ``limit_data``.
             stream: `UP` or `DOWN`.
-            attributes: as toxiproxy documents them.
+            attributes: as documented by toxiproxy.
         """
         self.cure(kind, stream)
         name = f"{kind}_{stream}"
@@ -59,14 +59,14 @@ class Link:
         self._toxics.add(name)
 
     def cure(self, kind: str, stream: str) -> None:
-        """Take one toxic away. A connection that a ``timeout`` held up is closed by that."""
+        """Remove one toxic. This closes connections that a ``timeout`` held up."""
         name = f"{kind}_{stream}"
         if name in self._toxics:
             self._proxy.destroy_toxic(name)
             self._toxics.discard(name)
 
     def cut(self, stream: str) -> None:
-        """A black hole: nothing gets through in this direction, and no error is seen."""
+        """Drop everything in this direction, without an error."""
         self.poison("timeout", stream, {"timeout": 0})
 
     def mend(self, stream: str) -> None:
@@ -82,7 +82,7 @@ class Link:
         self._proxy.enable()
 
     def cure_all(self) -> None:
-        """Take all toxics away and accept connections."""
+        """Remove all toxics and accept connections."""
         for name in sorted(self._toxics):
             self._proxy.destroy_toxic(name)
         self._toxics.clear()
@@ -91,7 +91,7 @@ class Link:
 
 
 class Network:
-    """A toxiproxy-server of the drill's own."""
+    """A private toxiproxy-server."""
 
     def __init__(self, ports: Ports, reaper: Reaper, log: Path) -> None:
         self._ports = ports
@@ -109,7 +109,7 @@ class Network:
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         self._reaper.watch(self._process.pid)
-        # The package keeps the server's address in a class, and asks through the proxy of the environment.
+        # The package stores the server's address in a class, and connects through a proxy from the environment.
         APIConsumer.host, APIConsumer.port = _HOST, port
         direct = [name for name in os.environ.get("NO_PROXY", "").split(",") if name and name != _HOST]
         os.environ["NO_PROXY"] = ",".join([*direct, _HOST])
@@ -125,14 +125,14 @@ class Network:
             self._reaper.forget(self._process.pid)
 
     def link(self, name: str, target_port: int) -> Link:
-        """A new proxy to a loopback port."""
+        """Create a proxy to a loopback port."""
         port = self._ports.take()
         proxy: Any = self._server.create(f"{_HOST}:{target_port}", name, f"{_HOST}:{port}")
         self.links[name] = Link(proxy, port)
         return self.links[name]
 
     def cure_all(self) -> None:
-        """Nothing is wrong any more."""
+        """Remove all toxics of all links."""
         for link in self.links.values():
             link.cure_all()
 

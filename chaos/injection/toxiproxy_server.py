@@ -1,6 +1,7 @@
-"""Where toxiproxy-server comes from: PATH, else built by Go at a pinned version, else the pinned release with its checksum.
+"""Provides toxiproxy-server: from PATH, else built by Go at a pinned version, else the pinned release, verified by
+checksum.
 
-What is built or fetched is kept below ``$XDG_CACHE_HOME/lmqcluster``, so only a fresh machine pays.
+Built or downloaded programs are cached below ``$XDG_CACHE_HOME/lmqcluster``.
 """
 
 from __future__ import annotations
@@ -29,17 +30,17 @@ _ASSETS: Final = {
     "x86_64": ("toxiproxy-server-linux-amd64", "556d891134a3c582dc1e1a3f7335fd55142e5965769855a00b944e13e48302fc"),
     "aarch64": ("toxiproxy-server-linux-arm64", "53e770c1c3035b5a9f1bc629fce537db1f95f62b26f4ebe6e756afd701cf077c"),
 }
-"""Programs of the release for Linux by ``platform.machine()``, and their SHA-256."""
+"""Programs of the release for Linux by ``platform.machine()``, with their SHA-256."""
 _ANSWER_S: Final = 60.0
 _CHUNK_BYTES: Final = 1 << 20
 
 
 @cache
 def toxiproxy_server() -> Path:
-    """The program toxiproxy-server.
+    """Return the program toxiproxy-server.
 
     Raises:
-        MissingToolError: it cannot be had in any way; the text says why not, and what to install.
+        MissingToolError: it cannot be obtained; the text says why, and what to install.
     """
     found = shutil.which("toxiproxy-server")
     if found is not None:
@@ -65,16 +66,16 @@ def _obtain(target: Path) -> None:
 
 
 def build(target: Path) -> None:
-    """Have Go build the pinned version.
+    """Build the pinned version with Go.
 
     Raises:
-        MissingToolError: there is no Go, or it fails.
+        MissingToolError: Go is missing or fails.
     """
     go = shutil.which("go")
     if go is None:
-        raise MissingToolError("there is no Go")
+        raise MissingToolError("Go is not installed")
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        # Another version that PATH or the environment would choose is not wanted, nor flags for other projects.
+        # Overrides settings of PATH or the environment for other versions or projects.
         environment = {**os.environ, "GOBIN": folder, "GOFLAGS": ""}
         run_tool([go, "install", _MODULE], f"building toxiproxy-server {VERSION}", environment)
         (Path(folder) / "server").replace(target)
@@ -83,16 +84,16 @@ def build(target: Path) -> None:
 def _fetch_for_this_machine(target: Path) -> None:
     asset = _ASSETS.get(platform.machine()) if platform.system() == "Linux" else None
     if asset is None:
-        raise MissingToolError(f"no release is known for {platform.system()} {platform.machine()}")
+        raise MissingToolError(f"no release exists for {platform.system()} {platform.machine()}")
     name, sha256 = asset
     fetch(RELEASES + name, sha256, target)
 
 
 def fetch(url: str, sha256: str, target: Path) -> None:
-    """Download a program; nothing is left of one that has another checksum.
+    """Download a program; delete it if its checksum is wrong.
 
     Raises:
-        MissingToolError: it cannot be fetched, or is not the program that was expected.
+        MissingToolError: the download failed, or the program is not the expected one.
     """
     with tempfile.TemporaryDirectory(dir=target.parent) as folder:
         fetched = Path(folder) / target.name
@@ -103,10 +104,8 @@ def fetch(url: str, sha256: str, target: Path) -> None:
                     digest.update(chunk)
                     file.write(chunk)
         except (OSError, http.client.HTTPException) as exc:
-            raise MissingToolError(f"{url} could not be fetched: {exc}") from exc
+            raise MissingToolError(f"the download of {url} failed: {exc}") from exc
         if digest.hexdigest() != sha256:
-            raise MissingToolError(
-                f"{url} has the SHA-256 {digest.hexdigest()}, expected is {sha256}: it was thrown away"
-            )
+            raise MissingToolError(f"{url} has the SHA-256 {digest.hexdigest()} instead of {sha256}: it was deleted")
         fetched.chmod(0o755)
         fetched.replace(target)

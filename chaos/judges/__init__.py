@@ -1,1 +1,1 @@
-"""What is judged from the histories and the states."""
+"""Judges of histories and states."""

@@ -1,4 +1,4 @@
-"""The accounts of each process and of all: what it pushed, and what became of that."""
+"""The accounts of each process and of all: the pushed values, and what happened to them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["Accounts", "account_for"]
 
 @dataclass(frozen=True, slots=True)
 class Accounts:
-    """The books of one process, or of all.
+    """The accounts of one process, or of all.
 
     Attributes:
         attempted, acknowledged: values that it pushed.
-        failed, unknown: attempts to push that ended so.
-        delivered, acked: how many of the values were; in all, also of those that nobody pushed.
+        failed, unknown: attempts to push with this outcome.
+        delivered, acked: number of the values that were; in the total, also values that no client pushed.
         recovered: delivered although no push was acknowledged.
-        lost: acknowledged and gone; `lost_where` says ``prefix``, ``middle`` or ``suffix`` of what was acknowledged.
+        lost: acknowledged and lost; `lost_where` says ``prefix``, ``middle`` or ``suffix`` of the acknowledged values.
         lost_first, lost_last: numbers of the first and last one lost.
     """
 
@@ -38,7 +38,7 @@ class Accounts:
 
 
 def account_for(messages: Mapping[Key, Message], lost: set[Key]) -> tuple[Accounts, dict[str, Accounts]]:
-    """The accounts of all processes together, and of each."""
+    """Return the accounts of all processes together, and of each."""
     rows: dict[str, list[tuple[Key, Message]]] = defaultdict(list)
     for key, message in messages.items():
         if message.pushes:
@@ -74,7 +74,7 @@ def _account(rows: Sequence[tuple[Key, Message]], lost: set[Key]) -> Accounts:
 
 
 def _number(value: str) -> int:
-    """The count at the end of a value ``process-number``."""
+    """Return the number at the end of a value ``process-number``."""
     digits = value.rpartition("-")[2]
     return int(digits) if digits.isdigit() else 0
 

@@ -1,4 +1,4 @@
-"""A history sorted by message and by receipt, which is what the judge and the accounts read."""
+"""A history sorted by message and by receipt, as the judge and the accounts read it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class Message:
-    """What became of one value of one queue."""
+    """The operations on one value of one queue."""
 
     pushes: list[Event] = field(default_factory=list)
     deliveries: list[Event] = field(default_factory=list)
@@ -40,12 +40,12 @@ class Message:
 
     @property
     def stored_by(self) -> int:
-        """When a copy was there for certain; asked only if one is acknowledged."""
+        """Return when a copy was stored for certain; only valid if a push is acknowledged."""
         return min(push.end_us for push in self.pushes if push.outcome == "ok")
 
     @property
     def pushed_until(self) -> int:
-        """Until when a copy may have been stored."""
+        """Return until when a copy may have been stored."""
         return max((_until_us(push) for push in self.pushes if push.outcome != "failed"), default=_NEVER)
 
     @property
@@ -62,13 +62,13 @@ class Message:
 
 
 class Books:
-    """A whole history.
+    """A complete history.
 
     Attributes:
         messages: by queue and value.
-        by_receipt: ``pull``, ``ack`` and ``nack`` of each receipt, without those that failed.
-        deletes: of each queue, those that succeeded.
-        lost_pulls: of each queue, those of unknown outcome.
+        by_receipt: ``pull``, ``ack`` and ``nack`` of each receipt, without failed ones.
+        deletes: successful deletes of each queue.
+        lost_pulls: pulls of each queue with unknown outcome.
     """
 
     def __init__(self, events: Iterable[Event]) -> None:
@@ -115,18 +115,18 @@ class Books:
                 message.acked_us = min(ends, default=None)
 
     def of_receipt(self, op: str, delivery: Event) -> list[Event]:
-        """What was done with the receipt of a delivery."""
+        """Return the operations with the receipt of a delivery."""
         return self.by_receipt.get((op, (delivery.queue or "", delivery.receipt or "")), [])
 
     def drained_us(self, queue: str) -> int:
-        """Begin of the last search that found the queue empty; below 0 if there was none."""
+        """Return the begin of the last search that found the queue empty; below 0 if there was none."""
         return max(self._drained[queue], self._all_drained)
 
     def deleted_us(self, queue: str) -> int:
-        """Until when a delete may have emptied the queue; below 0 if there was none."""
+        """Return until when a delete may have emptied the queue; below 0 if there was none."""
         return self._deleted[queue]
 
 
 def _until_us(event: Event) -> int:
-    """Until when something may have taken effect."""
+    """Return until when an operation may have taken effect."""
     return event.end_us if event.outcome == "ok" else _NEVER

@@ -1,7 +1,8 @@
-"""Judges a history: nothing acknowledged lost, nothing invented, nothing delivered twice without cause, order kept per producer.
+"""Judges a history: no acknowledged message lost, none invented, none delivered twice without cause, order kept per
+producer.
 
-The same rules as in `spark_checker`, for histories that fit into memory. Only what is certain counts: an
-operation took effect some time between its begin and its end, and doubt speaks for the cluster.
+The rules are those of `spark_checker`, for histories that fit into memory. Only certain violations count: an operation
+took effect at some time between its begin and its end, and doubt is resolved in favour of the cluster.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ FAULTS: Final = (
     "doubled_leases",
     "reordered",
 )
-"""Findings that make a cluster guilty, in the order of reports."""
+"""Findings that convict a cluster, in the order of reports."""
 HIDDEN_MAX: Final = 100
-"""Deliveries of a message that a pull of unknown outcome can hide: its client may have sent it again and again."""
+"""Deliveries of a message that a pull of unknown outcome can hide: its client may have retried it."""
 _EXAMPLES_MAX: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What a history says.
+    """The judgement of a history.
 
     Attributes:
-        faults: how many cases of each of `FAULTS`.
-        examples: some of them, as texts.
-        undecided: acknowledged messages that were not delivered, in queues that were not drained since.
+        faults: number of cases of each of `FAULTS`.
+        examples: some of them, as text.
+        undecided: acknowledged messages that were not delivered, in queues that were not drained afterwards.
         totals: over all processes.
         by_process: for each process that pushed.
         redelivered: deliveries after the first one of their message, which at-least-once allows.
@@ -55,7 +56,7 @@ class Judgement:
 
     @property
     def convicted(self) -> bool:
-        """Whether anything was found."""
+        """Return whether there is any finding."""
         return any(self.faults.values())
 
 
@@ -64,15 +65,15 @@ def judge(events: Iterable[Event], *, grace_s: float = 60.0) -> Judgement:
 
     Args:
         events: in any order.
-        grace_s: for how long after its client gave up a pull of unknown outcome may have held messages.
+        grace_s: how long after its client gave up a pull of unknown outcome may have held messages.
     """
     books = Books(events)
     findings = _Findings(books, round(grace_s * 1e6))
     found: dict[str, list[str]] = {name: [] for name in FAULTS}
     lost = list(findings.lost())
-    found["lost"] = [f"{key[1]} in {key[0]} was acknowledged and is gone" for key in lost]
+    found["lost"] = [f"{key[1]} in {key[0]} was acknowledged and is lost" for key in lost]
     found["phantom"] = [
-        f"{key[1]} in {key[0]} was delivered, but nobody can have pushed it" for key in findings.phantoms()
+        f"{key[1]} in {key[0]} was delivered, but no client can have pushed it" for key in findings.phantoms()
     ]
     found["doubled_acks"] = list(findings.doubled_acks())
     found["doubled_receipts"] = list(findings.repeated("pull"))
@@ -92,19 +93,19 @@ def judge(events: Iterable[Event], *, grace_s: float = 60.0) -> Judgement:
 
 
 class _Findings:
-    """What can be found in a history."""
+    """The findings in a history."""
 
     def __init__(self, books: Books, grace_us: int) -> None:
         self._books = books
         self._grace_us = grace_us
 
     def _excused(self, queue: str, since_us: int, until_us: int) -> bool:
-        """Whether a pull whose answer nobody saw can have held a message between two moments."""
+        """Return whether a pull with a lost answer can have held a message between two moments."""
         pulls = self._books.lost_pulls.get(queue, ())
         return any(pull.time_us <= until_us and pull.end_us + self._grace_us >= since_us for pull in pulls)
 
     def missing(self, *, drained: bool) -> Iterator[Key]:
-        """Acknowledged messages that nobody was given, in queues that were, or were not, drained since."""
+        """Yield acknowledged messages without a delivery, in queues that were, or were not, drained afterwards."""
         for key, message in self._books.messages.items():
             unseen = (
                 message.acknowledged and not message.deliveries and self._books.deleted_us(key[0]) <= message.push_start
@@ -113,7 +114,9 @@ class _Findings:
                 yield key
 
     def lost(self) -> Iterator[Key]:
-        """Those never seen, and those whose deliveries left more to come, that nobody tried to ack, and that are gone."""
+        """Yield messages without a delivery, and messages with further deliveries left and no attempted ack that
+        disappeared.
+        """
         yield from self.missing(drained=True)
         for key, message in self._books.messages.items():
             if not message.acknowledged or not message.deliveries or message.ack_tried:
@@ -127,20 +130,22 @@ class _Findings:
                 yield key
 
     def phantoms(self) -> Iterator[Key]:
-        """Deliveries of what nobody pushed, whose every push failed for certain, or that had gone with its queue."""
+        """Yield deliveries of values that no client pushed, whose every push certainly failed, or whose queue had been
+        deleted.
+        """
         for key, message in self._books.messages.items():
             if message.deliveries and (not message.copies_max or self._was_deleted(key[0], message)):
                 yield key
 
     def _was_deleted(self, queue: str, message: Message) -> bool:
-        """Whether its queue was deleted after all its pushes, and before it was delivered."""
+        """Return whether its queue was deleted after all its pushes, and before it was delivered."""
         return any(
             message.pushed_until < delete.time_us and delete.end_us < message.last_start
             for delete in self._books.deletes.get(queue, ())
         )
 
     def doubled_acks(self) -> Iterator[str]:
-        """Successes beyond the first for one receipt, or for one message."""
+        """Yield successful acks beyond the first for one receipt, or for one message."""
         yield from self.repeated("ack")
         for key, message in self._single():
             receipts = {delivery.receipt for delivery in message.deliveries if self._was_acked(delivery)}
@@ -151,20 +156,20 @@ class _Findings:
         return any(ack.outcome == "ok" for ack in self._books.of_receipt("ack", delivery))
 
     def repeated(self, op: str) -> Iterator[str]:
-        """Successes beyond the first for one receipt."""
+        """Yield successes beyond the first for one receipt."""
         for (kind, key), events in self._books.by_receipt.items():
             times = sum(event.outcome == "ok" for event in events)
             if kind == op and times > 1:
                 yield f"receipt {key[1]} of {key[0]} had {times} successful {op}s"
 
     def _single(self) -> Iterator[tuple[Key, Message]]:
-        """Messages of which there can be only one copy, delivered more than once."""
+        """Yield messages with only one possible copy that were delivered more than once."""
         for key, message in self._books.messages.items():
             if len(message.deliveries) > 1 and message.copies_max == 1:
                 yield key, message
 
     def after_ack(self) -> Iterator[str]:
-        """Deliveries that began after their message had been acked."""
+        """Yield deliveries that began after their message had been acked."""
         for key, message in self._single():
             for delivery in message.deliveries:
                 if message.acked_us is not None and delivery.time_us > message.acked_us:
@@ -172,7 +177,7 @@ class _Findings:
                     yield f"{key[1]} in {key[0]} was delivered {late_s:.3f} s after its ack"
 
     def overlapping(self) -> Iterator[str]:
-        """Deliveries that ended before the lease of the one before can have ended, and the other way round."""
+        """Yield deliveries that ended before the lease of the previous one can have expired, and vice versa."""
         for key, message in self._single():
             in_turn = sorted(message.deliveries, key=lambda delivery: (delivery.end_us, delivery.receipt or ""))
             for before, after in pairwise(in_turn):
@@ -185,7 +190,7 @@ class _Findings:
                     yield f"{key[1]} in {key[0]} was delivered again {left_s:.3f} s before its lease could end"
 
     def reordered(self) -> Iterator[str]:
-        """First deliveries that began after a later push of the same process had been delivered."""
+        """Yield first deliveries that began after a later push of the same process had been delivered."""
         came: dict[tuple[str, str], list[tuple[Key, Message, int]]] = defaultdict(list)
         for key, message in self._books.messages.items():
             pushes = [push for push in message.pushes if push.outcome != "failed"]
@@ -208,5 +213,5 @@ class _Findings:
 
 
 def _lease_end(delivery: Event) -> int:
-    """Until when the delivery was surely leased: the lease began when the pull began, or later."""
+    """Return until when the delivery was certainly leased: the lease began when the pull began, or later."""
     return delivery.time_us + round((delivery.lease_s or 0) * 1e6)

@@ -1,4 +1,4 @@
-"""Whether all members hold the same state, byte for byte: digests of their snapshots of the same entry must be equal."""
+"""Compares the states of all members byte for byte: digests of their snapshots of the same entry must be equal."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class Digest:
 
 
 def state_digest(node: NodeProcess) -> Digest:
-    """Have a node write a snapshot, and digest it.
+    """Make a node write a snapshot, and return its digest.
 
     Raises:
-        OSError: it cannot be had.
+        OSError: the snapshot cannot be read.
     """
     info = node.get_json("/v1/snapshots", body={}, timeout_s=_SNAPSHOT_S)
     total = hashlib.sha256()
@@ -43,10 +43,10 @@ def state_digest(node: NodeProcess) -> Digest:
 
 
 def digests_agree(nodes: Sequence[NodeProcess]) -> tuple[bool | None, list[Digest]]:
-    """Compare the states of all nodes; the cluster should be idle, so that all soon have a snapshot of the same entry.
+    """Compare the states of all nodes. The cluster should be idle, so that all have a snapshot of the same entry soon.
 
     Returns:
-        Whether they agree, None if no snapshots of one entry could be had from all; and the digests that decide it.
+        Whether they agree, None if there are no snapshots of the same entry; and the digests.
     """
     by_index: dict[int, dict[str, Digest]] = defaultdict(dict)
     for _ in range(_ATTEMPTS):

@@ -1,8 +1,9 @@
-"""Whether a short history of one queue can be explained by a queue that does one thing at a time (Wing and Gong's search).
+"""Checks whether a short history of one queue is linearizable (Wing and Gong's search).
 
-The model: pushes append; a pull takes the head under a lease that outlasts the history, or finds nothing; an ack removes what is
-leased, once. An operation of unknown outcome may have taken effect at any time after its begin, or never; a pull of unknown
-outcome may also have taken the head and put it back in its place later, as a node does when its client hangs up.
+The model: a push appends; a pull takes the head under a lease that outlasts the history, or finds nothing; an ack
+removes a leased message, once. An operation of unknown outcome may have taken effect at any time after its begin, or
+never; a pull of unknown outcome may also have taken the head and returned it to its position later, as a node does when
+its client disconnects.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from ..load.history import Event
 __all__ = ["STEPS_MAX", "is_linearizable"]
 
 STEPS_MAX = 400_000
-"""States to visit before the question is given up."""
+"""Number of states to visit before the search is abandoned."""
 _NEVER = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
 class _State:
-    """The queue: values that wait with their places, in order; values under lease; those taken by pulls nobody saw the end of."""
+    """The queue: waiting values with their positions, in order; leased values; values taken by pulls of unknown
+    outcome.
+    """
 
     waiting: tuple[tuple[int, str], ...] = ()
     leased: frozenset[str] = frozenset()
@@ -30,11 +33,12 @@ class _State:
 
 
 def is_linearizable(events: Sequence[Event], steps_max: int = STEPS_MAX) -> bool | None:
-    """Whether there is an order of these events that fits; None if that could not be found out within `steps_max` states.
+    """Return whether there is an order of these events that fits the model; None if `steps_max` states did not decide
+    it.
 
     Args:
         events: pushes, pulls and acks of one queue that began empty; every value was pushed only once.
-        steps_max: how many states to visit.
+        steps_max: maximum number of states to visit.
     """
     operations = sorted((event for event in events if event.outcome != "failed" or _is_refused_ack(event)), key=_begin)
     receipts = {event.receipt: event.value or "" for event in operations if event.op == "pull" and event.receipt}
@@ -61,7 +65,7 @@ def _begin(event: Event) -> int:
 
 
 def _is_refused_ack(event: Event) -> bool:
-    """An answer that the lease was not alive, which is not an error."""
+    """Return whether this is an ack after the lease expired, which is not an error."""
     return event.op == "ack" and event.outcome == "failed" and event.error is None
 
 
@@ -72,7 +76,7 @@ class _Search:
         self._ends = [_NEVER if event.outcome == "unknown" else event.end_us for event in operations]
 
     def following(self, done: int, state: _State) -> Iterator[tuple[int, _State]]:
-        """What may come next: any operation that began before every other one that is left has ended."""
+        """Yield the possible next operations: any that began before every other remaining one ended."""
         first_end = min((end for i, end in enumerate(self._ends) if not done >> i & 1), default=_NEVER)
         for i, event in enumerate(self._operations):
             if event.time_us > first_end:

@@ -1,45 +1,45 @@
-"""The history checker for failover drills: what a cluster did to its messages, judged from what its clients saw.
+"""The history checker of failover drills: judges what a cluster did to its messages by the records of its clients.
 
-A *history* is JSON lines, in any number of files (``.gz`` too) and in any order: one line for each attempt of an operation, told
-by the client that made it, all by one clock. Nothing here knows the cluster's code. All work is done on DataFrames, so a history
-may be larger than any machine's memory; only counts and a few examples come to the driver.
+A *history* is JSON lines, in any number of files (``.gz`` too) and in any order: one line for each attempt of an operation,
+recorded by the client that made it, all by one clock. The checker knows nothing of the cluster's code. All work is done on
+DataFrames, so a history may be larger than any machine's memory; only counts and a few examples reach the driver.
 
 Fields (others are ignored):
 
 =========== =============================================================================================================
 ``op``      ``push``, ``pull``, ``ack``, ``nack`` (any early return of a message) or ``extend``; and two notes of the drill:
-            ``delete`` (of a queue) and ``drained``: the queue, or all queues if ``queue`` is absent, was found to hold
-            nothing, not even under lease, in a search that began at ``time_us``.
-``outcome`` ``ok``, ``failed`` (surely without effect), or ``unknown`` (an effect then or later is possible).
+            ``delete`` (of a queue) and ``drained``: the queue, or all queues if ``queue`` is absent, was found empty,
+            without leased messages, in a search that began at ``time_us``.
+``outcome`` ``ok``, ``failed`` (certainly without effect), or ``unknown`` (an effect then or later is possible).
 ``time_us`` when the attempt began, in microseconds since any fixed moment.
-``end_us``  when its outcome was known, or the client gave up; needed where the outcome is ``ok``.
+``end_us``  when its outcome was known, or the client gave up; required if the outcome is ``ok``.
 ``process`` the client. Pushes of one process to one queue that carry a ``sequence`` promise to keep that order.
 ``queue``   the queue's name.
-``value``   push, and pull that got something: what identifies the message within its queue. Pushing a value again means that the
-            drill allows two copies of it; a retry inside a client, under one key, is not another attempt.
+``value``   push, and pull that got a message: the identity of the message within its queue. Pushing a value again allows
+            two copies of it; a retry inside a client, with one key, is not another attempt.
 ``sequence`` push: a number that grows with every push of this process to this queue.
-``receipt`` pull that got something, ack, nack, extend: the delivery's id.
-``lease_s`` pull: seconds that the delivery was surely leased for. Absent: overlapping deliveries are not judged.
-``retry``   pull: how many more deliveries there may be. Absent: a message that vanishes after a delivery is not judged.
+``receipt`` pull that got a message, ack, nack, extend: the delivery's id.
+``lease_s`` pull: seconds for which the delivery was certainly leased. Absent: overlapping deliveries are not judged.
+``retry``   pull: number of further deliveries left. Absent: a message that disappears after a delivery is not judged.
 =========== =============================================================================================================
 
-What is found:
+Findings:
 
-- **lost**: an acknowledged push whose message was in no delivery, or only in deliveries that nobody acked although more were
-  due, and whose queue was drained since.
-- **phantom**: a delivery of a value that nobody pushed, whose every push failed for sure, or whose queue was deleted between its
-  pushes and the delivery.
-- **doubled**: two successful acks of one receipt, or of one message; one receipt handed out twice; a delivery that began after a
-  successful ack of its message; two deliveries of a message whose leases overlap for certain.
-- **reordered**: an acknowledged push that was first delivered after a later one of its process had been delivered already.
+- **lost**: an acknowledged push whose message was in no delivery, or only in deliveries without an attempted ack although more
+  deliveries were left, and whose queue was drained afterwards.
+- **phantom**: a delivery of a value that no client pushed, whose every push certainly failed, or whose queue was deleted
+  between its pushes and the delivery.
+- **doubled**: two successful acks of one receipt, or of one message; one receipt returned by two pulls; a delivery that began
+  after a successful ack of its message; two deliveries of a message whose leases certainly overlap.
+- **reordered**: an acknowledged push that was first delivered after a later one of its process had been delivered.
 
-Only what is certain counts: an operation took effect some time between its begin and its end, and doubt speaks for the cluster.
-A pull of unknown outcome may have held a message from its begin until `VerifySettings.grace_s` after its client gave up, which
-excuses both order and deliveries that nobody saw (100 of each message at most); a value that was pushed again may have
-two copies, so its deliveries are not compared.
+Only certain violations count: an operation took effect at some time between its begin and its end, and doubt is resolved in
+favour of the cluster. A pull of unknown outcome may have held a message from its begin until `VerifySettings.grace_s` after its
+client gave up, which excuses both order and unseen deliveries (at most 100 of each message). A value that was pushed again may
+have two copies, so its deliveries are not compared.
 
-The verdict is ``guilty`` if anything was found; ``unknown`` if nothing was acknowledged or delivered, if lines could not be read,
-or if messages are missing from queues that were not drained; else ``pass``.
+The verdict is ``guilty`` if there is any finding; ``unknown`` if nothing was acknowledged or delivered, if lines could not be
+read, or if messages are missing from queues that were not drained; else ``pass``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from typing import Any, Final
 from pyspark import StorageLevel
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
-from pyspark.sql import functions as F  # noqa: N812  what everybody calls it
+from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
 from lmqcluster.spark.pipelines.failures import BAD_DATA, PipelineError, unreadable
@@ -78,11 +78,11 @@ _SCHEMA: Final = StructType(
 
 @dataclass(frozen=True, kw_only=True)
 class VerifySettings:
-    """What to judge.
+    """The settings of a judgement.
 
     Attributes:
         histories: files, directories or globs of JSON lines.
-        examples: how many cases of each finding to show.
+        examples: number of cases to show of each finding.
         grace_s: how long after its client gave up an operation of unknown outcome may still take effect.
     """
 
@@ -95,19 +95,19 @@ def verify(spark: SparkSession, settings: VerifySettings) -> dict[str, Any]:
     """Judge a history.
 
     Returns:
-        ``verdict`` (`PASS`, `GUILTY` or `UNKNOWN`), ``reasons`` for one that is not a pass, ``operations`` by op and outcome,
-        ``messages`` (attempted, acknowledged, delivered, recovered: delivered though no push was
-        acknowledged, acked, undecided, unreadable_lines), ``faults`` (count by name of `FAULTS`), ``examples`` (by the
-        same names).
+        ``verdict`` (`PASS`, `GUILTY` or `UNKNOWN`), ``reasons`` for one that is not a pass, ``operations`` by op and
+            outcome, ``messages`` (attempted, acknowledged, delivered, recovered: delivered although no push was
+            acknowledged, acked, undecided, unreadable_lines), ``faults`` (count by name of `FAULTS`), ``examples`` (by
+            the same names).
 
     Raises:
-        PipelineError: there is no such file, or nothing in it is a line of a history.
+        PipelineError: there is no such file, or it contains no line of a history.
     """
     lines = _read(spark, settings.histories).persist(StorageLevel.DISK_ONLY)
     try:
         operations = _operations(lines)
         if not operations:
-            raise PipelineError("the history has no line that can be read; see the format of histories", BAD_DATA)
+            raise PipelineError("the history has no readable line; see the format of histories", BAD_DATA)
         history = _History(lines, grace_us=round(settings.grace_s * 1e6))
         try:
             return {**_findings(history, settings.examples), "operations": operations}
@@ -131,7 +131,7 @@ def _read(spark: SparkSession, histories: Sequence[str]) -> DataFrame:
 
 
 def _is_readable() -> Column:
-    """Whether a line has what its operation needs."""
+    """Return whether a line has the fields of its operation."""
     op, got = F.col("op"), F.col("value").isNotNull()
     delivery = (op == "pull") & (F.col("outcome") == "ok") & got
     needs_receipt = delivery | op.isin("ack", "nack", "extend")
@@ -149,11 +149,11 @@ def _is_readable() -> Column:
 
 
 class _History:
-    """The tables that findings are made of.
+    """The tables from which findings are computed.
 
     Attributes:
         lines: all lines as read.
-        messages: one row for each value that was pushed or delivered, with what its pushes, deliveries and acks add up to.
+        messages: one row for each pushed or delivered value, with the aggregates of its pushes, deliveries and acks.
     """
 
     def __init__(self, lines: DataFrame, *, grace_us: int) -> None:
@@ -195,7 +195,7 @@ class _History:
         )
 
     def _acked(self) -> DataFrame:
-        """Messages with an ack that may have worked; ``acked_us`` is when one had for certain."""
+        """Return the messages with an ack that may have succeeded; ``acked_us`` is when one certainly had."""
         acks = self._of("ack", "ok", "unknown").select(
             "queue", "receipt", F.when(F.col("outcome") == "ok", F.col("end_us")).alias("ack_end")
         )
@@ -207,7 +207,9 @@ class _History:
         )
 
     def _ends_of_queues(self) -> DataFrame:
-        """By queue: when it was last found drained, until when a delete may have emptied it, how many pulls ended unknown."""
+        """Return by queue: when it was last found drained, until when a delete may have emptied it, and the number of
+        pulls of unknown outcome.
+        """
         drained = (F.col("op") == "drained") & (F.col("outcome") == "ok")
         deleted = (F.col("op") == "delete") & (F.col("outcome") != "failed")
         lost_pull = (F.col("op") == "pull") & (F.col("outcome") == "unknown")
@@ -226,7 +228,9 @@ class _History:
         return F.lit(None if whole is None else whole[0]).cast("long")
 
     def faults(self) -> dict[str, DataFrame]:
-        """Every finding by its name in `FAULTS`: a row each, with the queue and whatever identifies the case."""
+        """Return every finding by its name in `FAULTS`: one row for each case, with the queue and the identity of the
+        case.
+        """
         return {
             "lost": self._missing().where("drained").unionByName(self._vanished()),
             "phantom": self._phantoms(),
@@ -240,14 +244,14 @@ class _History:
         }
 
     def undecided(self) -> DataFrame:
-        """Acknowledged messages that were not delivered, in queues that were not drained since."""
+        """Return acknowledged messages that were not delivered, in queues that were not drained afterwards."""
         return self._missing().where("not drained")
 
     def _missing(self) -> DataFrame:
         return self.messages.where("acknowledged and deliveries is null and not deleted").select(*_KEY, "drained")
 
     def _vanished(self) -> DataFrame:
-        # The last delivery on record left further ones to come, nobody tried to ack any, and yet the queue was drained.
+        # The last recorded delivery left further ones, no ack was attempted, and yet the queue was drained.
         suspects = self.messages.where(
             "acknowledged and deliveries is not null and drained and not deleted and ack_tried is null and retry > 0"
         ).select(
@@ -275,7 +279,7 @@ class _History:
         return delivered.where("coalesce(copies_max, 0) = 0").select(*_KEY).unionByName(gone.select(*_KEY).distinct())
 
     def _acked_again(self) -> DataFrame:
-        """Messages of one copy that were acked under several receipts."""
+        """Return messages with one copy that were acked under several receipts."""
         acked = self._of("ack", "ok").select("queue", "receipt").distinct()
         given = (
             self._deliveries.join(self._single_copies().select(*_KEY), _KEY, "left_semi")
@@ -286,13 +290,13 @@ class _History:
         return counted.where("times > 1")
 
     def _repeated(self, rows: DataFrame) -> DataFrame:
-        """Receipts that stand in several of the rows, with a message that each was for."""
+        """Return receipts that appear in several of the rows, with a message that each was for."""
         values = self._deliveries.groupBy("queue", "receipt").agg(F.min("value").alias("value"))
         counted = rows.groupBy("queue", "receipt").agg(F.count("*").alias("times")).where("times > 1")
         return counted.join(values, ["queue", "receipt"], "left")
 
     def _single_copies(self) -> DataFrame:
-        """Keys of messages with several deliveries although there can be only one copy."""
+        """Return the keys of messages with several deliveries although there can be only one copy."""
         return self.messages.where("deliveries > 1 and copies_max = 1")
 
     def _after_ack(self) -> DataFrame:
@@ -301,9 +305,10 @@ class _History:
         return late.select(*_KEY, "receipt", "time_us", "acked_us")
 
     def _overlapping(self) -> DataFrame:
-        """Deliveries that ended before the lease of the one before them could have.
+        """Return deliveries that ended before the lease of the previous one could have expired.
 
-        The one before is the one whose answer came before; that it may have been made after this one all the same is allowed for.
+        The previous one is the one whose answer came earlier; that it may have been made later anyway is taken into
+        account.
         """
         returns = (
             self._of("nack", "ok", "unknown").groupBy("queue", "receipt").agg(F.min("time_us").alias("returned_us"))
@@ -326,14 +331,14 @@ class _History:
         ).select(*_KEY, "receipt", "before_receipt", "end_us", "before_live_until")
 
     def _reordered(self) -> DataFrame:
-        """First deliveries that began after a later push of the same process had been delivered."""
+        """Return first deliveries that began after a later push of the same process had been delivered."""
         came = self.messages.where("sequence is not null and deliveries is not null and copies_max = 1").select(
             *_KEY, "producer", "sequence", "acknowledged", "push_start", "first_start", "first_end"
         )
         begins = came.where("acknowledged").withColumn("at", F.col("first_start"))
         ends = came.select("queue", "producer", F.col("first_end").alias("at"), F.col("sequence").alias("ended"))
         both = begins.unionByName(ends, allowMissingColumns=True)
-        # Nulls come first: what begins at the very moment at which another ends did not begin after it.
+        # Nulls come first: an operation that begins at the moment at which another ends did not begin after it.
         until_now = Window.partitionBy("queue", "producer").orderBy("at", F.col("ended").asc_nulls_first())
         seen = F.max("ended").over(until_now.rowsBetween(Window.unboundedPreceding, Window.currentRow))
         suspects = (
@@ -344,18 +349,18 @@ class _History:
         return self._unexcused(suspects).select(*_KEY, "producer", "sequence", "delivered_before")
 
     def _unexcused(self, suspects: DataFrame) -> DataFrame:
-        """The suspects that no pull of unknown outcome can have held between ``since`` and ``until``."""
+        """Return the suspects that no pull of unknown outcome can have held between ``since`` and ``until``."""
         gave_up = F.coalesce("end_us", "time_us") + self._grace_us
         pulls = self._of("pull", "unknown").select("queue", F.col("time_us").alias("at"), gave_up.alias("held_until"))
         both = suspects.withColumn("at", F.col("until")).unionByName(pulls, allowMissingColumns=True)
-        # Nulls come last: what is asked for at the very moment at which it is delivered elsewhere may have been held before.
+        # Nulls come last: a message requested at the moment of another delivery may have been held before.
         until_now = Window.partitionBy("queue").orderBy("at", F.col("held_until").asc_nulls_last())
         held = F.max("held_until").over(until_now.rowsBetween(Window.unboundedPreceding, Window.currentRow))
         return both.withColumn("held", held).where("value is not null and (held is null or held < since)")
 
 
 def _until(applies: Column) -> Column:
-    """Until when what applies may have taken effect."""
+    """Return until when the operation may have taken effect."""
     return F.when(applies, F.when(F.col("outcome") == "ok", F.col("end_us")).otherwise(_NEVER))
 
 
@@ -376,7 +381,7 @@ def _findings(history: _History, examples: int) -> dict[str, Any]:
 
 
 def judged(faults: Mapping[str, int], messages: Mapping[str, int]) -> tuple[str, list[str]]:
-    """The verdict, and the reasons for one that is not a pass, from the counts of a report."""
+    """Return the verdict, and the reasons for one that is not a pass, from the counts of a report."""
     found = [f"{name.replace('_', ' ')}: {count:,}" for name, count in faults.items() if count]
     if found:
         return GUILTY, found

@@ -1,4 +1,6 @@
-"""The verdict of a drill: ``pass``, ``fail``, or ``unknown`` where nothing can be said, which no progress is as well."""
+"""The verdict of a drill: ``pass``, ``fail``, or ``unknown`` if it is undecided; a drill without progress is undecided
+too.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +23,17 @@ UNKNOWN: Final = "unknown"
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """Everything that the verdict rests on.
+    """The evidence for the verdict.
 
     Attributes:
         judgement: of the history.
         drained: whether the queues were found empty.
-        digests_agree: whether all members held the same state; None if that could not be found out.
-        short: by queue whether its short history is linearizable; None if that could not be found out.
+        digests_agree: whether all members had the same state; None if undecided.
+        short: by queue, whether its short history is linearizable; None if undecided.
         windows: of the faults.
-        errors: given to clients beside nodes that no fault hit.
-        troubles: why the drill could not be carried out as planned.
-        broken: what nodes did that they must not do.
+        errors: returned to clients beside unaffected nodes.
+        troubles: reasons why the drill did not run as planned.
+        broken: guarantees that nodes violated.
     """
 
     judgement: Judgement
@@ -45,7 +47,7 @@ class Evidence:
 
 
 def decide(evidence: Evidence, limits: Limits) -> tuple[Verdict, list[str]]:
-    """The verdict, and the reasons for one that is not a pass. Guilt outweighs doubt."""
+    """Return the verdict, and the reasons for one that is not a pass. Guilt outweighs doubt."""
     guilt = [*_safety(evidence), *evidence.broken, *_beyond_limits(evidence, limits)]
     if guilt:
         return FAIL, guilt
@@ -71,13 +73,13 @@ def _beyond_limits(evidence: Evidence, limits: Limits) -> list[str]:
     for window in evidence.windows:
         if limits.pause_s is not None and window.pause_s is not None and window.pause_s > limits.pause_s:
             found.append(
-                f"{window.kind}: clients of nodes that were not hit waited {window.pause_s:.2f} s, limit {limits.pause_s:g} s"
+                f"{window.kind}: clients of unaffected nodes waited {window.pause_s:.2f} s, limit {limits.pause_s:g} s"
             )
         if limits.in_step_s is not None and window.in_step_s is not None and window.in_step_s > limits.in_step_s:
             found.append(f"{window.kind}: in step after {window.in_step_s:.2f} s, limit {limits.in_step_s:g} s")
     if limits.errors is not None and evidence.errors.total() > limits.errors:
         text = ", ".join(f"{count} {name}" for name, count in evidence.errors.most_common())
-        found.append(f"errors for clients of nodes that were not hit: {text}, limit {limits.errors}")
+        found.append(f"errors for clients of unaffected nodes: {text}, limit {limits.errors}")
     return found
 
 

@@ -1,1 +1,1 @@
-"""What clients do, and the history of it."""
+"""The clients of a drill, and their history."""

@@ -1,6 +1,6 @@
-"""A consumer that takes messages, never acks, and waits to be killed: ``doomed_consumer.py ADDRESSES QUEUE COUNT``.
+"""A consumer that pulls messages, never acks, and waits to be killed: ``doomed_consumer.py ADDRESSES QUEUE COUNT``.
 
-It writes every message to standard output, in the fields of a history, as soon as it has come.
+It writes every message to standard output, with the fields of a history, as soon as it arrives.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lmqcluster import Client
 
 
 def main() -> None:
-    """Runs until it is killed."""
+    """Run until killed."""
     addresses, queue, count = sys.argv[1:]
     with Client(addresses, discover=False) as client:
         for _ in range(int(count)):

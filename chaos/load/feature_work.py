@@ -1,7 +1,7 @@
-"""Work that has to come out even whatever else goes wrong: dead letters that are sent back, messages moved in transactions.
+"""Work with a fixed result whatever faults occur: dead letters that are redriven, and messages moved in transactions.
 
-Each is a fixed set of messages in two queues of its own, which a thread sends to and fro from the begin to the end. Whatever
-faults a scenario lays over it, each message has to be there exactly once afterwards.
+Each kind moves a fixed set of messages back and forth between two queues, in a thread, during the whole drill.
+Afterwards, each message must exist exactly once, whatever faults the scenario injects.
 """
 
 from __future__ import annotations
@@ -24,17 +24,19 @@ __all__ = ["Redrive", "Transactions", "miscounted"]
 
 _CLIENT_S = 60.0
 _LEASE_S = 3.0
-"""What a pull with a lost answer has taken comes back after this time."""
+"""A message taken by a pull with a lost answer is redelivered after this time."""
 _SETTLED_S = 120.0
-"""How long the last messages may take to turn up."""
+"""How long the last messages may take to appear."""
 _TAKEN_S = 600.0
 _PULL = 100
 
 
 @dataclass
 class _Work(Fault):
-    """Attributes:
-    messages: how many there are.
+    """Work on a fixed set of messages.
+
+    Attributes:
+        messages: number of messages.
     """
 
     messages: int = 1000
@@ -43,15 +45,15 @@ class _Work(Fault):
     _errors: Counter[str] = field(default_factory=Counter, init=False)
     _crash: BaseException | None = field(default=None, init=False)
     steps: int = field(default=0, init=False)
-    """How many changes the cluster has confirmed."""
+    """Number of changes that the cluster has confirmed."""
 
     @property
     def queues(self) -> tuple[str, str]:
-        """Where the messages are at first, and where they go."""
+        """Return the initial queue of the messages, and the other one."""
         return f"drill.{self.kind}.one", f"drill.{self.kind}.other"
 
     def begin(self, stage: Stage) -> None:
-        """Store the messages, and go on working beside the drill.
+        """Store the messages, and start to work in the background.
 
         Raises:
             DrillError: they could not be stored.
@@ -67,11 +69,11 @@ class _Work(Fault):
         self._thread.start()
 
     def end(self, stage: Stage) -> None:
-        """Stop, and count.
+        """Stop, and count the messages.
 
         Raises:
-            BrokenPromiseError: a message is lost or doubled.
-            DrillError: the work never got going, or the messages could not be counted.
+            BrokenPromiseError: a message is lost or duplicated.
+            DrillError: the work never started, or the messages could not be counted.
         """
         self._stop.set()
         if self._thread is None:
@@ -80,7 +82,7 @@ class _Work(Fault):
         if self._crash is not None:
             raise DrillError(f"{self.kind} ended: {self._crash!r}") from self._crash
         errors = ", ".join(f"{count} {code}" for code, count in self._errors.most_common()) or "no error"
-        stage.told.append(f"{self.kind}: {self.steps:,} messages sent to and fro, {errors}")
+        stage.notes.append(f"{self.kind}: {self.steps:,} messages moved back and forth, {errors}")
         try:
             with Client(
                 stage.cluster.rpc_addresses(stage.cluster.sites[0]), timeout_s=_CLIENT_S, discover=False
@@ -101,7 +103,7 @@ class _Work(Fault):
 
     @abstractmethod
     def work(self, client: Client) -> int:
-        """Send some messages on; returns how many."""
+        """Move some messages; return how many."""
 
     def _values(self) -> list[bytes]:
         return [b"%s-%06d" % (self.kind.encode(), number) for number in range(self.messages)]
@@ -119,7 +121,7 @@ class _Work(Fault):
             raise
 
     def _take_out(self, client: Client, stage: Stage) -> Iterator[bytes]:
-        """Everything that both queues hold, leased messages too when their leases end.
+        """Yield everything in both queues, including leased messages when their leases expire.
 
         Raises:
             DrillError: the queues do not become empty.
@@ -134,33 +136,33 @@ class _Work(Fault):
                 yield from (bytes(message.content) for message in pulled)
 
     def _held(self, stage: Stage) -> int:
-        """How many messages the leader has in both queues, leased ones included."""
+        """Return the number of messages that the leader has in both queues, including leased ones."""
         leader = stage.cluster.leader()
         try:
             return sum(int(leader.get_json(f"/v1/queues/{queue}")["size"]) for queue in self.queues)
         except OSError as exc:
-            raise DrillError(f"{self.kind}: the leader cannot be asked: {exc}") from exc
+            raise DrillError(f"{self.kind}: the leader does not answer: {exc}") from exc
 
 
 @dataclass
 class Redrive(_Work):
-    """Messages fail, become dead letters, are sent back a few at a time, and fail again.
+    """Messages fail, become dead letters, are redriven a few at a time, and fail again.
 
     Attributes:
-        step: how many are sent back by one command.
+        step: number of messages redriven by one command.
     """
 
     kind: ClassVar[str] = "redrive"
     step: int = 20
 
     def prepare(self, client: Client) -> None:
-        """One delivery each, then the other queue."""
+        """Allow one delivery of each message, then dead-letter it to the other queue."""
         one, other = self.queues
         client.update_props(one, {"timeout": _LEASE_S, "retry": 0, "dead_letter_queue": other})
         client.update_props(other, {"timeout": _LEASE_S})
 
     def work(self, client: Client) -> int:
-        """Fail some, send some back."""
+        """Fail some messages, redrive some."""
         one, other = self.queues
         pulled = client.pull_many(one, _PULL, 0)
         client.release_many(one, [message.id for message in pulled])
@@ -169,14 +171,14 @@ class Redrive(_Work):
 
 @dataclass
 class Transactions(_Work):
-    """Messages are acked in one queue and pushed to the other in one step."""
+    """Messages are acked in one queue and pushed to the other in one transaction."""
 
     kind: ClassVar[str] = "transactions"
     step: int = 10
     _there: bool = field(default=True, init=False)
 
     def work(self, client: Client) -> int:
-        """Move some messages; turn round where there are no more."""
+        """Move some messages; change direction when there are no more."""
         source, target = self.queues if self._there else self.queues[::-1]
         pulled = client.pull_many(source, self.step, 0)
         if not pulled:
@@ -190,8 +192,8 @@ class Transactions(_Work):
 
 
 def miscounted(wanted: set[bytes], found: Counter[bytes]) -> str | None:
-    """What is not there exactly once, None if everything is."""
+    """Return a description of the messages that do not exist exactly once; None if all do."""
     lost, odd = sorted(wanted - set(found)), sorted(set(found) - wanted)
     doubled = sorted(value for value, count in found.items() if count > 1)
-    kinds = {"lost": lost, "doubled": doubled, "that nobody pushed": odd}
+    kinds = {"lost": lost, "duplicated": doubled, "never pushed": odd}
     return "; ".join(f"{len(values)} {kind}, such as {values[:3]}" for kind, values in kinds.items() if values) or None

@@ -1,7 +1,8 @@
-"""The history of a drill: one line for each attempt of an operation, told by the client that made it, all by one clock.
+"""The history of a drill: one line for each attempt of an operation, recorded by its client, all by one clock.
 
-It is JSON lines in the form that ``lmq-drill verify`` reads, which judges histories too large for one process; the fields are
-explained there (`lmqcluster_chaos.judges.spark_checker`). Two fields are ours, ``site`` and ``error``; both judges ignore them.
+It is JSON lines in the format that ``lmq-drill verify`` reads, which judges histories too large for one process;
+`lmqcluster_chaos.judges.spark_checker` describes the fields. Two further fields, ``site`` and ``error``, are ignored by
+both judges.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ Outcome = Literal["ok", "failed", "unknown"]
 
 
 def now_us() -> int:
-    """The clock of all histories on this machine: microseconds since it was booted, whichever process asks."""
+    """Return the clock of all histories on this machine: microseconds since it was booted, the same for every process."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000
 
 
@@ -32,11 +33,11 @@ class Event:
     """One attempt.
 
     Attributes:
-        op, outcome, queue, value, sequence, receipt, lease_s, retry: as in `lmqcluster_chaos.judges.spark_checker`.
+        op, outcome, queue, value, sequence, receipt, lease_s, retry: see `lmqcluster_chaos.judges.spark_checker`.
         time_us, end_us: when it began, and when its outcome was known or the client gave up.
         process: the client.
-        site: the node beside the client.
-        error: code of the error that the client was given.
+        site: the node of the client.
+        error: code of the error that the client got.
     """
 
     op: Op
@@ -54,7 +55,7 @@ class Event:
     error: str | None = None
 
     def to_json(self) -> str:
-        """The line, without fields that say nothing."""
+        """Return the JSON line, without empty fields."""
         return json.dumps({name: value for name in _NAMES if (value := getattr(self, name)) is not None})
 
 
@@ -64,7 +65,7 @@ _OUTCOMES: Final = frozenset(get_args(Outcome))
 
 
 class History:
-    """Events as they come, in memory for the figures and in a file for everybody else. Any thread may add."""
+    """Records events, in memory for the reports and in a file. Thread-safe."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -73,23 +74,23 @@ class History:
         self._lock = threading.Lock()
 
     def add(self, event: Event) -> None:
-        """Write an event down."""
+        """Record an event."""
         with self._lock:
             self._events.append(event)
             self._file.write(event.to_json() + "\n")
 
     def events(self) -> list[Event]:
-        """All so far."""
+        """Return all events so far."""
         with self._lock:
             return list(self._events)
 
     def close(self) -> None:
-        """No more events."""
+        """Close the file."""
         self._file.close()
 
 
 def read_history(paths: Iterable[Path]) -> Iterator[Event]:
-    """Events of files of JSON lines.
+    """Yield the events of files of JSON lines.
 
     Raises:
         DrillError: a line is not an event; the text names it.
@@ -100,12 +101,12 @@ def read_history(paths: Iterable[Path]) -> Iterator[Event]:
                 try:
                     yield _event(json.loads(line))
                 except (ValueError, TypeError, KeyError) as exc:
-                    raise DrillError(f"{path}, line {number} is no event of a history: {exc}") from exc
+                    raise DrillError(f"{path}, line {number} is not an event of a history: {exc}") from exc
 
 
 def _event(line: dict[str, Any]) -> Event:
     if line["op"] not in _OPS or line["outcome"] not in _OUTCOMES:
-        raise ValueError(f"op {line['op']!r} with outcome {line['outcome']!r} is not known")
+        raise ValueError(f"op {line['op']!r} with outcome {line['outcome']!r} is unknown")
     known = {name: value for name, value in line.items() if name in _NAMES}
     known.setdefault("end_us", known["time_us"])
     known.setdefault("process", "")

@@ -1,7 +1,7 @@
-"""A node with open reads dies, is cut off, or is paused for longer than a session lives.
+"""A node with open reads is killed, cut off, or paused for longer than a session lives.
 
-What was being read has to be at the head of its queue again, in order and soon, and the node must not confirm anything of it
-afterwards: by then others hold it.
+The messages being read must return to the head of their queue, in order and soon, and the node must not confirm any of
+them afterwards, because other consumers hold them by that time.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _HOW = ("kill", "pause", "cut")
 _LEASE_S = 600.0
 _CLIENT_S = 60.0
 _RETURN_S = 120.0
-"""After this time what was being read counts as lost."""
+"""After this time, the messages being read count as lost."""
 
 
 @dataclass
 class _Held:
-    """The open reads of one protocol, and what became of them."""
+    """The open reads of one protocol, and their outcome."""
 
     queue: str
     reader: Reader
@@ -47,8 +47,8 @@ class OpenReads(TargetedFault):
 
     Attributes:
         how: ``kill``, ``cut`` or ``pause``.
-        messages: how many reads are open in each protocol.
-        returned_s: within which all must be deliverable again; 0: not judged.
+        messages: number of open reads in each protocol.
+        returned_s: time within which all must be deliverable again; 0 is unlimited.
     """
 
     kind: ClassVar[str] = "open_reads"
@@ -61,15 +61,15 @@ class OpenReads(TargetedFault):
     _open: ExitStack = field(default_factory=ExitStack, init=False)
 
     def check(self) -> str | None:
-        """Known words only."""
+        """Check that the word is known."""
         return None if self.how in _HOW else f"how must be one of {', '.join(_HOW)}"
 
     def strike(self, stage: Stage) -> None:
-        """Open reads, break the node, and see them come back elsewhere.
+        """Open reads, break the node, and check that the messages return elsewhere.
 
         Raises:
-            BrokenPromiseError: they come late, in another order, or not at all.
-            DrillError: they could not be opened.
+            BrokenPromiseError: they return late, in another order, or not at all.
+            DrillError: the reads could not be opened.
         """
         node = self.nodes[0]
         try:
@@ -82,7 +82,7 @@ class OpenReads(TargetedFault):
             took_s = time.monotonic() - began_s
         except LmqError as exc:
             raise DrillError(f"the open reads of {node.name}: {exc}") from exc
-        stage.told.append(
+        stage.notes.append(
             f"{len(self._held) * self.messages} open reads of {node.name} ({self.how}): deliverable again after {took_s:.2f} s"
         )
         for held in self._held:
@@ -94,10 +94,10 @@ class OpenReads(TargetedFault):
         self._returned = True
 
     def end(self, stage: Stage) -> None:
-        """Confirm everything through the node, which goes on only then, and look whether any of that was taken for true.
+        """Confirm everything through the node, which continues only now, and check that no confirmation succeeded.
 
         Raises:
-            BrokenPromiseError: something was confirmed that others held.
+            BrokenPromiseError: the node confirmed a message that another consumer held.
         """
         with self._open:
             for held in self._held:
@@ -144,16 +144,16 @@ class OpenReads(TargetedFault):
 
 
 def misplaced(wanted: Sequence[bytes], found: Sequence[bytes]) -> str | None:
-    """How messages differ from what they must be, None if they do not."""
+    """Return how messages differ from the expected ones; None if they do not."""
     if list(wanted) == list(found):
         return None
     missing, odd = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
     if missing or odd:
         return f"{len(missing)} are missing, such as {missing[:3]}, {len(odd)} are unknown, such as {odd[:3]}"
     if len(found) != len(wanted):
-        return f"{len(found)} came instead of {len(wanted)}: some came twice"
+        return f"{len(found)} arrived instead of {len(wanted)}: some arrived twice"
     place = next(number for number, (one, other) in enumerate(zip(wanted, found, strict=True)) if one != other)
-    return f"at place {place} came {found[place]!r} instead of {wanted[place]!r}"
+    return f"position {place} has {found[place]!r} instead of {wanted[place]!r}"
 
 
 def _must_be(held: _Held, found: Sequence[bytes], when: str) -> None:
@@ -163,7 +163,9 @@ def _must_be(held: _Held, found: Sequence[bytes], when: str) -> None:
 
 
 def _settle(client: Client, held: _Held) -> None:
-    """Who holds the messages by now puts them back: all must be there, in order, and can be acked once."""
+    """Return the messages to the queue through their current holder; check that all exist, in order, and can be acked
+    once.
+    """
     client.put_back_many(held.queue, [message.id for message in held.returned])
     again = _taken(client, held.queue, len(held.contents))
     _must_be(held, [bytes(message.content) for message in again], "after the node's own confirmations")
@@ -172,7 +174,7 @@ def _settle(client: Client, held: _Held) -> None:
 
 
 def _taken(client: Client, queue: str, count: int) -> list[SyncMessage]:
-    """Pull until so many have come."""
+    """Pull until `count` messages have arrived."""
     deadline_s = time.monotonic() + _RETURN_S
     taken: list[SyncMessage] = []
     while len(taken) < count and (left_s := deadline_s - time.monotonic()) > 0:

@@ -1,4 +1,4 @@
-"""Consumers whose reads are open at one node: a session over MessagePack-RPC, connections of the memcache protocol."""
+"""Consumers with open reads at one node: a session over MessagePack-RPC, and connections of the memcache protocol."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ __all__ = ["MemcacheReader", "Reader", "SessionReader"]
 
 _SESSION_S = 5.0
 _ANSWER_S = 90.0
-"""How long a node that was paused may take to answer once it goes on."""
+"""How long a node that was paused may take to answer after it continues."""
 _VALUE = re.compile(rb"VALUE \S+ \d+ (\d+)\r\n")
 
 
 class Reader(Protocol):
-    """Takes messages of a queue and confirms them later, always through the same node."""
+    """Reads messages of a queue and confirms them later, always through the same node."""
 
     def take(self, count: int) -> list[bytes]:
-        """Open so many reads; returns their contents in order."""
+        """Open `count` reads; return their contents in order."""
 
     def send_confirmations(self) -> None:
-        """Send the confirmation of every open read, and do not wait."""
+        """Send the confirmation of every open read, without waiting."""
 
     def answers(self) -> list[str]:
-        """What came back for the confirmations that seem to have succeeded."""
+        """Return the confirmations that seem to have succeeded."""
 
     def close(self) -> None:
         """Disconnect."""
@@ -51,32 +51,32 @@ class SessionReader:
         self._confirming: Future[list[bool]] | None = None
 
     def take(self, count: int) -> list[bytes]:
-        """In one pull."""
+        """Read all messages in one pull."""
         messages = self._session.pull_many(self._queue, count, timeout=_ANSWER_S)
         self._ids = [message.id for message in messages]
         return [bytes(message.content) for message in messages]
 
     def send_confirmations(self) -> None:
-        """From a thread, which goes on until the node answers."""
+        """Confirm from a thread, which waits until the node answers."""
         self._confirming = self._thread.submit(lambda: self._client.done_many(self._queue, self._ids))
 
     def answers(self) -> list[str]:
-        """The ids whose ack was told to have succeeded."""
+        """Return the ids whose ack was reported as successful."""
         if self._confirming is None:
             return []
         try:
-            told = self._confirming.result()
+            results = self._confirming.result()
         except LmqError:
             return []
-        return [number for number, done in zip(self._ids, told, strict=True) if done]
+        return [number for number, done in zip(self._ids, results, strict=True) if done]
 
     def close(self) -> None:
-        """End the session too, if it lives."""
+        """End the session too, if it is alive."""
         self._stack.close()
 
 
 class MemcacheReader:
-    """A connection for each open read, as Kestrel's clients have them."""
+    """One connection for each open read, as Kestrel's clients use them."""
 
     def __init__(self, port: int, queue: str) -> None:
         """Take the memcache port of the node."""
@@ -85,7 +85,7 @@ class MemcacheReader:
         self._connections: list[socket.socket] = []
 
     def take(self, count: int) -> list[bytes]:
-        """One after the other, so that their order is known."""
+        """Read one message after another, so that their order is known."""
         contents = []
         for _ in range(count):
             connection = socket.create_connection(("127.0.0.1", self._port), timeout=_ANSWER_S)
@@ -95,21 +95,21 @@ class MemcacheReader:
         return contents
 
     def send_confirmations(self) -> None:
-        """Into the sockets' buffers, where a paused node finds them."""
+        """Write to the sockets' buffers, where a paused node finds the confirmations."""
         for connection in self._connections:
             try:
                 connection.sendall(b"get %b/close\r\n" % self._queue)
             except OSError:
-                # The node is dead: there is nothing to confirm through.
+                # The node is dead, so there is no connection to confirm through.
                 continue
 
     def answers(self) -> list[str]:
-        """Kestrel answers ``END`` to every close, so that these tell nothing: waiting for them is what counts."""
+        """Wait for the answers. Kestrel answers ``END`` to every close, so they contain no information."""
         for connection in self._connections:
             try:
                 _answer(connection)
             except (OSError, DrillError):
-                # Connections whose reads have ended are closed.
+                # Connections of expired reads are closed.
                 continue
         return []
 
@@ -120,11 +120,11 @@ class MemcacheReader:
 
 
 def _answer(connection: socket.socket) -> bytes:
-    """What the node says up to ``END``.
+    """Return the node's answer up to ``END``.
 
     Raises:
-        DrillError: it hung up instead.
-        OSError: it did not answer.
+        DrillError: the node closed the connection.
+        OSError: the node did not answer.
     """
     data = b""
     while not data.endswith(b"END\r\n"):

@@ -1,4 +1,4 @@
-"""Short histories of small queues of their own, pushed, pulled and acked over HTTP by clients that never try anything again."""
+"""Short histories of small queues, pushed, pulled and acked over HTTP by clients that never retry."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _REST_S = 1.0
 
 
 class ShortHistories:
-    """A round after the other, each with a fresh queue and one client for each site, until stopped.
+    """Runs one round after another, each with a new queue and one client for each site, until stopped.
 
     Args:
         sites: by name, HTTP ports of the nodes in order of preference.
-        history: where everything is written down; a file of its own.
-        seed: of the clients' choices.
+        history: records everything; a separate file.
+        seed: determines the clients' choices.
     """
 
     def __init__(self, sites: Mapping[str, list[int]], history: History, seed: int) -> None:
@@ -41,7 +41,7 @@ class ShortHistories:
         self._thread.start()
 
     def stop(self) -> None:
-        """End with the present round."""
+        """Stop after the current round."""
         self._stop.set()
         self._thread.join()
 
@@ -62,7 +62,7 @@ class ShortHistories:
 
 
 class _Client:
-    """One client of one queue. When a node does not answer it goes to the next one, with its next operation."""
+    """One client of one queue. If a node does not answer, the client uses the next one for its next operation."""
 
     def __init__(self, queue: str, site: str, ports: list[int], history: History, rng: random.Random) -> None:
         self._queue = queue
@@ -130,7 +130,7 @@ class _Client:
         )
 
     def _call(self, verb: str, body: dict[str, Any]) -> tuple[Outcome, str | None, dict[str, Any]]:
-        """One request, made once: its outcome, the error, and the answer of a success."""
+        """Send one request, once; return its outcome, the error, and the answer if it succeeded."""
         try:
             status, answer = ask(self._ports[0], f"/v1/queues/{self._queue}/{verb}", body=body, timeout_s=_TIMEOUT_S)
         except OSError as exc:
@@ -147,7 +147,7 @@ class _Client:
 
 
 def judge_short(events: list[Event]) -> dict[str, bool | None]:
-    """By queue whether its history is linearizable; None if that could not be found out."""
+    """Return by queue whether its history is linearizable; None if undecided."""
     queues: dict[str, list[Event]] = {}
     for event in events:
         queues.setdefault(event.queue or "", []).append(event)

@@ -1,11 +1,11 @@
-"""The load of a drill: at every site producers and consumers that write down what they attempted and what they were told.
+"""The load of a drill: producers and consumers at every site, which record their attempts and the outcomes.
 
-A value is ``process-number``, so a lost beginning, middle and end can be told apart. Producers push at a fixed pace without
-waiting for answers, up to a bound; so a cluster that does not answer shows as a pause and not as less load.
+A value is ``process-number``, so a lost prefix, middle and suffix can be distinguished. Producers push at a fixed rate
+without waiting for answers, up to a limit; so a cluster that does not answer appears as a pause and not as less load.
 
-Shared queues have consumers at every site all the time. Stored queues are consumed only after the faults, because what was
-delivered already can no longer be seen to be lost. An ordered queue has one consumer, because only so can be seen from outside in
-which order messages are handed out, and its pushes carry sequences.
+Shared queues have consumers at every site all the time. Stored queues are consumed only after the faults, because the
+loss of a message that was already delivered is not visible. An ordered queue has one consumer, because only then can
+the order of deliveries be observed from outside; its pushes carry sequences.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ from typing import Any
 from lmqcluster import AsyncClient, LmqError, Outcome
 
 from .history import Event, History, Op, now_us
-from .history import Outcome as Told
+from .history import Outcome as RecordedOutcome
 
 __all__ = ["RETRIES", "ClientFactory", "Load", "Workload", "plain_client"]
 
 RETRIES = 1_000_000
-"""Deliveries of a message never run out, so nothing is dropped for that reason."""
+"""Deliveries never run out, so no message is dropped for that reason."""
 _SHARED = "drill.shared."
 _STORED = "drill.stored."
 _ORDERED = "drill.ordered."
 _UNANSWERED_MAX = 500
 _PULL_S = 0.5
 _RESENT_S = _PULL_S + 0.25
-"""A pull that took longer than this may have been sent a second time by the client."""
+"""The client may have resent a pull that took longer than this."""
 _PULL_COUNT = 20
 
 ClientFactory = Callable[[Sequence[str], float], AsyncClient]
 
 
 def plain_client(addresses: Sequence[str], timeout_s: float) -> AsyncClient:
-    """A client as everybody uses it."""
+    """Return a client with the usual settings."""
     return AsyncClient(addresses, timeout_s=timeout_s, discover=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """How much, as a scenario says it.
+    """The amount of load, as set in a scenario.
 
     Attributes:
         seconds: how long producers push.
-        rate: pushes each second, of each producer; there is one for each site and queue.
-        shared, stored, ordered: how many queues of each kind.
-        body_bytes: size of a message, at least; its value stands at the beginning.
-        lease_s: visibility timeout of the queues.
-        timeout_s: how long a client tries before it gives up.
+        rate: pushes a second of each producer; there is one for each site and queue.
+        shared, stored, ordered: number of queues of each kind.
+        body_bytes: minimum size of a message; its value is at the beginning.
+        lease_s: lease of the queues.
+        timeout_s: how long a client retries before it gives up.
     """
 
     seconds: float = 10.0
@@ -66,7 +66,7 @@ class Load:
 
     @property
     def names(self) -> list[str]:
-        """The queues."""
+        """Return the names of the queues."""
         shared = [f"{_SHARED}{number + 1}" for number in range(self.shared)]
         stored = [f"{_STORED}{number + 1}" for number in range(self.stored)]
         return shared + stored + [f"{_ORDERED}{number + 1}" for number in range(self.ordered)]
@@ -76,13 +76,13 @@ class Workload:
     """All clients of a drill, on one event loop.
 
     Args:
-        load: how much.
+        load: the amount of load.
         sites: by name, the addresses of all nodes in order of preference.
-        history: where everything is written down.
-        factory: makes the clients; tests put a rigged one here.
+        history: records everything.
+        factory: creates the clients; tests use modified ones.
 
     Attributes:
-        pushed: set when all producers have ended and know the outcome of every push.
+        pushed: set when all producers have ended and the outcome of every push is known.
     """
 
     def __init__(
@@ -97,13 +97,13 @@ class Workload:
         self._rules: list[tuple[str, dict[str, Any]]] = []
 
     async def prepare(self) -> None:
-        """Set properties of the queues, for those recreated as well.
+        """Set properties of the queues, including recreated ones.
 
         Raises:
-            LmqError: the cluster does not take them.
+            LmqError: the cluster refuses them.
         """
         properties = {"timeout": self._load.lease_s, "retry": RETRIES}
-        # Short histories have leases that outlast them.
+        # The leases of short histories outlast them.
         ours: list[tuple[str, dict[str, Any]]] = [
             (r"^drill[.]", properties),
             (r"^short[.]", {"timeout": 3600, "retry": RETRIES}),
@@ -113,13 +113,13 @@ class Workload:
             await client.set_default_props([*ours, *self._rules])
 
     async def clean_up(self, queues: Sequence[str]) -> None:
-        """Delete the drill's queues, and leave the default properties as they were."""
+        """Delete the drill's queues, and restore the default properties."""
         async with self._client(next(iter(self._sites))) as client:
             await asyncio.gather(*(client.delete(queue) for queue in queues))
             await client.set_default_props(self._rules)
 
     async def run(self, until: asyncio.Event, drained: asyncio.Event) -> None:
-        """Push and consume until `until` is set, then only consume until `drained` is."""
+        """Push and consume until `until` is set, then only consume until `drained` is set."""
         self._drained = drained
         async with AsyncExitStack() as stack, asyncio.TaskGroup() as consumers:
             for number, site in enumerate(self._sites):
@@ -151,7 +151,7 @@ class Workload:
             task.add_done_callback(unanswered.discard)
             number += 1
             if len(unanswered) >= _UNANSWERED_MAX:
-                # Behind its pace the producer does not hurry afterwards.
+                # A producer that has fallen behind does not catch up.
                 await asyncio.wait(unanswered, return_when=asyncio.FIRST_COMPLETED)
                 start_s = loop.time() - number / self._load.rate
             await _sleep_unless(until, start_s + number / self._load.rate - loop.time())
@@ -161,7 +161,7 @@ class Workload:
     async def _push(self, client: AsyncClient, site: str, queue: str, process: str, number: int) -> None:
         value = f"{process}-{number}"
         begin_us = now_us()
-        outcome: Told = "ok"
+        outcome: RecordedOutcome = "ok"
         error = None
         try:
             await client.push(queue, value.ljust(self._load.body_bytes, ".").encode())
@@ -185,7 +185,8 @@ class Workload:
                 self._note("pull", _outcome(exc), begin_us, process, site, queue, error=exc.code)
                 continue
             if client.address != address or now_us() - begin_us > _RESENT_S * 1e6:
-                # The first node may have taken messages for it, and put them back or lost them until the end of their lease.
+                # The first node may have taken messages for this pull, and returned them or held them until their
+                # leases expire.
                 self._note("pull", "unknown", begin_us, process, site, queue)
             if not messages:
                 self._note("pull", "ok", begin_us, process, site, queue)
@@ -212,7 +213,7 @@ class Workload:
     async def _ack(self, client: AsyncClient, site: str, queue: str, process: str, receipt: str) -> None:
         begin_us = now_us()
         error = None
-        outcome: Told
+        outcome: RecordedOutcome
         try:
             outcome = "ok" if await client.done(queue, receipt) else "failed"
         except LmqError as exc:
@@ -222,7 +223,7 @@ class Workload:
     def _note(
         self,
         op: Op,
-        outcome: Told,
+        outcome: RecordedOutcome,
         begin_us: int,
         process: str,
         site: str,
@@ -254,13 +255,13 @@ class Workload:
         )
 
 
-def _outcome(error: LmqError) -> Told:
-    """Whether an operation that ended with an error may have taken effect."""
+def _outcome(error: LmqError) -> RecordedOutcome:
+    """Return whether an operation that ended with an error may have taken effect."""
     return "failed" if error.outcome is Outcome.NOT_APPLIED else "unknown"
 
 
 async def _sleep_unless(event: asyncio.Event, seconds: float) -> None:
-    """Sleep, but no longer than until the event."""
+    """Sleep, but at most until the event is set."""
     try:
         await asyncio.wait_for(event.wait(), max(seconds, 0.0))
     except TimeoutError:

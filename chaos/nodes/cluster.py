@@ -1,4 +1,4 @@
-"""A cluster for a drill: node processes, and a proxy on every link between them and from every client site to them."""
+"""The cluster of a drill: node processes, and a proxy on every link between them and from every client site to them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = START_
     """Poll until a condition of other processes holds.
 
     Raises:
-        DrillError: it did not in time.
+        DrillError: it did not hold in time.
     """
     deadline = time.monotonic() + timeout_s
     while not condition():
@@ -35,9 +35,9 @@ def wait_for(condition: Callable[[], bool], what: str, timeout_s: float = START_
 
 
 class Cluster:
-    """Nodes ``n1``, ``n2``, ... that are founded together, spare ones that may join, and sites of clients.
+    """Nodes ``n1``, ``n2``, ... that are founded together, spare nodes that may join, and sites of clients.
 
-    A site stands beside a node and has the node's name: its clients prefer that node, and may be cut off together with it.
+    A site is located at a node and has its name: its clients prefer that node, and may be cut off together with it.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Cluster:
     ) -> None:
         """Prepare a cluster below `folder`.
 
-        Its nodes know each other by `names` if that is asked for. `program` is an older ``lmq`` that they run at first.
+        With `names`, its nodes know each other by names. `program` is an older ``lmq`` that they run first.
         """
         self.folder = folder
         self.durability = durability
@@ -92,42 +92,42 @@ class Cluster:
     ) -> None:
         self._stack.close()
 
-    # --- looking --------------------------------------------------------------------------------------------------
+    # --- state ----------------------------------------------------------------------------------------------------
 
     @property
     def everyone(self) -> list[NodeProcess]:
-        """Members and spares."""
+        """Return members and spares."""
         return [*self.nodes, *self.spares]
 
     def node(self, name: str) -> NodeProcess:
-        """The node of a name.
+        """Return the node with a name.
 
         Raises:
             DrillError: there is none.
         """
         found = next((node for node in self.everyone if node.name == name), None)
         if found is None:
-            raise DrillError(f"there is no node {name}; there are {', '.join(node.name for node in self.everyone)}")
+            raise DrillError(f"unknown node {name}; the nodes are {', '.join(node.name for node in self.everyone)}")
         return found
 
     def peer_link(self, dialler: str, listener: str) -> Link:
-        """What one node sends to another one goes upstream through this link."""
+        """Return the link whose upstream direction carries what one node sends to another."""
         return self._peer_links[dialler, listener]
 
     def client_links(self, site: str, node: str) -> tuple[Link, Link]:
-        """The MessagePack-RPC and the HTTP link from a site to a node."""
+        """Return the MessagePack-RPC and the HTTP link from a site to a node."""
         return self._client_links[site, node]
 
     def rpc_addresses(self, site: str) -> list[str]:
-        """Where clients of a site find all nodes, the one beside them first."""
+        """Return the addresses of all nodes for clients of a site, the node of the site first."""
         return [f"127.0.0.1:{self._client_links[site, name][0].port}" for name in self._in_order(site)]
 
     def http_ports(self, site: str) -> list[int]:
-        """Likewise for HTTP."""
+        """Return the HTTP ports of all nodes for clients of a site, the node of the site first."""
         return [self._client_links[site, name][1].port for name in self._in_order(site)]
 
     def let_clients_in(self, node: NodeProcess, *, allowed: bool) -> None:
-        """Whether clients reach a node: before it joins it is a cluster of its own, which none of them means."""
+        """Allow or refuse clients at a node: before it joins, it is a separate cluster, which no client should use."""
         for site in self.sites:
             for link in self._client_links[site, node.name]:
                 if allowed:
@@ -136,7 +136,7 @@ class Cluster:
                     link.shut()
 
     def leader(self, timeout_s: float = START_S) -> NodeProcess:
-        """The node that says of itself that it leads with a quorum, in the highest term; waits for an election.
+        """Return the node that reports that it leads with a quorum, in the highest term; wait for an election.
 
         Raises:
             DrillError: there is none in time.
@@ -151,13 +151,13 @@ class Cluster:
             time.sleep(_POLL_S)
 
     def members(self) -> list[NodeProcess]:
-        """Nodes of the cluster as its leader knows them."""
+        """Return the members of the cluster as its leader knows them."""
         leader = self.leader()
         rafts = {str(member["raft"]) for member in leader.get_json("/v1/cluster")["nodes"]}
         return [node for node in self.everyone if node.raft_address in rafts]
 
     def delay_names(self, delay_s: float) -> None:
-        """Answer the nodes' look-ups of each other's names after so many seconds; those that are under way too.
+        """Delay the nodes' look-ups of each other's names, including those in progress.
 
         Raises:
             DrillError: the nodes have no names.
@@ -165,12 +165,12 @@ class Cluster:
         if self._names is not None:
             self._names.delay(delay_s)
         elif delay_s:
-            raise DrillError("the nodes have no names: give the scenario cluster.names")
+            raise DrillError("the nodes have no names: set cluster.names in the scenario")
 
-    # --- mending --------------------------------------------------------------------------------------------------
+    # --- recovery -------------------------------------------------------------------------------------------------
 
     def mend(self) -> None:
-        """End all faults: network, disks and clocks are whole, and every member's process runs."""
+        """End all faults: network, disks and clocks work, and every member's process runs."""
         self.network.cure_all()
         self.delay_names(0)
         self._shut_spares()
@@ -182,7 +182,7 @@ class Cluster:
             if not node.running:
                 node.start()
 
-    # --- setting up -----------------------------------------------------------------------------------------------
+    # --- setup ----------------------------------------------------------------------------------------------------
 
     def _lay_out(self) -> None:
         names = [f"n{number + 1}" for number in range(self._size + self._spares)]
@@ -192,7 +192,7 @@ class Cluster:
             self._names = NameFile(self.folder / "names")
             for name in names:
                 self._names.set(f"{name}.drill", "127.0.0.1")
-            # Beyond digits of loopback, nodes ask for a secret.
+            # Nodes require a secret unless all addresses are numeric loopback addresses.
             environment = {**self._names.environment, "LMQ_CLUSTER_SECRET": "the secret of a drill"}
         addresses = {name: f"{name}.drill:{ports[name].raft}" if self._has_names else "" for name in names}
         founders = tuple(addresses[name] or f"127.0.0.1:{ports[name].raft}" for name in names[: self._size])

@@ -1,4 +1,4 @@
-"""One node in a process of its own, with the drill's hands under it: its network, disk and clock can be broken."""
+"""One node in a separate process whose network, disk and clock the drill can break."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .reaper import Reaper
 __all__ = ["START_S", "NodePorts", "NodeProcess", "ask"]
 
 START_S = 90.0
-"""Deadline for a start or an end on a busy machine."""
+"""Deadline of a start or an end on a busy machine."""
 _POLL_S = 0.05
 _LOG_LINES = 15
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -34,7 +34,7 @@ _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True, slots=True)
 class NodePorts:
-    """Loopback ports that a node listens on; without a `memcache` it does not speak that protocol."""
+    """The loopback ports of a node; without `memcache` it does not speak that protocol."""
 
     http: int
     rpc: int
@@ -43,7 +43,7 @@ class NodePorts:
 
 
 def ask(port: int, path: str, *, body: Mapping[str, Any] | None = None, timeout_s: float = 5.0) -> tuple[int, bytes]:
-    """GET a path of a node on this machine, or POST a JSON body to it. Errors of HTTP are answers.
+    """GET a path of a node on this machine, or POST a JSON body to it. HTTP errors are answers.
 
     Raises:
         OSError: the node cannot be reached.
@@ -66,7 +66,7 @@ class NodeProcess:
     """A node that is started, killed, paused and restarted. Methods block; they are called from one thread at a time.
 
     Attributes:
-        raft_address: where it says that peers dial it.
+        raft_address: the address that it announces to peers.
         environment: its variables.
     """
 
@@ -88,13 +88,13 @@ class NodeProcess:
 
         Args:
             name: of the node, and of its folder below `folder`.
-            folder: where data and logs go.
-            ports: where it listens.
-            address: where it says that peers dial it, if that is not in digits.
-            peers: Raft addresses of all founding members; none for a node that stands alone until it joins.
+            folder: for data and logs.
+            ports: its ports.
+            address: the address that it announces to peers, if that is not numeric.
+            peers: Raft addresses of all founding members; empty for a node that is alone until it joins.
             routes: by Raft port of another node, the port that this one dials instead.
-            durability: as ``lmq start`` has it.
-            memory_mib: what it may keep in memory; 0 for the default.
+            durability: see ``lmq start``.
+            memory_mib: memory limit; 0 for the default.
             reaper: ends the process with the drill.
             program: command line of another ``lmq`` program to run instead of the installed one.
         """
@@ -133,18 +133,18 @@ class NodeProcess:
 
     @property
     def running(self) -> bool:
-        """Whether the process is there, perhaps paused."""
+        """Return whether the process exists, perhaps paused."""
         return self._process is not None and self._process.poll() is None
 
     @property
     def exit_code(self) -> int | None:
-        """How the process ended; None while it runs or if it was never started."""
+        """Return the exit code of the process; None while it runs or if it was never started."""
         return None if self._process is None else self._process.poll()
 
     def start(self) -> None:
-        """Start the process, and do not wait."""
+        """Start the process without waiting."""
         if self.running:
-            raise DrillError(f"{self.name} is running already")
+            raise DrillError(f"{self.name} is already running")
         if self._process is not None:
             self._reaper.forget(self._process.pid)
         command = [*(self.program or (sys.executable, "-m", "lmqcluster_cli.lmq")), "start", *self._arguments]
@@ -160,34 +160,34 @@ class NodeProcess:
         self._reaper.watch(self._process.pid)
 
     def kill(self) -> None:
-        """Kill -9, and wait until the process is gone. Harmless if it is gone already."""
+        """Kill -9, and wait until the process has ended. A no-op if it has already ended."""
         if self._process is not None:
             self._process.kill()
             self.wait_exit()
 
     def stop(self) -> int:
-        """SIGTERM, and wait. Returns the exit code."""
+        """Send SIGTERM and wait; return the exit code."""
         self._signal(signal.SIGTERM)
         return self.wait_exit()
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay, answers do not come."""
+        """Send SIGSTOP: connections stay open without answers."""
         self._signal(signal.SIGSTOP)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         if self.running:
             self._signal(signal.SIGCONT)
         self.paused = False
 
     def cut_power(self, rng: random.Random, *, kept: float | None = None) -> PowerFailure:
-        """Kill -9, and of what no sync has made durable only this share is kept, or a random part."""
+        """Kill -9, and keep only this share, or a random part, of the unsynced changes."""
         self.kill()
         return cut_power(self._undo_folder, self.data_folder, rng, kept=kept)
 
     def repair(self) -> None:
-        """Throw damaged files away with ``lmq repair``, as the operator of a node that refuses to start does.
+        """Discard damaged files with ``lmq repair``, as the operator of a node that refuses to start does.
 
         Raises:
             DrillError: it failed.
@@ -201,7 +201,7 @@ class NodeProcess:
         """Wait for the end of the process, and return its exit code.
 
         Raises:
-            DrillError: it goes on.
+            DrillError: it did not end in time.
         """
         if self._process is None:
             raise DrillError(f"{self.name} was never started")
@@ -213,14 +213,14 @@ class NodeProcess:
         return code
 
     def is_ready(self) -> bool:
-        """Whether the node says that it can serve requests."""
+        """Return whether the node reports that it is ready."""
         try:
             return ask(self.ports.http, "/readyz", timeout_s=2.0)[0] == 200
         except OSError:
             return False
 
     def wait_ready(self, timeout_s: float = START_S) -> None:
-        """Wait until the node says that it can serve requests.
+        """Wait until the node reports that it is ready.
 
         Raises:
             DrillError: it exited, or is not ready in time.
@@ -236,7 +236,7 @@ class NodeProcess:
             time.sleep(_POLL_S)
 
     def get_json(self, path: str, *, body: Mapping[str, Any] | None = None, timeout_s: float = 5.0) -> Any:
-        """What the node answers to a GET, or a POST of `body`, as JSON.
+        """Return the node's JSON answer to a GET, or to a POST of `body`.
 
         Raises:
             OSError: it cannot be reached, or answers with an error.
@@ -247,7 +247,7 @@ class NodeProcess:
         return json.loads(answer)
 
     def log_tail(self) -> str:
-        """The end of the log."""
+        """Return the end of the log."""
         lines = self.log_path.read_text(errors="replace").splitlines() if self.log_path.exists() else []
         return "\n".join([f"--- {self.log_path}", *lines[-_LOG_LINES:]])
 

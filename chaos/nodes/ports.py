@@ -14,11 +14,11 @@ from ..errors import DrillError
 __all__ = ["Ports"]
 
 _RANGE = range(20_000, 32_000)
-"""Below the ports that systems hand out for outgoing connections."""
+"""Below the ephemeral ports of operating systems."""
 
 
 class Ports:
-    """Hands out ports that nobody listens on. A file lock keeps each until `release`."""
+    """Allocates free ports. A file lock reserves each until `release`."""
 
     def __init__(self) -> None:
         self._folder = Path(tempfile.gettempdir()) / "lmqcluster-test-ports"
@@ -26,7 +26,7 @@ class Ports:
         self._candidates = iter(random.sample(_RANGE, len(_RANGE)))
 
     def take(self) -> int:
-        """A free port.
+        """Return a free port.
 
         Raises:
             DrillError: none is left.
@@ -37,7 +37,7 @@ class Ports:
         raise DrillError(f"no port from {_RANGE.start} to {_RANGE.stop - 1} is free")
 
     def release(self) -> None:
-        """Give all ports back."""
+        """Release all ports."""
         for lock in self._locks:
             os.close(lock)
         self._locks.clear()

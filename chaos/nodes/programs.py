@@ -1,7 +1,8 @@
-"""Programs of two versions for a rolling upgrade: the last release out of git's history, or else the next one as it would be.
+"""Programs of two versions for a rolling upgrade: the last release from git's history, or else a stand-in for the next
+one.
 
-Only releases promise that their nodes can serve together with those of this version, so other revisions are used when they are
-asked for and not otherwise. All of them run on the packages that are installed here.
+Only releases promise that their nodes can serve together with those of this version, so other revisions are used only
+on request. All of them run with the installed packages.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ if __name__ == "__main__":
 
 
 def parse_program(text: str, folder: Path) -> tuple[str, ...]:
-    """The command line that ``--old-program`` means; what ``git:REVISION`` needs is built in `folder`.
+    """Return the command line of an ``--old-program``; a program of ``git:REVISION`` is built in `folder`.
 
     Raises:
-        DrillError: there is no such revision, or nothing to run.
+        DrillError: the revision does not exist, or has nothing to run.
     """
     if text.startswith(_GIT):
         return from_git(text.removeprefix(_GIT), folder)
@@ -56,7 +57,8 @@ def parse_program(text: str, folder: Path) -> tuple[str, ...]:
 
 
 def last_release(folder: Path, checkout: Path | None = None) -> tuple[str, ...] | None:
-    """The newest release before this version, built in `folder`; None where git's history has none, as in a shallow clone.
+    """Return the newest release before this version, built in `folder`; None if git's history has none, as in a shallow
+    clone.
 
     Args:
         folder: new.
@@ -70,10 +72,10 @@ def last_release(folder: Path, checkout: Path | None = None) -> tuple[str, ...] 
 
 
 def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple[str, ...]:
-    """The program of a revision, built in `folder`.
+    """Return the program of a revision, built in `folder`.
 
     Raises:
-        DrillError: this is no working copy, or it has no such revision.
+        DrillError: this is not a working copy, or it has no such revision.
     """
     root = checkout or _root()
     archive = _git(root, "archive", "--format=zip", revision, "--", _PACKAGE, "cli", "pyproject.toml")
@@ -87,15 +89,15 @@ def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple
 
 
 def next_release(folder: Path) -> tuple[str, ...]:
-    """The installed program as its next release would be: it understands one machine version more. Built in `folder`."""
+    """Return a stand-in for the next release, built in `folder`: it supports one machine version more."""
     return _launcher(folder, _NEXT, f"{version(_PACKAGE)}+next")
 
 
-def _launcher(folder: Path, script: str, told: str) -> tuple[str, ...]:
-    """A script whose folder comes first when modules, and the version of the package, are looked for."""
+def _launcher(folder: Path, script: str, reported: str) -> tuple[str, ...]:
+    """Return a script whose folder comes first in the search for modules and for the package's version."""
     about = folder / f"{_PACKAGE}-0.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: {told}\n", encoding="utf-8")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: {reported}\n", encoding="utf-8")
     path = folder / "lmq.py"
     path.write_text(script, encoding="utf-8")
     return sys.executable, str(path)

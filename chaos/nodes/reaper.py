@@ -1,4 +1,4 @@
-"""A process that ends what a drill has started, however the drill itself ends."""
+"""A process that ends the processes of a drill, however the drill itself ends."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ for pid in alive:
 
 
 class Reaper:
-    """Kills the process groups that it was told of when its pipe closes, which the end of the drill does in any case."""
+    """Kills the registered process groups when its pipe closes, which the end of the drill always causes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -47,14 +47,14 @@ class Reaper:
             self._process.wait()
 
     def watch(self, pid: int) -> None:
-        """End this process group with the drill."""
-        self._tell("+", pid)
+        """Register a process group."""
+        self._send("+", pid)
 
     def forget(self, pid: int) -> None:
-        """It has ended already."""
-        self._tell("-", pid)
+        """Unregister a process group that has ended."""
+        self._send("-", pid)
 
-    def _tell(self, sign: str, pid: int) -> None:
+    def _send(self, sign: str, pid: int) -> None:
         if self._process is None or self._process.stdin is None:
             raise RuntimeError("the reaper was not started")
         with self._lock:

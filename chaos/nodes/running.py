@@ -1,7 +1,7 @@
-"""A cluster on this machine that was started otherwise, for drills that break what can be broken from outside.
+"""An existing cluster on this machine, for drills that break what can be broken from outside.
 
-That is: the links between clients and nodes, and the nodes' processes if their data directories are known; to start a killed node
-again is its supervisor's business (``lmq dev --respawn``). Links between nodes, disks and clocks are out of reach.
+These are the links between clients and nodes, and the nodes' processes if their data directories are known; a
+supervisor must restart killed nodes (``lmq dev --respawn``). Links between nodes, disks and clocks are out of reach.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ __all__ = ["RunningCluster", "RunningNode"]
 
 
 class RunningNode(NodeProcess):
-    """A node that was there before."""
+    """A node that was started by others."""
 
     def __init__(self, name: str, ports: NodePorts, data_folder: Path | None) -> None:
-        # There is nothing to set up: no folder, no library, no command line of ours.
+        # Nothing to set up: no folder, no library, no command line.
         self.name, self.ports = name, ports
         self.raft_address = f"127.0.0.1:{ports.raft}"
         self.program = None
@@ -33,16 +33,16 @@ class RunningNode(NodeProcess):
 
     @property
     def running(self) -> bool:
-        """Whether its process is there, or without a data directory whether it answers."""
+        """Return whether its process exists, or without a data directory whether it answers."""
         return self.is_live() if self._data_folder is None else self._pid() is not None
 
     @property
     def exit_code(self) -> int | None:
-        """Only its supervisor knows."""
+        """Return None: only its supervisor knows the exit code."""
         return None
 
     def is_live(self) -> bool:
-        """Whether it answers at all."""
+        """Return whether it answers at all."""
         try:
             self.get_json("/v1/cluster", timeout_s=2.0)
         except OSError:
@@ -50,26 +50,26 @@ class RunningNode(NodeProcess):
         return True
 
     def start(self) -> None:
-        """Wait until its supervisor has started it again."""
-        wait_for(lambda: self.running and self.is_live(), f"the supervisor of {self.name} starts it again")
+        """Wait until its supervisor has restarted it."""
+        wait_for(lambda: self.running and self.is_live(), f"the supervisor of {self.name} restarts it")
 
     def kill(self) -> None:
         """Kill -9."""
         self._send(signal.SIGKILL)
 
     def stop(self) -> int:
-        """SIGTERM, and wait until it is gone."""
+        """Send SIGTERM, and wait until it has ended."""
         pid = self._send(signal.SIGTERM)
         wait_for(lambda: self._pid() != pid, f"{self.name} ends")
         return 0
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         self._send(signal.SIGSTOP)
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         if self.paused:
             self._send(signal.SIGCONT)
         self.paused = False
@@ -78,13 +78,13 @@ class RunningNode(NodeProcess):
         pid = self._pid()
         if pid is None:
             raise DrillError(
-                f"the process of {self.name} is not known: name the nodes' data directories with --data-dirs"
+                f"the process of {self.name} is unknown: pass the nodes' data directories with --data-dirs"
             )
         os.kill(pid, number)
         return pid
 
     def _pid(self) -> int | None:
-        """The process in its data directory's ``lmq.pid``; None if there is none."""
+        """Return the process in its data directory's ``lmq.pid``; None if there is none."""
         if self._data_folder is None:
             return None
         try:
@@ -96,12 +96,12 @@ class RunningNode(NodeProcess):
 
 
 class RunningCluster(Cluster):
-    """Nodes that were there before and stay there.
+    """Existing nodes, which the drill does not stop.
 
     Args:
         folder: for the drill's own files.
         http: HTTP addresses of all nodes, on this machine.
-        data_folders: of the same nodes; none if processes shall be left alone.
+        data_folders: of the same nodes; empty if processes must not be touched.
     """
 
     def __init__(self, folder: Path, http: Sequence[str], data_folders: Sequence[Path] = ()) -> None:
@@ -112,7 +112,7 @@ class RunningCluster(Cluster):
         self._data_folders = data_folders
 
     def peer_link(self, dialler: str, listener: str) -> Link:
-        """Out of reach.
+        """Raise an error: these links are out of reach.
 
         Raises:
             DrillError: always.
@@ -122,7 +122,7 @@ class RunningCluster(Cluster):
         )
 
     def mend(self) -> None:
-        """Links of clients are whole, and nobody is paused."""
+        """Restore the links of clients and resume paused nodes."""
         self.network.cure_all()
         for node in self.nodes:
             node.resume()
@@ -144,13 +144,13 @@ class RunningCluster(Cluster):
 
 
 def _find(http: str, data_folder: Path | None) -> RunningNode:
-    """Ask a node for its name and its other addresses."""
+    """Return a node with the name and the other addresses that it reports."""
     port = _local_port(http)
     probe = RunningNode(http, NodePorts(port, 0, 0), data_folder)
     try:
         status = probe.get_json("/v1/cluster")
     except OSError as exc:
-        raise DrillError(f"the node at {http} cannot be asked: {exc}") from exc
+        raise DrillError(f"the node at {http} does not answer: {exc}") from exc
     me = next(node for node in status["nodes"] if node["id"] == status["self"])
     return RunningNode(me["name"], NodePorts(port, _local_port(me["rpc"] or ""), _local_port(me["raft"])), data_folder)
 
@@ -158,7 +158,5 @@ def _find(http: str, data_folder: Path | None) -> RunningNode:
 def _local_port(address: str) -> int:
     host, _, port = address.rpartition(":")
     if host not in {"127.0.0.1", "localhost"} or not port.isdigit():
-        raise DrillError(
-            f"drills need nodes on this machine, at 127.0.0.1:PORT, with RPC switched on, not at {address!r}"
-        )
+        raise DrillError(f"drills need nodes on this machine, at 127.0.0.1:PORT, with RPC enabled, not at {address!r}")
     return int(port)

@@ -1,1 +1,1 @@
-"""Figures and reports."""
+"""Statistics and reports."""

@@ -1,4 +1,4 @@
-"""What a drill measures, from its history: throughput, latency, pauses and errors, in all and around each fault."""
+"""The statistics of a drill's history: throughput, latency, pauses and errors, in total and around each fault."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ BUCKET_US = 250_000
 
 @dataclass(slots=True)
 class Window:
-    """A fault while it lasted.
+    """The time of a fault.
 
     Attributes:
-        kind, hit: what, and the nodes whose clients may see it.
-        begin_us, end_us: from the first thing broken to the last one mended.
-        in_step_s: from then until all members were in step; None if they never were.
-        leader_s: from the begin until a new leader was known; None if there was no election.
-        pause_s: longest pause of clients beside nodes that it did not hit; None if it hit all.
+        kind, hit: the fault, and the nodes whose clients may notice it.
+        begin_us, end_us: from the begin of the first effect to the end of the last one.
+        in_step_s: time until all members were in step; None if they never were.
+        leader_s: time from the begin until a new leader was known; None if there was no election.
+        pause_s: longest pause of clients beside unaffected nodes; None if it hit all nodes.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from begin to answer of operations that succeeded."""
+    """Milliseconds from begin to answer of successful operations."""
 
     count: int
     p50_ms: float
@@ -47,7 +47,7 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Bucket:
-    """A quarter of a second: what succeeded in it, and how long the slowest that did had taken."""
+    """A quarter of a second: the successful operations, and the latency of the slowest."""
 
     time_us: int
     pushes: int
@@ -57,7 +57,7 @@ class Bucket:
 
 
 def operations(events: Iterable[Event]) -> dict[str, dict[str, int]]:
-    """Attempts by operation and outcome."""
+    """Return the attempts by operation and outcome."""
     counted: dict[str, Counter[str]] = defaultdict(Counter)
     for event in events:
         counted[event.op][event.outcome] += 1
@@ -65,7 +65,7 @@ def operations(events: Iterable[Event]) -> dict[str, dict[str, int]]:
 
 
 def latencies(events: Iterable[Event], since_us: int = 0, until_us: int = 1 << 62) -> Latency | None:
-    """Of pushes that succeeded between two moments; None if there were none."""
+    """Return the latencies of successful pushes between two moments; None if there were none."""
     took = sorted(
         (event.end_us - event.time_us) / 1000
         for event in events
@@ -78,7 +78,7 @@ def latencies(events: Iterable[Event], since_us: int = 0, until_us: int = 1 << 6
 
 
 def longest_pause_s(events: Iterable[Event], sites: Collection[str], since_us: int, until_us: int) -> float:
-    """The longest that a producer at these sites waited for a push that it made, where the wait overlaps the time given."""
+    """Return the longest wait of a producer at these sites for a push, of waits that overlap the given time."""
     waits = [
         min(event.end_us, until_us) - event.time_us
         for event in events
@@ -88,12 +88,12 @@ def longest_pause_s(events: Iterable[Event], sites: Collection[str], since_us: i
 
 
 def errors_of(events: Iterable[Event], sites: Collection[str]) -> Counter[str]:
-    """Errors that clients at these sites were given, by operation and code."""
+    """Return the errors that clients at these sites got, by operation and code."""
     return Counter(f"{event.op} {event.error}" for event in events if event.error is not None and event.site in sites)
 
 
 def buckets(events: Sequence[Event]) -> list[Bucket]:
-    """The course of a drill."""
+    """Return the course of a drill."""
     pushes: dict[int, list[float]] = defaultdict(list)
     deliveries: Counter[int] = Counter()
     for event in events:

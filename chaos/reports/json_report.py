@@ -1,4 +1,4 @@
-"""The report for machines."""
+"""The report in JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["as_table", "summary"]
 
 
 def as_table(result: Result) -> dict[str, Any]:
-    """Everything that was measured and found, as JSON types."""
+    """Return all measurements and findings as JSON types."""
     scenario = result.scenario
     judgement = result.judgement
     return {
@@ -45,13 +45,13 @@ def as_table(result: Result) -> dict[str, Any]:
         "elections": [asdict(election) for election in result.elections],
         "latency_ms": {name: asdict(value) if value else None for name, value in result.latency.items()},
         "errors": dict(result.errors.most_common()),
-        "told": result.told,
+        "notes": result.notes,
         "files": str(result.folder),
     }
 
 
 def summary(results: list[Result]) -> dict[str, Any]:
-    """All drills of a run."""
+    """Return all drills of a run."""
     verdicts = [result.verdict for result in results]
     return {
         "passed": verdicts.count("pass"),

@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing else."""
+"""The report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ pre { overflow-x: auto; }
 
 
 def page(results: list[Result]) -> str:
-    """The page."""
+    """Return the page."""
     return "\n".join(
         [
             '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Drills</title>',
@@ -80,7 +80,7 @@ def _section(number: int, result: Result) -> Iterator[str]:
     yield f'<p>{escape(scenario.title)}.</p><p class="soft">{escape(scenario.why)}</p>'
     yield (
         f'<p class="soft">{scenario.cluster.nodes} nodes of version {escape(result.version)}, durability'
-        f" {scenario.cluster.durability}, seed {result.seed}, {result.seconds:.0f} s in all</p>"
+        f" {scenario.cluster.durability}, seed {result.seed}, {result.seconds:.0f} s in total</p>"
     )
     for reason in result.reasons:
         yield f'<pre class="{result.verdict}">{escape(reason)}</pre>'
@@ -128,7 +128,7 @@ def _figures(result: Result) -> Iterator[str]:
     )
     for name, cases in result.judgement.examples.items():
         yield f'<p class="fail">{escape(name.replace("_", " "))}</p><pre>{escape(chr(10).join(cases))}</pre>'
-    for text in result.told:
+    for text in result.notes:
         yield f'<p class="soft">{escape(text)}</p>'
 
 

@@ -1,4 +1,4 @@
-"""A drill's course as an SVG picture: throughput, latency, faults shaded, new leaders marked."""
+"""The course of a drill as an SVG picture: throughput, latency, shaded faults, marked elections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LANES = 3
 def timeline(
     buckets: Sequence[Bucket], windows: Sequence[Window], elections: Sequence[Election], bucket_us: int
 ) -> str:
-    """The picture; empty without anything to show."""
+    """Return the picture; empty if there is nothing to show."""
     if not buckets:
         return ""
     start_us, end_us = buckets[0].time_us, buckets[-1].time_us + bucket_us

@@ -1,4 +1,4 @@
-"""The report for people at a terminal, and as tab-separated lines in a pipe."""
+"""The report as a table on a terminal, and as tab-separated lines in a pipe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _LOG_LINES = 4
 
 
 def print_results(console: Console, results: Sequence[Result]) -> None:
-    """One line for each drill, then the reasons of those that did not pass."""
+    """Print one line for each drill, then the reasons of those that did not pass."""
     print_rows(console, _COLUMNS, [_cells(result) for result in results], right=range(1, len(_COLUMNS) - 1))
     for result in results:
         style = _STYLES[result.verdict]
@@ -37,13 +37,13 @@ def print_results(console: Console, results: Sequence[Result]) -> None:
 def print_rows(
     console: Console, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()
 ) -> None:
-    """A table on a terminal, tab-separated lines elsewhere.
+    """Print a table on a terminal, tab-separated lines elsewhere.
 
     Args:
-        console: where to.
+        console: the output.
         columns: headings.
         rows: cells.
-        right: numbers of the columns with figures.
+        right: indexes of right-aligned columns.
     """
     if not console.is_terminal:
         print(*("\t".join(row) for row in [columns, *rows]), sep="\n")

@@ -1,4 +1,4 @@
-"""Watches a cluster from beside, past all proxies: who leads, and how far every node is."""
+"""Watches a cluster from outside, bypassing all proxies: the leader, and the progress of every node."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ _TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What a node said of the cluster; `leader` is None without one, `ready` is whether it leads or follows with a quorum."""
+    """A node's report about the cluster; `leader` is None without one, `ready` is whether it leads or follows with a
+    quorum.
+    """
 
     time_us: int
     node: str
@@ -42,7 +44,7 @@ class Election:
 
 
 class Watch:
-    """Asks every node ten times a second, in a thread for each, since a paused one answers nothing."""
+    """Polls every node ten times a second, in a thread for each, because a paused node does not answer."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -67,12 +69,12 @@ class Watch:
             thread.join()
 
     def samples(self) -> list[Sample]:
-        """All so far, in order of time."""
+        """Return all samples so far, in order of time."""
         with self._lock:
             return sorted(self._samples, key=lambda sample: sample.time_us)
 
     def elections(self) -> list[Election]:
-        """Leaders in order of their terms, each when it or a follower first knew of it."""
+        """Return the leaders in order of their terms, each at the time when it or a follower first knew of it."""
         first: dict[int, Election] = {}
         names = {node.raft_address: node.name for node in self._cluster.everyone}
         ids: dict[str, str] = {}
@@ -84,19 +86,21 @@ class Watch:
         return [first[term] for term in sorted(first)]
 
     def commit(self) -> int:
-        """The highest commit index that any node has told."""
+        """Return the highest commit index that any node has reported."""
         with self._lock:
             return max((sample.commit for sample in self._samples), default=0)
 
     def in_step(self, nodes: Sequence[NodeProcess], commit: int, since_us: int) -> bool:
-        """Whether these nodes have all said since then that they know one leader and have applied this entry."""
+        """Return whether all these nodes have reported since `since_us` that they know one leader and have applied this
+        entry.
+        """
         with self._lock:
             latest = [self._latest.get(node.name) for node in nodes]
-        told = [sample for sample in latest if sample is not None and sample.time_us >= since_us]
-        if len(told) < len(nodes):
+        reported = [sample for sample in latest if sample is not None and sample.time_us >= since_us]
+        if len(reported) < len(nodes):
             return False
-        one_leader = len({(sample.leader, sample.term) for sample in told}) == 1
-        return one_leader and all(sample.ready and sample.applied >= commit for sample in told)
+        one_leader = len({(sample.leader, sample.term) for sample in reported}) == 1
+        return one_leader and all(sample.ready and sample.applied >= commit for sample in reported)
 
     def _watch(self, node: NodeProcess) -> None:
         while not self._stop.wait(_PERIOD_S):

@@ -20,9 +20,9 @@ def test_messages_present_once_are_accepted() -> None:
     ("found", "problem"),
     [
         (Counter([b"a", b"c"]), "1 lost, such as [b'b']"),
-        (Counter([b"a", b"b", b"b", b"c"]), "1 doubled, such as [b'b']"),
-        (Counter([b"a", b"b", b"c", b"d"]), "1 that nobody pushed, such as [b'd']"),
-        (Counter([b"a", b"a", b"b"]), "1 lost, such as [b'c']; 1 doubled, such as [b'a']"),
+        (Counter([b"a", b"b", b"b", b"c"]), "1 duplicated, such as [b'b']"),
+        (Counter([b"a", b"b", b"c", b"d"]), "1 never pushed, such as [b'd']"),
+        (Counter([b"a", b"a", b"b"]), "1 lost, such as [b'c']; 1 duplicated, such as [b'a']"),
     ],
 )
 def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str) -> None:
@@ -34,7 +34,7 @@ def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str
     [
         ([b"a", b"b"], "1 are missing, such as [b'c']"),
         ([b"a", b"b", b"x"], "1 are unknown, such as [b'x']"),
-        ([b"a", b"b", b"c", b"c"], "4 came instead of 3"),
+        ([b"a", b"b", b"c", b"c"], "4 arrived instead of 3"),
         ([b"a", b"c", b"b"], "at place 1 came b'c' instead of b'b'"),
     ],
 )

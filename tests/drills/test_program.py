@@ -42,7 +42,7 @@ def test_list_shows_every_scenario() -> None:
 def test_an_unknown_scenario_is_one_line_and_78() -> None:
     done = subprocess.run([*PROGRAM, "run", "kill_everybody"], capture_output=True, text=True, check=False)
     assert done.returncode == 78
-    assert done.stderr.startswith("lmq-drill: there is no scenario 'kill_everybody'")
+    assert done.stderr.startswith("lmq-drill: no scenario or file is named 'kill_everybody'")
     assert done.stderr.count("\n") == 1
 
 

@@ -110,11 +110,11 @@ def test_a_cluster_is_upgraded_to_the_next_version_under_load(tmp_path: Path, mo
     path.write_text(UPGRADE)
     assert find("rolling_upgrade").upgrades()
     result = run_drill(read(path), seed=1, folder=tmp_path / "drill", time_factor=10)
-    assert result.verdict == "pass", "\n".join([*result.reasons, *result.told])
+    assert result.verdict == "pass", "\n".join([*result.reasons, *result.notes])
     now = version("lmqcluster")
     assert result.version == f"{now}, later {now}+next"
-    assert len(result.told) == 3
-    for text in result.told:
+    assert len(result.notes) == 3
+    for text in result.notes:
         before, after = (int(part.split(")")[0]) for part in text.split("machine version ")[1:])
         assert after == before + 1
     assert result.judgement.totals.acknowledged > 100

@@ -27,7 +27,7 @@ def struck(name: str, result: Result) -> bool:
     if name in ELECTS:
         return any(election.time_us > result.windows[0].begin_us for election in result.elections)
     if name == "power_failure_all":
-        return any("power failure" in text and " 0 writes" not in text for text in result.told)
+        return any("power failure" in text and " 0 writes" not in text for text in result.notes)
     if name == "client_crash":
         return result.judgement.redelivered > 0
     return len(result.windows) > 1
@@ -41,7 +41,7 @@ def test_the_mix_has_the_expected_faults() -> None:
 @pytest.mark.parametrize("name", SHORT)
 def test_scenario(tmp_path: Path, name: str) -> None:
     result = run_drill(find(name), seed=SEED.get(name, 1), folder=tmp_path / name, time_factor=TIME_FACTOR)
-    assert result.verdict == "pass", "\n".join([*result.reasons, *result.told])
+    assert result.verdict == "pass", "\n".join([*result.reasons, *result.notes])
     assert struck(name, result), "the fault had no effect"
     table = json.loads(json.dumps(as_table(result)))
     assert table["verdict"] == "pass"

@@ -241,7 +241,7 @@ def test_a_truncated_history_leaves_the_verdict_open(spark: SparkSession, tmp_pa
 def test_an_invalid_history_is_refused(spark: SparkSession, tmp_path: Path, content: str) -> None:  # noqa: F811
     path = tmp_path / "history.jsonl"
     path.write_text(content)
-    with pytest.raises(PipelineError, match="no line that can be read"):
+    with pytest.raises(PipelineError, match="no readable line"):
         verify(spark, VerifySettings(histories=[str(path)]))
     with pytest.raises(PipelineError, match="does not exist"):
         verify(spark, VerifySettings(histories=[str(path) + "-not"]))

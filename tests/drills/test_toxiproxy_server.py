@@ -129,7 +129,7 @@ def test_an_incomplete_download_leaves_nothing_behind(
 
 def test_without_a_release_the_error_names_what_to_install(bare_machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "mips")
-    with pytest.raises(MissingToolError, match="no release is known for Linux mips"):
+    with pytest.raises(MissingToolError, match="no release exists for Linux mips"):
         tool.toxiproxy_server()
     assert not list(bare_machine.parent.iterdir())
 
