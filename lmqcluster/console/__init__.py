@@ -1,1 +1,1 @@
-"""The web console: static files that run in the browser and ask the node they came from for everything they show."""
+"""The web console: static files that run in the browser and request all data from the node that served them."""

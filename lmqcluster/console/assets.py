@@ -1,4 +1,4 @@
-"""The console's files, as they are in the package. They hold no data, so anybody may load them."""
+"""The static files of the console. They contain no data, so every client may load them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TYPES: Final = {
 
 
 class Asset(NamedTuple):
-    """One file: its media type, its content, and a tag that changes with the content."""
+    """A file: its media type, its content, and a tag that changes with the content."""
 
     media_type: str
     content: bytes
@@ -27,7 +27,7 @@ class Asset(NamedTuple):
 
 
 def load() -> dict[str, Asset]:
-    """All files by name."""
+    """Return all files by name."""
     assets = {}
     for file in files(__package__).joinpath("static").iterdir():
         content = file.read_bytes()

@@ -91,8 +91,8 @@ def test_tokens_and_the_permissions_of_their_roles(open_console: OpenConsole, cl
     console.fill("Queues", "^orders")
     console.fill("Principal", "shops")
     assert understood(console.dialog.locator(".command code").inner_text()) == ["token", "create"]
-    console.dialog.get_by_role("button", name="Make it").click()
-    expect(console.dialog).to_contain_text("the only time that its secret is shown")
+    console.dialog.get_by_role("button", name="Create").click()
+    expect(console.dialog).to_contain_text("The secret is shown only now")
     secret = console.dialog.locator(".command code").inner_text()
     access = call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).json
     assert (access["name"], access["role"], access["queues"], access["principal"]) == (
@@ -105,7 +105,7 @@ def test_tokens_and_the_permissions_of_their_roles(open_console: OpenConsole, cl
     expect(console.row("Tokens", "shop")).to_contain_text("never")
     expect(console.row("Tokens", "shop")).to_contain_text("shops")
     console.press("Delete token shop")
-    console.fill("Type shop to go on", "shop")
+    console.fill("Type shop to confirm", "shop")
     assert understood(console.confirm("Delete")) == ["token", "delete"]
     expect(console.row("Tokens", "shop")).to_have_count(0)
     assert call(node.http, "GET", "/v1/access", b"", {"Authorization": f"Bearer {secret}"}).status == 401

@@ -38,14 +38,14 @@ def test_properties(open_console: OpenConsole, cluster: Cluster, client: Client,
     console = open_console(f"queue/{queue_name}")
     expect(console.row("Properties", "retry")).to_contain_text("default")
     console.press("Edit")
-    console.dialog.get_by_label("How often a message is delivered again").fill("7")
-    console.dialog.get_by_label("Seconds until a delivered message").fill("1.5")
+    console.dialog.get_by_label("redeliveries of a message").fill("7")
+    console.dialog.get_by_label("lease in seconds").fill("1.5")
     expect(console.dialog.locator(".command code")).to_contain_text(f"queue set {queue_name} --retry 7 --timeout 1.5")
     assert understood(console.confirm("Set")) == ["queue", "set"]
     expect(console.row("Properties", "retry")).to_contain_text("the queue")
     assert properties(cluster, queue_name) == {"accum": 0, "retry": 7, "timeout": 1.5}
     console.press("Edit")
-    console.dialog.get_by_label("Which headers of a push over HTTP").fill("{")
+    console.dialog.get_by_label("headers of a push over HTTP").fill("{")
     console.dialog.get_by_role("button", name="Set").click()
     expect(console.dialog.get_by_role("alert")).to_contain_text("not JSON")
     console.page.keyboard.press("Escape")
@@ -96,7 +96,7 @@ def test_move_purge_and_delete(open_console: OpenConsole, client: Client, queue_
     console.press("Delete")
     expect(console.dialog).to_contain_text("deletes the queue with 1 message")
     expect(console.dialog.get_by_role("button", name="Delete")).to_be_disabled()
-    console.dialog.get_by_label(f"Type {queue_name} to go on").fill(queue_name)
+    console.dialog.get_by_label(f"Type {queue_name} to confirm").fill(queue_name)
     assert understood(console.confirm("Delete")) == ["queue", "rm"]
     expect(console.main.get_by_role("heading", level=1)).to_have_text("Queues")
     assert client.pull(queue_name, timeout=0) is None
@@ -141,7 +141,7 @@ def test_subscriptions_are_abandoned_and_deleted(open_console: OpenConsole, clie
     client.reserve_batch(f"{queue_name} nightly", 1, queue=queue_name, count=2)
     expect(row.locator("td").nth(3)).to_have_text("2")
     console.press(f"Delete: {queue_name} nightly")
-    console.fill(f"Type {queue_name} nightly to go on", f"{queue_name} nightly")
+    console.fill(f"Type {queue_name} nightly to confirm", f"{queue_name} nightly")
     assert understood(console.confirm("Delete")) == ["subscription", "rm"]
     expect(row).to_have_count(0)
     assert len(client.pull_many(queue_name, 9)) == 2
@@ -156,7 +156,7 @@ def test_sessions_are_ended_and_locks_freed(open_console: OpenConsole, client: C
     console = open_console("sessions")
     expect(console.row("Sessions", session).locator("td").nth(1)).to_have_text("2")
     console.press(f"Free: {lock}")
-    console.fill(f"Type {lock} to go on", lock)
+    console.fill(f"Type {lock} to confirm", lock)
     assert understood(console.confirm("Free")) == ["lock", "free"]
     expect(console.row("Locks", lock)).to_have_count(0)
     assert client.unlock(lock, session) is False
@@ -173,7 +173,7 @@ def test_default_properties(open_console: OpenConsole, cluster: Cluster, client:
     expect(console.row("Default properties", "2")).to_contain_text("timeout 60")
     console.press("New rule")
     console.fill("Regular expression for queue names", f"^{queue_name}$")
-    console.dialog.get_by_label("How often a message is delivered again").fill("9")
+    console.dialog.get_by_label("redeliveries of a message").fill("9")
     console.dialog.get_by_role("button", name="Apply").click()
     console.main.get_by_role("button", name="Up: rule 3").click()
     console.main.get_by_role("button", name="Up: rule 2").click()
@@ -194,14 +194,14 @@ def test_default_properties(open_console: OpenConsole, cluster: Cluster, client:
 def test_cluster(open_console: OpenConsole, cluster: Cluster) -> None:
     console = open_console("cluster")
     console.press("Take a snapshot")
-    assert understood(console.confirm("Take it")) == ["snapshot"]
+    assert understood(console.confirm("Take")) == ["snapshot"]
     follower = next(node for node in cluster if node is not cluster.leader())
     console.press(f"Make leader: {follower.name}")
     assert understood(console.confirm("Hand over")) == ["transfer-leader"]
     expect(console.row("Members", follower.name)).to_contain_text("leader")
     wait_for(lambda: cluster.leader() is follower, f"{follower.name} leads")
     console.press("Remove: n3" if follower.name != "n3" else "Remove: n2")
-    expect(console.dialog).to_contain_text("A live node is better told to leave")
+    expect(console.dialog).to_contain_text("To remove a live node")
     console.dialog.get_by_role("button", name="Remove", exact=True).click()
     expect(console.dialog.get_by_role("alert")).to_contain_text("is alive")
     console.page.keyboard.press("Escape")
@@ -213,7 +213,7 @@ def test_cluster(open_console: OpenConsole, cluster: Cluster) -> None:
 def test_a_node_leaves_and_joins(open_console: OpenConsole, cluster: Cluster) -> None:
     console = open_console("cluster", node=2)
     console.press("Leave the cluster")
-    console.dialog.get_by_label("Type leave to go on").fill("leave")
+    console.dialog.get_by_label("Type leave to confirm").fill("leave")
     assert understood(console.confirm("Leave")) == ["leave"]
     expect(console.main).to_contain_text("1 members, 1 are needed")
     console.press("Join a cluster")
@@ -248,7 +248,7 @@ def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, clus
         f"exhausted in {queue_name} after 1 delivery"
     )
     console.open("dead_letters")
-    expect(console.row("Queues that gave messages up", queue_name).first).to_contain_text("1")
+    expect(console.row("Sources of failed messages", queue_name).first).to_contain_text("1")
     row = console.row("Queues with dead letters", dead)
     expect(row.locator("td").first).to_have_text("1")
     assert understood(console.main.locator(".same .command code").inner_text()) == ["queue", "ls"]

@@ -309,7 +309,7 @@ def test_everything_can_be_reached_by_keyboard(open_console: OpenConsole, client
     expect(console.main.get_by_role("heading", level=1)).to_have_text("Cluster")
     console.main.get_by_role("button", name="Take a snapshot").focus()
     page.keyboard.press("Enter")
-    expect(console.dialog.get_by_role("button", name="Take it")).to_be_focused()
+    expect(console.dialog.get_by_role("button", name="Take")).to_be_focused()
     page.keyboard.press("Escape")
     expect(console.dialog).to_have_count(0)
     expect(console.main.get_by_role("button", name="Take a snapshot")).to_be_focused()

@@ -1,17 +1,17 @@
-// What changes something: each action says first what it will do, to what, and with which command lmq-admin does the same.
+// Actions that change something. Each first shows its effect and the equivalent lmq-admin command.
 
 import { ApiError, access, may } from "./api.js";
 import { announce, h, setText } from "./dom.js";
 import { joined, quoted } from "./names.js";
 
-/** The lmq-admin line that does the same through the same node. `operands` and `options` are quoted already. */
+/** Return the equivalent lmq-admin command for the same node. `operands` and `options` are already quoted. */
 export function commandLine(command, operands = [], options = []) {
   const node = location.host === "127.0.0.1:9980" ? [] : ["--node", quoted(location.host)];
   const authority = location.protocol === "https:" ? ["--ca-file", "ca.crt"] : [];
   return joined(["lmq-admin", ...authority, ...node, ...command.split(" ")], operands, options);
 }
 
-/** A command line with a button that copies it. */
+/** Create a box with a command line and a button that copies it. */
 export function commandBox(line) {
   const copy = h("button", { type: "button", class: "quiet small" }, "Copy");
   copy.addEventListener("click", async () => {
@@ -24,7 +24,7 @@ export function commandBox(line) {
   return box;
 }
 
-/** A button that needs a role; where the token does not give it the button is off and says why. */
+/** Create a button that needs a role; without it, the button is disabled and its title states the reason. */
 export function actionButton(label, role, onclick, { kind = "" } = {}) {
   const allowed = may(role);
   return h(
@@ -34,24 +34,24 @@ export function actionButton(label, role, onclick, { kind = "" } = {}) {
   );
 }
 
-/** Why an action that needs `role` is off. */
+/** Return the reason why an action that needs `role` is disabled. */
 export function refusal(role) {
   return `This needs the role ${role}; the token has the role ${access.role}.`;
 }
 
-/** A line that says that a page is read-only, or nothing. */
+/** Return a note that the page is read-only, or null. */
 export function readOnlyNote(role) {
   return may(role) ? null : h("p", { class: "note" }, `Read-only: ${refusal(role)}`);
 }
 
 /**
- * Ask before doing something.
+ * Ask for confirmation of an action.
  *
  * @param {object} what
- *   title: a heading; text: what will happen, as texts or elements; fields: form controls, as made by `field`;
- *   command(values): the line of lmq-admin; run(values): does it and returns what is said of it afterwards;
- *   verb: label of the button; danger: whether it destroys something; typed: a text that must be typed in first.
- * @returns a promise of whether it was done.
+ *   title: heading; text: effect, as texts or elements; fields: form controls made by `field`;
+ *   command(values): the lmq-admin line; run(values): executes the action and returns a message about its result;
+ *   verb: label of the button; danger: true for destructive actions; typed: a text to type in for confirmation.
+ * @returns a promise of true if the action was executed.
  */
 export function ask({ title, text = [], fields = [], command, run, verb, danger = false, typed = "" }) {
   return new Promise((resolve) => {
@@ -59,7 +59,7 @@ export function ask({ title, text = [], fields = [], command, run, verb, danger 
     const complaint = h("p", { class: "complaint", role: "alert" });
     const go = h("button", { type: "submit", class: danger ? "danger" : "main" }, verb);
     const cancel = h("button", { type: "button", onclick: () => dialog.close() }, "Cancel");
-    const proof = typed ? field("proof", `Type ${typed} to go on`, h("input", { autocomplete: "off", spellcheck: "false" })) : null;
+    const proof = typed ? field("proof", `Type ${typed} to confirm`, h("input", { autocomplete: "off", spellcheck: "false" })) : null;
     const form = h(
       "form",
       {},
@@ -80,7 +80,7 @@ export function ask({ title, text = [], fields = [], command, run, verb, danger 
       if (command) setText(line.querySelector("code"), command(values()));
     }
 
-    /** While somebody types a value may be unfinished: the command stays as it was, and it is said why. */
+    /** Check the values; if one is invalid, keep the last command and show the reason. */
     function check() {
       try {
         refresh();
@@ -123,7 +123,7 @@ export function ask({ title, text = [], fields = [], command, run, verb, danger 
 
 let fieldCount = 0;
 
-/** A labelled control; `read` returns its text, or whether a box is ticked. */
+/** Create a labelled control; `read` returns its text, or the state of a check box. */
 export function field(name, label, control, hint = "") {
   const id = `field-${(fieldCount += 1)}`;
   control.id = id;

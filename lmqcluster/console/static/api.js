@@ -1,4 +1,4 @@
-// Requests to the node that served this page, and what is known of the connection to it.
+// Requests to the node that served this page, and the state of the connection to it.
 
 const TIMEOUT_MS = 8000;
 const CHANGE_TIMEOUT_MS = 900_000;
@@ -6,7 +6,7 @@ const TOKEN_KEY = "lmqcluster.token";
 const ROLES = ["read", "write", "admin"];
 const EVERY_QUEUE = ".*";
 
-/** An answer that says no. `status` is 0 where there was no answer at all. */
+/** An error of a request. `status` is 0 if there was no answer. */
 export class ApiError extends Error {
   constructor(status, code, detail, retryable = false) {
     super(detail);
@@ -16,18 +16,18 @@ export class ApiError extends Error {
   }
 }
 
-/** Tells of "connection" (the node answers or does not) and "access" (a token is wanted, or the role has changed). */
+/** Dispatches "connection" (the node answers or does not) and "access" (a token is needed, or the role has changed). */
 export const events = new EventTarget();
 
 export const connection = { up: true, since: new Date(), reason: "" };
 export const access = { role: "admin", queues: "", tokens: false, wanted: "" };
 
-/** Whether the token, if one is needed, allows what the role `role` may do. */
+/** Return true if the token, if one is needed, includes the role `role`. */
 export function may(role) {
   return ROLES.indexOf(access.role) >= ROLES.indexOf(role);
 }
 
-/** Use another token, or none; it is kept until the tab is closed. */
+/** Use another token, or none. It is kept until the tab is closed. */
 export async function useToken(token) {
   if (token) sessionStorage.setItem(TOKEN_KEY, token);
   else sessionStorage.removeItem(TOKEN_KEY);
@@ -38,7 +38,7 @@ export function hasToken() {
   return sessionStorage.getItem(TOKEN_KEY) !== null;
 }
 
-/** Ask what the token allows; without tokens in the cluster it is everything. */
+/** Load the rights of the token. In a cluster without tokens, everything is allowed. */
 export async function learnAccess() {
   access.wanted = "";
   try {
@@ -54,13 +54,13 @@ export function get(path, { signal } = {}) {
   return request("GET", path, undefined, signal);
 }
 
-/** A request that changes something; `body` is sent as JSON. */
+/** Send a request that changes something; `body` is sent as JSON. */
 export function change(method, path, body = undefined) {
   return request(method, path, body);
 }
 
 async function request(method, path, body, signal) {
-  // A page from elsewhere could not send this header, which is how the node tells the console's requests from its.
+  // A page of another origin cannot send this header, so the node can recognise requests of the console.
   const headers = { accept: "application/json", "x-lmq-console": "1" };
   const token = sessionStorage.getItem(TOKEN_KEY);
   if (token) headers.authorization = `Bearer ${token}`;
@@ -104,7 +104,7 @@ function lost(method, error) {
     Object.assign(connection, { up: false, since: new Date(), reason });
     events.dispatchEvent(new Event("connection"));
   }
-  const unknown = method === "GET" ? "" : " It is not known whether the change was made.";
+  const unknown = method === "GET" ? "" : " The outcome of the change is unknown.";
   return new ApiError(0, "unreachable", `The node does not answer: ${reason}.${unknown}`);
 }
 

@@ -1,4 +1,4 @@
-// The frame around the pages: navigation, what is known of the connection, and one request a second that all pages live on.
+// The frame around the pages: navigation, state of the connection, and one request per second that feeds all pages.
 
 import { ask, field } from "./actions.js";
 import { access, connection, events, get, hasToken, learnAccess, useToken } from "./api.js";
@@ -30,7 +30,7 @@ const state = { page: null, latest: null, samples: new Samples(COUNTERS), wantsH
 
 // --- pages ---------------------------------------------------------------------------------------------------------
 
-/** The page that the address names, and what follows: #/queue/jobs, #/queues?name=x. */
+/** Return the page that the URL names, its argument and its query: #/queue/jobs, #/queues?name=x. */
 function route() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
   const [name, ...rest] = path.split("/");
@@ -59,7 +59,7 @@ function open({ focus = true } = {}) {
   poll(page);
 }
 
-/** Have the page ask for what it shows beside the overview, again and again. */
+/** Refresh the data that a page shows beside the overview, every `period` milliseconds. */
 async function poll(page) {
   if (page.refresh === undefined) return;
   try {
@@ -70,7 +70,7 @@ async function poll(page) {
   } catch (error) {
     if (error.name === "AbortError") return;
     if (error.status === undefined) throw error;
-    // That there is no answer at all is said above all pages.
+    // A missing answer is reported above all pages.
     if (state.page === page && error.status !== 0) page.complain?.(error);
   } finally {
     if (state.page === page) state.polling = setTimeout(() => poll(page), page.period);
@@ -80,11 +80,11 @@ async function poll(page) {
 // --- the beat ------------------------------------------------------------------------------------------------------
 
 async function beat() {
-  // A tab in the background asks for nothing, once it has something to show.
+  // A background tab requests nothing after its first answer.
   if ((!document.hidden || state.latest === null) && access.wanted === "") {
     try {
       const answer = await get(state.wantsHistory ? "/v1/overview?history" : "/v1/overview");
-      // A node that was started again tells another history.
+      // A restarted node has another history.
       state.wantsHistory = !answer.history && state.samples.tip !== null && answer.totals.at_s < state.samples.tip.at;
       if (answer.history || state.wantsHistory) state.samples.begin(answer.history ?? []);
       state.samples.add(answer.totals);
@@ -134,11 +134,11 @@ function showNotices(latest, name) {
   if (!connection.up) {
     const ago = (Date.now() - connection.since) / 1000;
     const others = latest ? latest.cluster.nodes.filter((node) => node.http && node.id !== latest.cluster.self) : [];
-    notice("lost", `${name} does not answer since ${clock(connection.since)} (${duration(ago)}): ${connection.reason}. Figures are the last that are known; it is asked again every second.`, others);
+    notice("lost", `${name} does not answer since ${clock(connection.since)} (${duration(ago)}): ${connection.reason}. The figures are the last known ones. The console retries every second.`, others);
   } else if (access.wanted !== "") {
     notice("token", `${access.wanted}`, []);
   } else if (state.refused !== null) {
-    notice("refused", `${name} answers, but with an error: ${state.refused.message}. It is asked again every second.`, []);
+    notice("refused", `${name} answers with an error: ${state.refused.message}. The console retries every second.`, []);
   } else if (latest !== null && !latest.cluster.has_quorum) {
     notice("quorum", whyNoQuorum(latest.cluster, name), []);
   } else {
@@ -170,21 +170,21 @@ const TITLES = { lost: "No answer.", refused: "Refused.", quorum: "No quorum.", 
 
 function whyNoQuorum({ nodes, quorum, self }, name) {
   if (nodes.some((node) => node.id === self && node.state === "removed")) {
-    return `${name} was removed from its cluster and serves nothing; let it join again.`;
+    return `${name} was removed from its cluster and serves no requests. Let it join again.`;
   }
   if (nodes.some((node) => node.id === self && node.state === "left")) {
-    return `${name} has left its cluster and serves nothing; let it join one.`;
+    return `${name} has left its cluster and serves no requests. Let it join a cluster.`;
   }
   const present = nodes.filter((node) => node.connected).length;
-  if (present >= quorum) return `${name} knows no leader, though it reaches ${present} of ${nodes.length} nodes; an election takes a second or two.`;
-  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. Nothing is stored or delivered here until others are started or reconnected; what is shown is this node's own copy.`;
+  if (present >= quorum) return `${name} knows no leader, but reaches ${present} of ${nodes.length} nodes. An election takes a second or two.`;
+  return `${name} reaches ${present} of ${nodes.length} nodes and ${quorum} are needed. It stores and delivers nothing until more nodes are started or reconnected. The figures show its own copy.`;
 }
 
 // --- access and theme ----------------------------------------------------------------------------------------------
 
 async function askForToken() {
   if (document.querySelector("dialog")) return;
-  const secret = field("token", "Token", h("input", { type: "password", autocomplete: "off", spellcheck: "false" }), "It is kept in this tab until it is closed. An empty field forgets it.");
+  const secret = field("token", "Token", h("input", { type: "password", autocomplete: "off", spellcheck: "false" }), "The token is kept until this tab is closed. An empty field removes it.");
   await ask({
     title: "Access token",
     text: access.wanted ? [access.wanted] : [`The role is ${access.role}${access.queues ? `, for queues that match ${access.queues}` : ""}.`],

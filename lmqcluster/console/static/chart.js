@@ -10,7 +10,7 @@ const RIGHT = 6;
 const TOP = 8;
 const BOTTOM = 20;
 const GAP_S = 30;
-// What is shown grows with what there is, up to the span that was chosen.
+// The shown span grows with the data, up to the selected span.
 const SPANS = [60, 120, 300, 600, 1800, 3600];
 const CHOICES = [[600, "10 minutes"], [3600, "1 hour"]];
 const CHOICE_KEY = "lmqcluster.span";
@@ -44,14 +44,14 @@ export class Chart {
     this.picture.addEventListener("pointerleave", () => this.point(null));
   }
 
-  /** Fit the drawing to the width it has, so that its text keeps its size. */
+  /** Fit the drawing to its width, so that its text keeps its size. */
   resize(width) {
     this.width = Math.round(width);
     this.picture.setAttribute("viewBox", `0 0 ${this.width} ${HEIGHT}`);
     this.draw();
   }
 
-  /** Show these points: `at` in seconds, `values` by key; the oldest first. */
+  /** Show points: `at` in seconds, `values` by key; the oldest first. */
   show(points) {
     this.known = points;
     this.draw();
@@ -102,7 +102,7 @@ export class Chart {
     return path;
   }
 
-  /** Show the values of a moment, in all charts that stand together. */
+  /** Show the values at the pointer, in all linked charts. */
   point(event) {
     let pointer = null;
     if (event !== null) {
@@ -137,7 +137,7 @@ export class Chart {
   }
 }
 
-/** Charts of the same moments, side by side: one pointer for all, and a choice of how much they show. */
+/** Link charts of the same time: one pointer for all, and a choice of the span. */
 export function chartsTogether(...charts) {
   const options = CHOICES.map(([span, text]) => h("option", { value: String(span), selected: span === charts[0].span }, text));
   const select = h("select", { class: "small", id: "span" }, options);
@@ -166,7 +166,7 @@ function swatch(place) {
   return svg("svg", { class: "swatch", viewBox: "0 0 18 6", "aria-hidden": "true" }, svg("path", { class: `line line-${place}`, d: "M0 3H18" }));
 }
 
-/** A round number at or above `most`, and the distance of its grid lines. */
+/** Return a round number at or above `most`, and the distance of the grid lines. */
 function scale(most) {
   const power = 10 ** Math.floor(Math.log10(most));
   for (const [factor, lines] of [[1, 4], [1.5, 3], [2, 4], [3, 3], [4, 4], [5, 5], [6, 3], [8, 4], [10, 4]]) {

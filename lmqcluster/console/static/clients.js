@@ -1,4 +1,4 @@
-// Which queues have messages under lease, who holds those that this node delivered, what pulls wait for here, and who is connected.
+// Queues with leases; and of this node, the holders of messages, waiting pulls and connections.
 
 import { commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { get, may } from "./api.js";
@@ -12,23 +12,23 @@ export const label = "Clients";
 const ROWS = 100;
 const PORTS = { http: "HTTP", msgpack_rpc: "MessagePack-RPC", queued: "queued" };
 const WAITING = [{ label: "Queue or pattern" }, { label: "Waiting pulls", numeric: true }, { label: "Messages wanted", numeric: true }];
-const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Timed out", numeric: true, title: "Messages that came back because their leases ended without an answer" }];
+const LEASED = [{ label: "Queue" }, { label: "Leased", numeric: true }, { label: "Ready", numeric: true }, { label: "Timed out", numeric: true, title: "Messages redelivered because their leases ended without an answer" }];
 const HELD = [
   { label: "Queue" },
   { label: "Leased", numeric: true },
-  { label: "First ends in", numeric: true, title: "When the first of the leases ends" },
+  { label: "First ends in", numeric: true, title: "Time until the first lease ends" },
   { label: "Client" },
-  { label: "Connection", title: "A lease does not end with its connection" },
+  { label: "Connection", title: "A lease outlives its connection" },
   { label: "Protocol" },
   { label: "Token" },
 ];
-const CONNECTED = [{ label: "Client" }, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory held", numeric: true }];
+const CONNECTED = [{ label: "Client" }, { label: "Protocol" }, { label: "Token" }, { label: "Open for", numeric: true }, { label: "Memory", numeric: true }];
 
 export function open() {
   const waiting = list("Waiting pulls", WAITING, "No pull waits at this node.");
   const leased = list("Queues with leases", LEASED, "No message is under lease.");
-  const holders = list("Who holds messages", HELD, "Nobody holds a message that this node has delivered.");
-  const partly = h("p", { class: "note", hidden: true }, "Not all: there are more leases than this node remembers or shows.");
+  const holders = list("Who holds messages", HELD, "No client holds a message that this node delivered.");
+  const partly = h("p", { class: "note", hidden: true }, "Incomplete: there are more leases than this node stores or shows.");
   const connected = list("Connections", CONNECTED, "No client is connected.");
   const complaint = h("p", { class: "complaint", role: "alert" });
 
@@ -61,7 +61,7 @@ export function open() {
       readOnlyNote("admin"),
       complaint,
       leased.element,
-      h("p", { class: "muted" }, "What follows is what this node knows of its own clients. The other nodes have theirs."),
+      h("p", { class: "muted" }, "The following lists contain only the clients of this node."),
       holders.element,
       partly,
       waiting.element,

@@ -1,4 +1,4 @@
-// The cluster: who is in it, who leads, and whether all is well.
+// The cluster: members, leadership and checks.
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { change } from "./api.js";
@@ -47,7 +47,7 @@ export function open({ latest }) {
         "section",
         {},
         h("h2", {}, "Backup"),
-        h("p", { class: "muted" }, "A backup holds the state of all queues and can be made while the cluster works. Backups are made and restored on the command line:"),
+        h("p", { class: "muted" }, "A backup contains the state of all queues and can be made while the cluster runs. Make and restore backups on the command line:"),
         h("div", { class: "same" }, commandBox(commandLine("backup", ["lmqcluster.backup"]))),
       ),
       h(
@@ -101,8 +101,8 @@ function checkRow() {
 function takeSnapshot() {
   return ask({
     title: "Take a snapshot",
-    text: ["This node writes its state to disk now, in the background. It starts faster afterwards and its log gets shorter."],
-    verb: "Take it",
+    text: ["This node writes its state to disk in the background. Afterwards its log is shorter and it starts faster."],
+    verb: "Take",
     command: () => commandLine("snapshot"),
     run: async () => {
       const info = await change("POST", "/v1/snapshots", {});
@@ -115,7 +115,7 @@ function transfer(node) {
   const words = node === null ? [] : [quoted(node.name ?? node.id)];
   return ask({
     title: node === null ? "Hand over leadership" : `Make ${node.name ?? node.id} the leader`,
-    text: [`${node === null ? "The member that is most up to date" : (node.name ?? node.id)} takes the lead. Requests wait a moment and none is lost.`],
+    text: [`${node === null ? "The most up-to-date member" : (node.name ?? node.id)} becomes the leader. Requests wait for a moment; none is lost.`],
     verb: "Hand over",
     command: () => commandLine("transfer-leader", words),
     run: async () => {
@@ -127,12 +127,12 @@ function transfer(node) {
 
 function removeMember(node) {
   const name = node.name ?? node.id;
-  const force = node.connected ? field("force", `${name} is alive: remove it all the same`, h("input", { type: "checkbox" })) : null;
+  const force = node.connected ? field("force", `Remove ${name} although it is alive`, h("input", { type: "checkbox" })) : null;
   return ask({
     title: `Remove ${name}`,
     text: [
-      `${name} (${node.raft}) is taken out of the cluster for good; what it holds does not count any more. If it comes back it has to join again.`,
-      node.connected ? "A live node is better told to leave, in its own console." : "It cannot be reached from this node.",
+      `${name} (${node.raft}) is removed from the cluster for good; its copy of the data no longer counts. If it restarts, it must join again.`,
+      node.connected ? "To remove a live node, use Leave in the console of that node instead." : "This node cannot reach it.",
     ],
     fields: force ? [force] : [],
     verb: "Remove",
@@ -148,10 +148,10 @@ function removeMember(node) {
 function join(overview) {
   const held = overview ? overview.totals.ready + overview.totals.leased + overview.totals.delayed : 0;
   const peer = field("peer", "Address of a member", h("input", { required: true, placeholder: "HOST:PORT", autocomplete: "off", spellcheck: "false" }), "Its HTTP or Raft address.");
-  const discard = held > 0 ? field("discard", `Throw away the ${count(held)} messages that this node holds`, h("input", { type: "checkbox" })) : null;
+  const discard = held > 0 ? field("discard", `Discard the ${count(held)} messages of this node`, h("input", { type: "checkbox" })) : null;
   return ask({
     title: "Join a cluster",
-    text: ["This node becomes a member of that cluster. It gets the cluster's data first and counts for the quorum from then on."],
+    text: ["This node becomes a member of that cluster. It first copies the cluster's data, then counts for the quorum."],
     fields: discard ? [peer, discard] : [peer],
     verb: "Join",
     danger: held > 0,
@@ -167,14 +167,14 @@ function leave(overview) {
   const count = overview?.cluster.nodes.length ?? 0;
   return ask({
     title: "Leave the cluster",
-    text: [`This node goes on alone and empty; the other ${count - 1} keep everything. Its clients' connections end.`],
+    text: [`The other ${count - 1} nodes keep all data. This node becomes empty, closes the connections of its clients and refuses them.`],
     verb: "Leave",
     danger: true,
     typed: "leave",
     command: () => commandLine("leave"),
     run: async () => {
       await change("POST", "/v1/cluster/leave", {});
-      return "The node has left and is alone and empty now.";
+      return "The node has left the cluster and is empty.";
     },
   });
 }

@@ -1,18 +1,18 @@
-// Which columns of a table are shown: a choice that the browser remembers.
+// Visible columns of a table, stored in the browser.
 
 import { h } from "./dom.js";
 
 const KEY = "lmqcluster.columns.";
 
-/** The numbers of the columns of a table that are hidden, as stored; the first column always shows. */
+/** Return the numbers of the hidden columns of a table; the first column is always visible. */
 function stored(name, columns) {
   const labels = (localStorage.getItem(KEY + name) ?? "").split("|");
   return new Set(columns.map((column, place) => (place > 0 && labels.includes(column.label) ? place : -1)).filter((place) => place > 0));
 }
 
 /**
- * A list of check boxes for the columns of a table, which hides those that are not checked.
- * `name` is that of the table in the browser's memory.
+ * Create check boxes that show and hide the columns of a table.
+ * `name` is the key of the table in the browser's storage.
  */
 export function columnChoice(name, columns, grid) {
   const hidden = stored(name, columns);

@@ -1,4 +1,4 @@
-// The body of a message as text, as JSON, or byte by byte.
+// The body of a message as text, JSON or hex.
 
 import { h } from "./dom.js";
 import { decode } from "./msgpack.js";
@@ -6,15 +6,15 @@ import { decode } from "./msgpack.js";
 const BYTES_PER_LINE = 16;
 const SHOWN_BYTES_MAX = 64 * 1024;
 
-/** The bytes of a content as the node gives it: a string, or {base64}. */
+/** Return the bytes of a content of the node: a string, or {base64}. */
 function bytesOf(content) {
   if (typeof content === "string") return new TextEncoder().encode(content);
   return Uint8Array.from(atob(content.base64), (character) => character.charCodeAt(0));
 }
 
 /**
- * A body as it is to be read. What clients of MessagePack-RPC stored is taken out of its MessagePack, if it is that.
- * `part` is {content, content_type}; `packed` says in which form it was stored, empty if as it is.
+ * Return a body for reading. A body that clients of MessagePack-RPC stored is decoded if it is valid MessagePack.
+ * `part` is {content, content_type}; `packed` names the stored form, or is empty if the body was not decoded.
  */
 export function readable({ content, content_type: type }, { cut = false } = {}) {
   const stored = bytesOf(content);
@@ -29,7 +29,7 @@ export function readable({ content, content_type: type }, { cut = false } = {}) 
   }
 }
 
-/** The text of a body, or null if it is not UTF-8; where it was cut, half a character at the end is left out. */
+/** Return the text of a body, or null if it is not UTF-8. An incomplete character at the end of a cut body is left out. */
 function textOf(body, { cut = false } = {}) {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(body, { stream: cut });
@@ -48,7 +48,7 @@ function jsonOf(body) {
   }
 }
 
-/** Offsets, bytes and printable characters, sixteen a line. */
+/** Return offsets, bytes and printable characters, sixteen bytes per line. */
 export function hexDump(body) {
   const lines = [];
   for (let start = 0; start < body.length; start += BYTES_PER_LINE) {
@@ -60,14 +60,14 @@ export function hexDump(body) {
   return lines.join("\n");
 }
 
-/** One line that gives an idea of a body. */
+/** Return a preview of a body in one line. */
 export function preview(body, length = 100) {
   const text = textOf(body.subarray(0, length * 4), { cut: true });
   if (text !== null && !/[\u0000-\u0008\u000e-\u001f]/.test(text)) return text.slice(0, length).replaceAll(/\s+/g, " ");
   return [...body.subarray(0, length / 3)].map((byte) => byte.toString(16).padStart(2, "0")).join(" ");
 }
 
-/** A viewer with a choice of the three views; it begins with the one that fits best. Bytes are shown as they are stored. */
+/** Create a viewer with three views that opens the best one. Hex shows the stored bytes. */
 export function viewer({ body, stored, packed }, { truncated = false } = {}) {
   const shown = body.subarray(0, SHOWN_BYTES_MAX);
   const cut = truncated || body.length > SHOWN_BYTES_MAX;
@@ -81,7 +81,7 @@ export function viewer({ body, stored, packed }, { truncated = false } = {}) {
     const title = text === null ? `It is not ${label === "Text" ? "UTF-8" : label}.` : undefined;
     return h("button", { type: "button", class: "small", disabled: text === null, title, "aria-pressed": "false", onclick: () => show(label) }, label);
   });
-  const notes = [packed && `Stored as ${packed}; Hex shows it so.`, cut && "Only the beginning is shown."].filter(Boolean);
+  const notes = [packed && `Stored as ${packed}; Hex shows the stored bytes.`, cut && "Only the beginning is shown."].filter(Boolean);
 
   function show(label) {
     views.forEach(([name, text], place) => {

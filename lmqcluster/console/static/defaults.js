@@ -1,4 +1,4 @@
-// Default properties: rules for queues whose names match, the first that fits counts for each property.
+// Default properties: rules for queues by name. Only the first matching rule counts.
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { change, get } from "./api.js";
@@ -38,7 +38,7 @@ export function open() {
     discard.hidden = !changed;
     save.hidden = !changed;
     grid.hidden = state.rules.length === 0;
-    setText(summary, `${state.rules.length === 0 ? "There are no rules: all queues have the built-in properties." : "The first rule that matches a queue's name holds for it."}${changed ? " Changes are not saved yet." : ""}`);
+    setText(summary, `${state.rules.length === 0 ? "There are no rules: all queues have the built-in properties." : "The first rule that matches a queue's name applies to it."}${changed ? " Changes are not saved yet." : ""}`);
     body.replaceChildren(...state.rules.map(ruleRow));
   }
 
@@ -63,10 +63,10 @@ export function open() {
 
   async function edit(place = null) {
     const [pattern, properties] = place === null ? ["", {}] : state.rules[place];
-    const expression = field("pattern", "Regular expression for queue names", h("input", { required: true, value: pattern, autocomplete: "off", spellcheck: "false" }), "RE2; it matches anywhere in the name, so ^ and $ are yours to set.");
+    const expression = field("pattern", "Regular expression for queue names", h("input", { required: true, value: pattern, autocomplete: "off", spellcheck: "false" }), "RE2. It matches anywhere in the name; use ^ and $ to anchor it.");
     await ask({
       title: place === null ? "New rule" : `Rule ${place + 1}`,
-      text: ["What is left empty is not set by this rule. Nothing is stored before Save."],
+      text: ["The rule does not set properties that are left empty. Changes are stored with Save."],
       fields: [expression, ...propertyFields(properties)],
       verb: "Apply",
       run: async (texts) => {
@@ -85,7 +85,7 @@ export function open() {
     const done = await ask({
       title: "Save default properties",
       text: [
-        raced ? "The rules have changed since this page was opened. What follows replaces them." : "They hold for all queues on all nodes at once.",
+        raced ? "The rules have changed since this page was opened. Save replaces them." : "The rules apply to all queues on all nodes at once.",
         h("pre", { class: "diff", tabindex: "0", "aria-label": "Changes" }, difference(lines(current), lines(state.rules))),
       ],
       verb: "Save",
@@ -107,7 +107,7 @@ export function open() {
       complaint,
       summary,
       grid,
-      h("p", { class: "muted" }, "Properties of a queue itself come before the rules, and the built-in ones after them."),
+      h("p", { class: "muted" }, "A queue's own properties override the rules, and the rules override the built-in defaults."),
       h("div", { class: "bar" }, actionButton("New rule", "admin", () => edit()), h("div", { class: "spring" }), discard, save),
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), commandBox(commandLine("defaults show"))),
     ].filter(Boolean),
@@ -124,7 +124,7 @@ function lines(rules) {
   return rules.map((rule) => JSON.stringify(rule));
 }
 
-/** Lines that go, marked with -, and lines that come, marked with +, in order; the longest common part is kept. */
+/** Return removed lines, marked with -, and added lines, marked with +, in order (longest common subsequence). */
 export function difference(before, after) {
   const common = Array.from({ length: before.length + 1 }, () => new Array(after.length + 1).fill(0));
   for (let i = before.length - 1; i >= 0; i -= 1) {

@@ -1,6 +1,6 @@
-// Building and updating elements. Text is always set as text, so nothing that a client stored can become markup.
+// Creation and update of elements. Text is always set as text, so data of clients cannot become markup.
 
-/** An element; `attributes` may hold listeners (onclick), `class`, `dataset` and plain properties such as `value`. */
+/** Create an element; `attributes` may contain listeners (onclick), `class`, `dataset` and properties such as `value`. */
 export function h(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -16,7 +16,7 @@ export function h(tag, attributes = {}, ...children) {
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An SVG element. */
+/** Create an SVG element. */
 export function svg(tag, attributes = {}, ...children) {
   const element = document.createElementNS(SVG, tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -24,13 +24,13 @@ export function svg(tag, attributes = {}, ...children) {
   return element;
 }
 
-/** Set the text of an element, touching the page only if it changed. */
+/** Set the text of an element if it has changed. */
 export function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
 /**
- * Bring the rows of a table body in line with `items`: rows are kept by key, so that focus and selection survive.
+ * Update the rows of a table body to `items`. Rows are kept by key, so that focus and selection survive.
  * `make(item)` returns {element, update(item)}.
  */
 export function syncRows(body, items, keyOf, make) {
@@ -55,7 +55,7 @@ export function syncRows(body, items, keyOf, make) {
   });
 }
 
-/** A row of cells whose texts `cells(item)` gives; columns are {numeric}, {word} for what must not be wrapped, or {}. */
+/** Create a row whose texts are `cells(item)`; columns are {numeric}, {word} for cells without wrapping, or {}. */
 export function textRow(columns, cells, first) {
   const elements = columns.map((column, place) =>
     h(place === 0 ? "th" : "td", { class: column.numeric ? "number" : column.word ? "word" : undefined, scope: place === 0 ? "row" : undefined }),
@@ -72,7 +72,7 @@ export function textRow(columns, cells, first) {
   };
 }
 
-/** A table with a caption for screen readers, in a box that scrolls by itself on narrow screens. */
+/** Create a table with a caption for screen readers, in a box that scrolls separately on narrow screens. */
 export function table(caption, columns) {
   const body = h("tbody");
   const head = h(
@@ -84,19 +84,19 @@ export function table(caption, columns) {
   return { element, body, head };
 }
 
-/** A text, such as a queue's name, that wraps behind separators rather than within words. */
+/** Return a text, such as a queue name, that wraps after separators instead of within words. */
 export function wrapping(text) {
   return text.split(/(?<=[/._:-])/).flatMap((part, place) => (place ? [h("wbr"), part] : part));
 }
 
-/** Say something to screen readers. */
+/** Announce a text to screen readers. */
 export function announce(text) {
   const announcer = document.getElementById("announcer");
   announcer.textContent = "";
   announcer.textContent = text;
 }
 
-/** Call `action` when calls have stopped coming for `delay` milliseconds. */
+/** Return a function that calls `action` after `delay` milliseconds without further calls. */
 export function debounce(action, delay) {
   let timer;
   return (...values) => {

@@ -1,15 +1,15 @@
-// Numbers, times and names as people read them.
+// Readable forms of numbers and times.
 
 const WHOLE = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const PLAIN = new Intl.NumberFormat("en", { maximumFractionDigits: 3, useGrouping: false });
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB"];
 
-/** A count with separators; a dash where it is not known. */
+/** Return a count with separators; a dash if it is unknown. */
 export function count(value) {
   return value === null || value === undefined ? "–" : WHOLE.format(value);
 }
 
-/** A short count for axes: 1,500 is 1.5k. */
+/** Return a short count for axes: 15,000 is 15k. */
 export function short(value) {
   const size = Math.abs(value);
   if (size >= 1e9) return `${trim(value / 1e9)}G`;
@@ -22,13 +22,13 @@ function trim(value) {
   return PLAIN.format(Number(value.toPrecision(3)));
 }
 
-/** Events a second. */
+/** Return a rate in events per second. */
 export function rate(value) {
   if (value === null || value === undefined || Number.isNaN(value)) return "–";
   return value !== 0 && Math.abs(value) < 10 ? value.toFixed(1) : WHOLE.format(value);
 }
 
-/** Bytes in binary units. */
+/** Return a size in binary units. */
 export function bytes(value) {
   if (value === null || value === undefined) return "–";
   let unit = 0;
@@ -39,7 +39,7 @@ export function bytes(value) {
   return `${unit === 0 || value >= 100 ? WHOLE.format(value) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** A length of time given in seconds. */
+/** Return a duration given in seconds. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "–";
   if (seconds < 0.001) return "0 ms";
@@ -51,22 +51,22 @@ export function duration(seconds) {
   return `${Math.round(seconds / 86400)} d`;
 }
 
-/** A part of a whole. */
+/** Return a part of a whole as a percentage. */
 export function percent(part, whole) {
   return whole > 0 ? `${((100 * part) / whole).toFixed(part / whole < 0.1 ? 1 : 0)} %` : "–";
 }
 
-/** The time of day. */
+/** Return the time of day. */
 export function clock(date) {
   return date.toLocaleTimeString("en-GB");
 }
 
-/** "1 message", "2 messages". */
+/** Return a count with its noun: "1 message", "2 messages". */
 export function plural(number, word) {
   return `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 }
 
-/** A day and a time of day, given in seconds since 1970. */
+/** Return the date and the time of seconds since 1970. */
 export function day(seconds) {
   return new Date(seconds * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
 }

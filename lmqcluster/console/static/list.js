@@ -1,9 +1,9 @@
-// A list of a page: a heading, a table, and a line that says how much of it is shown.
+// A list of a page: a heading, a table, and a note if the table is cut.
 
 import { h, setText, syncRows, table } from "./dom.js";
 import { count } from "./format.js";
 
-/** `none` is shown in place of an empty table. */
+/** Create a list; an empty one shows `none`. */
 export function list(title, columns, none) {
   const grid = table(title, columns);
   const note = h("p", { class: "muted", "aria-live": "polite" });

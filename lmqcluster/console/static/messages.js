@@ -1,4 +1,4 @@
-// A look at the messages of a queue, which leaves them where they are.
+// The messages of a queue. Viewing does not change them.
 
 import { commandBox, commandLine } from "./actions.js";
 import { get } from "./api.js";
@@ -14,9 +14,9 @@ const EXPORTED_AT_ONCE = 500;
 const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
 const CONTENT_BYTES_MAX = 1024 * 1024;
-const COLUMNS = [{ label: "Sequence", title: "The number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Since it could be pulled first, or again after it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Traits", title: "Priority, group, label, and where the cluster took it from" }, { label: "Size", numeric: true }, { label: "Content" }];
+const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Attributes", title: "Priority, group, label and origin" }, { label: "Size", numeric: true }, { label: "Content" }];
 
-/** The section of the queue's page; `reload()` looks again from the beginning. */
+/** Create the section of the queue's page; `reload()` loads the first messages again. */
 export function messagesSection(page) {
   const summary = h("p", { class: "muted", "aria-live": "polite" }, "Loading.");
   const grid = table("Messages", COLUMNS);
@@ -48,10 +48,10 @@ export function messagesSection(page) {
     more.hidden = next === null;
     grid.element.hidden = shown === 0;
     const some = next === null ? "All" : "The first";
-    setText(summary, shown === 0 ? "No messages." : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order in which they were pushed.`);
+    setText(summary, shown === 0 ? "No messages." : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order of their pushes.`);
   }
 
-  /** All messages with their whole contents, which stay where they are. */
+  /** Export all messages with their contents. The messages stay in the queue. */
   async function exportAll() {
     const lines = [];
     let size = 0;
@@ -70,7 +70,7 @@ export function messagesSection(page) {
     }
     save("messages.jsonl", "application/jsonl", jsonLines(lines));
     const cut = lines.filter((message) => message.truncated).length;
-    setText(summary, `${count(lines.length)} messages are in the file${after === null ? "" : ", the first of the queue"}${cut ? `; of ${count(cut)} only the first MiB` : ""}.`);
+    setText(summary, `${count(lines.length)} messages are in the file${after === null ? "" : ", the first of the queue"}${cut ? `; ${count(cut)} of them are cut after the first MiB` : ""}.`);
   }
 
   return {
@@ -79,7 +79,7 @@ export function messagesSection(page) {
       "section",
       {},
       h("h2", {}, "Messages"),
-      h("div", { class: "bar" }, h("button", { type: "button", onclick: () => load() }, "Look again"), h("button", { type: "button", onclick: exportAll }, "Export"), choice.element, summary),
+      h("div", { class: "bar" }, h("button", { type: "button", onclick: () => load() }, "Reload"), h("button", { type: "button", onclick: exportAll }, "Export"), choice.element, summary),
       grid.element,
       more,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
@@ -87,7 +87,7 @@ export function messagesSection(page) {
   };
 }
 
-/** A message's row, and below it a row with its content that opens on demand. */
+/** Create the row of a message and a row with its content, which opens on demand. */
 function rows(message) {
   const parts = Array.isArray(message.content) ? message.content : [message];
   const bodies = parts.map((part) => readable(part, { cut: message.truncated }));
@@ -110,7 +110,7 @@ function rows(message) {
     ["ready", "leased"].includes(message.state) ? duration(message.age_s) : "–",
     count(message.deliveries_left),
     message.content_type,
-    traitsOf(message),
+    attributesOf(message),
     bytes(message.size),
     bodies.map(({ body }) => preview(body)).join(" | "),
   ];
@@ -123,9 +123,9 @@ function rows(message) {
   return [above, below];
 }
 
-/** What the message was pushed with, and where it was before. */
-function traitsOf({ priority, group, label, origin }) {
-  const told = [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`];
-  if (origin) told.push(`${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`);
-  return told.filter(Boolean).join(", ");
+/** Return the attributes of a message and its origin, as text. */
+function attributesOf({ priority, group, label, origin }) {
+  const texts = [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`];
+  if (origin) texts.push(`${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`);
+  return texts.filter(Boolean).join(", ");
 }

@@ -1,11 +1,11 @@
-// Reading MessagePack, which clients of MessagePack-RPC store.
+// Decoder for MessagePack, which clients of MessagePack-RPC store.
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * The value in `bytes`: strings, numbers, lists, objects; bin and strings that are not UTF-8 as Uint8Array.
- * Of a string or bin that was cut short the beginning is taken if `cut` says so.
- * Raises RangeError if it is not exactly one value.
+ * Return the value in `bytes`: strings, numbers, lists, objects; bin and strings that are not UTF-8 as Uint8Array.
+ * If `cut` is true, an incomplete string or bin yields its beginning.
+ * Throws RangeError if the bytes are not exactly one value.
  */
 export function decode(bytes, { cut = false } = {}) {
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -88,12 +88,12 @@ export function decode(bytes, { cut = false } = {}) {
     if (at < bytes.length || (at > bytes.length && typeof found === "object" && !(found instanceof Uint8Array))) throw new RangeError("it is not one value");
     return found;
   } catch (error) {
-    // A type of its own (ext) has no entry above.
-    throw error instanceof TypeError ? new RangeError("it holds a type of its own") : error;
+    // Extension types (ext) have no entry above.
+    throw error instanceof TypeError ? new RangeError("it contains an extension type") : error;
   }
 }
 
-/** A number, or the text of one that a number cannot hold. */
+/** Return a number, or its text if a number cannot represent it exactly. */
 function whole(value) {
   return Number.isSafeInteger(Number(value)) ? Number(value) : String(value);
 }

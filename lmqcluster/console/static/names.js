@@ -1,13 +1,13 @@
-// Queue names are bytes. The node gives a string where they are UTF-8, else {base64}; in addresses they are one percent-encoded
-// segment, which is what the console calls a queue by everywhere.
+// Queue names are bytes. The node returns a string for UTF-8, else {base64}. In URLs, a name is one percent-encoded
+// segment, which the console uses as the key of a queue.
 
-/** The segment of an address for a name as the node gives it. */
+/** Return the URL segment for a name of the node. */
 export function segmentOf(name) {
   if (typeof name === "string") return encodeURIComponent(name);
   return [...atob(name.base64)].map((byte) => `%${byte.charCodeAt(0).toString(16).padStart(2, "0").toUpperCase()}`).join("");
 }
 
-/** What people see of a segment; bytes that are not UTF-8 as \xNN. */
+/** Return the readable form of a segment; bytes that are not UTF-8 become \xNN. */
 export function textOf(segment) {
   try {
     return decodeURIComponent(segment);
@@ -16,22 +16,22 @@ export function textOf(segment) {
   }
 }
 
-// The codes of printable ASCII.
+// Codes of printable ASCII.
 const PRINTABLE = /^([2-6][0-9A-F]|7[0-9A-E])$/i;
 
-// What a shell takes as it stands; zsh takes a leading = for something else.
+// Words that need no quotes in a shell; zsh expands a leading =.
 const PLAIN_WORD = /^[A-Za-z0-9_@%+:,./-][A-Za-z0-9_@%+=:,./-]*$/;
-// Control characters, which a terminal obeys when they are pasted, and characters that are not seen or turn the text around.
+// Control characters, which a terminal executes when pasted, and characters that are invisible or reverse the text.
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]/u;
 
-/** A word of a command line, quoted for bash, zsh and ksh where it has to be. */
+/** Return a word of a command line, quoted for bash, zsh and ksh if necessary. */
 export function quoted(word) {
   if (PLAIN_WORD.test(word)) return word;
   if (UNPRINTABLE.test(word)) return escaped(new TextEncoder().encode(word));
   return `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The queue's name as a word of a command line. */
+/** Return the name of a queue as a word of a command line. */
 export function queueWord(segment) {
   try {
     return quoted(decodeURIComponent(segment));
@@ -41,7 +41,7 @@ export function queueWord(segment) {
   }
 }
 
-/** Bytes as a word: printable ASCII as it is, all else, quotes and backslashes as escapes. */
+/** Return bytes as a word: printable ASCII unchanged; other bytes, quotes and backslashes escaped. */
 function escaped(bytes) {
   const characters = [...bytes].map((byte) => {
     const isPlain = byte >= 0x20 && byte < 0x7f && byte !== 0x27 && byte !== 0x5c;
@@ -50,9 +50,9 @@ function escaped(bytes) {
   return `$'${characters.join("")}'`;
 }
 
-/** Command, operands and options as one line. All words but the command's are quoted already. */
+/** Return command, operands and options as one line. Operands and options are already quoted. */
 export function joined(command, operands, options) {
-  // An operand that begins with a dash must not be taken for an option.
+  // After "--", an operand that begins with a dash is not an option.
   const dashed = operands.some((word) => /^(\$?')?-/.test(word));
   const words = dashed ? [...options, "--", ...operands] : [...operands, ...options];
   return [...command, ...words].join(" ");

@@ -1,4 +1,4 @@
-// The nodes side by side: what each is in the cluster, how far it is, and what it has left.
+// The nodes side by side: state in the cluster, progress, and free memory and disk.
 
 import { h, setText } from "./dom.js";
 import { bytes, count, duration, percent, rate } from "./format.js";
@@ -11,7 +11,7 @@ const STATES = { leader: "good", follower: "plain", candidate: "warn", recoverin
 const OLD_S = 5;
 export const LAG = "Committed log entries that the node has not applied";
 
-/** When another node last answered. */
+/** Return the time since another node last answered, as text. */
 export function lastContact(node) {
   return node.last_contact_s === null ? "never" : `${duration(node.last_contact_s)} ago`;
 }
@@ -29,7 +29,7 @@ const LINES = [
       { label: "State", cell: (node, cell) => stateBadge((cell.firstElementChild ?? cell.appendChild(h("span"))), node.state) },
       { label: "Lag in log entries", title: LAG, text: (node) => count(node.lag) },
       { label: "Last contact", title: "When the node last answered this one", text: (node) => (node.self ? "–" : lastContact(node)) },
-      { label: "Round trip", title: "How long that took, connecting included", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
+      { label: "Round trip", title: "Time of that answer, including the connection set-up", text: (node) => (node.self || node.round_trip_s === null ? "–" : `${(node.round_trip_s * 1000).toFixed(1)} ms`) },
       { label: "Term", text: (node) => count(node.vitals?.term) },
       { label: "Commit index", title: "Last log entry that the node knows to be committed", text: (node) => count(node.vitals?.commit_index) },
       { label: "Applied index", title: "Last log entry in the node's queues", text: (node) => count(node.vitals?.applied_index) },
@@ -40,17 +40,17 @@ const LINES = [
   {
     title: "Work",
     lines: [
-      { label: "Entries applied", title: "Log entries that the node applies a second: batches of operations", text: (node) => perSecond(node.recent?.applied_index) },
-      { label: "Connections", title: "Of clients, on all ports", text: (node) => count(node.vitals?.connections) },
+      { label: "Entries applied", title: "Log entries applied per second; an entry is a batch of operations", text: (node) => perSecond(node.recent?.applied_index) },
+      { label: "Connections", title: "Client connections on all ports", text: (node) => count(node.vitals?.connections) },
       { label: "Waiting pulls", text: (node) => count(node.vitals?.waiting_pulls) },
-      { label: "Processor", title: "Share of one processor core, over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
+      { label: "Processor", title: "Share of one processor core over the last seconds", text: (node) => (node.recent ? percent(node.recent.processor_s, 1) : "–") },
     ],
   },
   {
     title: "Memory and disk",
     lines: [
-      { label: "Messages in memory", title: "What messages take in memory, and how much they may take (memory_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of memory_bytes_max") },
-      { label: "Messages on disk", title: "Snapshots and pages, and how much they may take (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, "of disk_bytes_max") },
+      { label: "Messages in memory", title: "Memory of messages, and its limit (memory_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.stored_bytes, node.vitals?.stored_bytes_max, "of memory_bytes_max") },
+      { label: "Messages on disk", title: "Disk space of snapshots and pages, and its limit (disk_bytes_max)", cell: (node, cell) => gauge(cell, node.vitals?.kept_bytes, node.vitals?.kept_bytes_max, "of disk_bytes_max") },
       { label: "Disk", title: "The file system of the data directory", cell: (node, cell) => gauge(cell, used(node.vitals), node.vitals?.disk_total_bytes, "used", `${bytes(node.vitals?.disk_free_bytes)} free of ${bytes(node.vitals?.disk_total_bytes)}`) },
       { label: "Process", title: "Memory of the process", text: (node) => bytes(node.vitals?.process_bytes) },
       { label: "Log", title: "Log entries kept in memory", text: (node) => bytes(node.vitals?.log_bytes) },
@@ -59,7 +59,7 @@ const LINES = [
   {
     title: "Program and addresses",
     lines: [
-      { label: "Up for", title: "Since the process was started", text: (node) => duration(node.vitals?.uptime_s) },
+      { label: "Up for", title: "Time since the process started", text: (node) => duration(node.vitals?.uptime_s) },
       { label: "Version", text: (node) => node.vitals?.version ?? "–" },
       { label: "Id", text: (node) => node.id },
       { label: "HTTP", text: (node) => node.http ?? "off" },
@@ -72,7 +72,7 @@ const LINES = [
 export function open() {
   const counters = new Map();
 
-  /** What a node's figures grow by in a second of its own time; null before there are two different ones. */
+  /** Return the rates of a node's counters by the node's clock; null before there are two samples. */
   function recently({ id, vitals }) {
     if (vitals?.processor_s === undefined) return null;
     if (!counters.has(id)) counters.set(id, new Rates(["processor_s", "applied_index"]));
@@ -89,7 +89,7 @@ export function open() {
   });
   let shown = "";
 
-  /** A column for each node. */
+  /** Create a column for each node. */
   function layOut(nodes) {
     head.replaceChildren(h("th", { scope: "col" }, "Figure"), ...nodes.map((node) => h("th", { scope: "col" }, nodeName(node), consoleLink(node))));
     for (const { heading, rows } of bodies) {
@@ -142,7 +142,7 @@ function used(vitals) {
   return vitals && vitals.disk_total_bytes - vitals.disk_free_bytes;
 }
 
-/** A bar for a part of a whole, with the figures as text beside it. */
+/** Show a bar for a part of a whole, with the figures as text beside it. */
 function gauge(cell, part, whole, word, text = null) {
   const meter = cell.querySelector("meter") ?? cell.appendChild(h("meter", { min: "0", max: "1", low: "0.8", high: "0.9", optimum: "0" }));
   const caption = cell.querySelector("span") ?? cell.appendChild(h("span"));
@@ -150,6 +150,6 @@ function gauge(cell, part, whole, word, text = null) {
   meter.hidden = !known;
   meter.value = known ? part / whole : 0;
   meter.title = known ? `${bytes(part)} of ${bytes(whole)}` : "";
-  meter.setAttribute("aria-label", known ? `${percent(part, whole)} ${word}` : "not known");
+  meter.setAttribute("aria-label", known ? `${percent(part, whole)} ${word}` : "unknown");
   setText(caption, known ? ` ${text ?? `${bytes(part)} of ${bytes(whole)}`}` : "–");
 }

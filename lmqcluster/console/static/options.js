@@ -1,4 +1,4 @@
-// The properties of a queue beyond LMQ's: what they are, as form controls, and as options of lmq-admin.
+// The properties of a queue beyond LMQ's: meanings, form controls, and options of lmq-admin.
 
 import { field } from "./actions.js";
 import { h } from "./dom.js";
@@ -6,26 +6,26 @@ import { quoted } from "./names.js";
 
 /** Name, kind and meaning of each. */
 export const OPTIONS = [
-  ["max_items", "number", "how many messages may wait"],
-  ["max_size", "number", "the queue is full when the bodies that wait have so many bytes"],
-  ["max_item_size", "number", "bytes of the largest body that the queue takes"],
-  ["discard_old_when_full", "flag", "a push to the full queue discards what is oldest"],
-  ["delay", "number", "seconds after its push at which a message becomes due"],
-  ["max_age", "number", "seconds after its push during which a message may be delivered"],
-  ["max_queue_age", "number", "seconds after its creation at which the empty queue is deleted"],
-  ["expire_to_queue", "queue", "the queue that gets messages whose time is over"],
+  ["max_items", "number", "most messages that may wait"],
+  ["max_size", "number", "most bytes that the bodies of waiting messages may have"],
+  ["max_item_size", "number", "bytes of the largest body that the queue accepts"],
+  ["discard_old_when_full", "flag", "a push to the full queue discards the oldest messages"],
+  ["delay", "number", "default delay of pushed messages in seconds"],
+  ["max_age", "number", "seconds after its push for which a message may be delivered"],
+  ["max_queue_age", "number", "age in seconds at which the queue is deleted if it is empty"],
+  ["expire_to_queue", "queue", "the queue that gets expired messages"],
   ["dead_letter_queue", "queue", "the queue that gets messages without deliveries left"],
-  ["retry_delay", "number", "seconds after which a message becomes due that comes back"],
-  ["retry_backoff", "number", "multiplies the retry delay with each further delivery"],
-  ["retry_delay_max", "number", "seconds of the longest retry delay"],
-  ["destination_queues", "queues", "an alias: pushes are passed on to these, separated by commas"],
-  ["fanout_only", "flag", "what is pushed goes to the bound queues alone"],
-  ["open_transaction_timeout", "number", "seconds that a session may hold a message that it pulled without a lease time"],
-  ["exclusive", "flag", "one session at a time pulls; the others stand by"],
+  ["retry_delay", "number", "delay of a redelivery in seconds"],
+  ["retry_backoff", "number", "factor by which the retry delay grows with each redelivery"],
+  ["retry_delay_max", "number", "longest retry delay in seconds"],
+  ["destination_queues", "queues", "an alias forwards its pushes to these queues, separated by commas"],
+  ["fanout_only", "flag", "pushes go only to the bound queues"],
+  ["open_transaction_timeout", "number", "seconds for which a session may hold a message that it pulled without a lease time"],
+  ["exclusive", "flag", "only one session at a time pulls; the others wait"],
 ];
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));
 
-/** Form controls for all of them, filled in with `values`. */
+/** Create form controls for all of them, filled with `values`. */
 export function optionFields(values) {
   return OPTIONS.map(([name, kind, meaning]) => field(name, `${name}: ${meaning}`, control(kind, values[name])));
 }
@@ -39,7 +39,7 @@ function control(kind, value) {
   return select;
 }
 
-/** Those that the texts of the form set. */
+/** Return the properties that the texts of the form set. */
 export function readOptions(texts) {
   return Object.fromEntries(OPTIONS.map(([name, kind]) => [name, parsed(kind, (texts[name] ?? "").trim())]).filter(([, value]) => value !== undefined));
 }
@@ -51,7 +51,7 @@ function parsed(kind, text) {
   return kind === "queue" ? text : text.split(",").map((one) => one.trim()).filter((one) => one !== "");
 }
 
-/** The options of `lmq-admin queue set` for one of them; null takes it away. */
+/** Return the options of `lmq-admin queue set` for a property; null removes it. */
 export function optionWords(name, value) {
   if (value === null) return ["--unset", name];
   const flag = `--${name.replaceAll("_", "-")}`;

@@ -1,4 +1,4 @@
-// What goes on, at a glance.
+// The overview: rates, waiting messages, warnings.
 
 import { get } from "./api.js";
 import { Chart, chartsTogether } from "./chart.js";
@@ -9,7 +9,7 @@ import { LAG, lastContact, stateBadge } from "./nodes.js";
 
 export const label = "Overview";
 
-/** What stands below figures that are rates, also where there is room for little. */
+/** The unit below rates, shown even on narrow screens. */
 export const PER_SECOND = "a second";
 
 const FLOW = [
@@ -36,13 +36,13 @@ const TILES = [
 const TROUBLES = [
   ["redelivered_total", "Timed out", "the lease ended without an answer"],
   ["nacked_total", "Given back", "with a nack"],
-  ["dropped_total", "Dropped", "no deliveries were left"],
+  ["dropped_total", "Dropped", "no deliveries left"],
 ];
 const BUSIEST = 8;
 const RECENT_S = 600;
 const HOUR_S = 3600;
 
-/** A row of tiles; `update(id, text)`. */
+/** Create a row of tiles; `update(id, text)` sets the text of one. */
 export function tiles(definitions) {
   const values = {};
   const element = h(
@@ -63,7 +63,7 @@ export function open({ samples }) {
   const findings = h("ul", { class: "findings" });
   const members = table("Nodes", [{ label: "Node" }, { label: "State" }, { label: "Lag", numeric: true, title: LAG }, { label: "Memory", numeric: true }, { label: "Disk free", numeric: true }, { label: "Last contact", numeric: true }]);
   const biggest = table("Queues with the most messages", [{ label: "Queue" }, { label: "Messages", numeric: true }, { label: "Ready", numeric: true }, { label: "Leased", numeric: true }, { label: "Bodies", numeric: true }]);
-  const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "Since the beginning", numeric: true }]);
+  const troubles = table("Failed deliveries", [{ label: "Messages" }, { label: "Last 10 minutes", numeric: true }, { label: "Last hour", numeric: true }, { label: "In total", numeric: true }]);
   const none = h("p", { class: "muted", hidden: true }, "No queues hold messages.");
 
   function show(overview) {
@@ -90,7 +90,7 @@ export function open({ samples }) {
     );
   }
 
-  // Shown with the first answer: until then all of it would be empty.
+  // Hidden until the first answer, because all figures would be empty.
   const contents = h(
     "div",
     { hidden: true },
@@ -124,7 +124,7 @@ export function open({ samples }) {
   };
 }
 
-/** Members by name, each told whether it is the node asked, and whether it leads. */
+/** Return the members by name; `self` marks the node that answered, `leads` the leader. */
 export function sortedNodes(cluster) {
   const nodes = cluster.nodes.map((node) => ({ ...node, self: node.id === cluster.self, leads: node.id === cluster.leader }));
   return nodes.sort((one, other) => (one.name ?? one.id).localeCompare(other.name ?? other.id));
@@ -145,25 +145,25 @@ function nodeRow() {
   };
 }
 
-/** Messages that went in the last ten minutes without having been acknowledged, as lines for people. */
+/** Return lines about messages that were dropped or refused in the last ten minutes. */
 function lostRecently(samples, totals) {
   const then = samples.before(RECENT_S).sums;
   const dropped = totals.dropped_total - then.dropped_total;
   const refused = totals.refused_total - then.refused_total;
   return [
-    dropped > 0 ? `${plural(dropped, "message")} dropped in the last 10 minutes: all their deliveries ended without an acknowledgement.` : "",
+    dropped > 0 ? `${plural(dropped, "message")} dropped in the last 10 minutes: no delivery was acknowledged.` : "",
     refused > 0 ? `${plural(refused, "message")} refused in the last 10 minutes: their queues are full.` : "",
   ].filter(Boolean);
 }
 
-/** What is not as it should be; a cluster of one is not told that it is one. */
+/** Show failed checks; in a cluster of one node, "safe to stop" always fails and is left out. */
 function showFindings(list, { checks, cluster }, losses) {
   const problems = checks.filter((check) => !check.ok && !(check.name === "safe to stop" && cluster.nodes.length === 1));
   const texts = [...problems.map((check) => `${check.name}: ${check.detail}`), ...losses];
-  if (texts.length === 0) texts.push(cluster.nodes.length === 1 ? "All is well. This one node is all there is: while it is down nothing is served." : `All is well: ${plural(cluster.nodes.length, "node")}, ${checks.length} checks.`);
+  if (texts.length === 0) texts.push(cluster.nodes.length === 1 ? "All is well. The cluster has only this node: while it is down, no requests are served." : `All is well: ${plural(cluster.nodes.length, "node")}, ${checks.length} checks.`);
   list.classList.toggle("problems", problems.length + losses.length > 0);
   if (list.dataset.shown === texts.join("\n")) return;
   list.dataset.shown = texts.join("\n");
   list.replaceChildren(...texts.map((text) => h("li", {}, text)));
-  if (losses.length) list.append(h("li", {}, h("a", { href: "#/queues?sort=dropped" }, "Queues that lost most")));
+  if (losses.length) list.append(h("li", {}, h("a", { href: "#/queues?sort=dropped" }, "Queues that dropped most")));
 }

@@ -1,4 +1,4 @@
-// The properties of a queue: what holds, and what is set on the queue itself.
+// The properties of a queue: effective values, and those set on the queue itself.
 
 import { actionButton, ask, commandLine, field } from "./actions.js";
 import { change } from "./api.js";
@@ -8,28 +8,28 @@ import { OPTIONS, isOption, optionFields, optionWords, readOptions } from "./opt
 
 const MEANING = {
   accum: "accumulation window in seconds; 0 is off",
-  retry: "how often a message is delivered again, for messages pushed from now on",
-  timeout: "seconds until a delivered message is delivered again",
-  hooks: "which headers of a push over HTTP are stored with the message",
+  retry: "redeliveries of a message, for messages pushed after the change",
+  timeout: "lease in seconds, after which a message without an answer is redelivered",
+  hooks: "headers of a push over HTTP to store with the message",
   ...Object.fromEntries(OPTIONS.map(([name, , meaning]) => [name, meaning])),
 };
 
 const HOOKS_EXAMPLE = '{"pre_http_push": [["lmq_hook_preserve_header", ["X-Request-Id"]]]}';
 const HOOKS_HELP = "There is one hook: lmq_hook_preserve_header stores the named headers of a push over HTTP with the message, and a pull over HTTP returns them. At most 64 names. Empty: no headers are kept.";
 
-/** A property's value as people read it. */
+/** Return the readable form of a property's value. */
 export function shownValue(value) {
   return typeof value === "object" ? JSON.stringify(value) : String(value);
 }
 
-/** Form controls for all properties, filled in with `values`; see `readProperties`. */
+/** Create form controls for all properties, filled with `values`; see `readProperties`. */
 export function propertyFields(values = {}) {
   const number = (name, step) => field(name, `${name}: ${MEANING[name]}`, h("input", { type: "number", step, value: values[name] ?? "" }));
   const hooks = h("textarea", { rows: "2", spellcheck: "false", placeholder: HOOKS_EXAMPLE, value: values.hooks ? JSON.stringify(values.hooks) : "" });
   return [number("accum", "any"), number("retry", "1"), number("timeout", "any"), field("hooks", `hooks: ${MEANING.hooks}, as JSON`, hooks, HOOKS_HELP), ...optionFields(values)];
 }
 
-/** The properties in the texts of the form; raises RangeError for JSON that is none. */
+/** Return the properties in the texts of the form; throw RangeError for invalid JSON. */
 export function readProperties(texts) {
   const properties = {};
   for (const name of ["accum", "retry", "timeout"]) if (texts[name].trim() !== "") properties[name] = Number(texts[name]);
@@ -43,7 +43,7 @@ export function readProperties(texts) {
   return { ...properties, ...readOptions(texts) };
 }
 
-/** The section of the queue's page. */
+/** Create the section of the queue's page. */
 export function propertiesSection(page) {
   const grid = table("Properties", [{ label: "Property" }, { label: "Value" }, { label: "From" }, { label: "Meaning" }]);
   let latest = { properties: {}, own: {} };
@@ -52,7 +52,7 @@ export function propertiesSection(page) {
     const fields = propertyFields(latest.properties);
     const done = await ask({
       title: `Properties of ${page.name}`,
-      text: ["What is changed is set on the queue itself and takes effect on all nodes at once. The others stay as they are. Emptying a field removes its property, except for the first four."],
+      text: ["Changed properties are set on the queue itself and take effect on all nodes at once. Other properties stay unchanged. An empty field removes its property, except for the first four."],
       fields,
       verb: "Set",
       command: (texts) => setCommand(page.segment, changed(texts)) || "(nothing is changed yet)",
@@ -66,7 +66,7 @@ export function propertiesSection(page) {
     if (done) await page.refresh();
   }
 
-  /** What differs from what holds now; what cannot be read yet is left out of the command line. */
+  /** Return the properties that differ from the current ones; null for those to remove. */
   function changed(texts) {
     const wanted = readProperties(texts);
     const set = Object.entries(wanted).filter(([name, value]) => shownValue(value) !== shownValue(latest.properties[name] ?? ""));
@@ -77,7 +77,7 @@ export function propertiesSection(page) {
   async function clear() {
     const done = await ask({
       title: `Clear the properties of ${page.name}`,
-      text: ["What is set on the queue itself is forgotten; the default properties hold again."],
+      text: ["The queue's own properties are removed; the default properties apply again."],
       verb: "Clear",
       danger: true,
       command: () => commandLine("queue clear", [queueWord(page.segment)]),

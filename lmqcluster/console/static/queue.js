@@ -1,4 +1,4 @@
-// One queue: figures, waiting times, properties, messages, and everything that can be done to it.
+// One queue: figures, waiting times, properties, messages and actions.
 
 import { actionButton, commandLine, readOnlyNote } from "./actions.js";
 import { get } from "./api.js";
@@ -16,7 +16,7 @@ import { Samples } from "./samples.js";
 export const label = "Queue";
 
 const PERIOD_MS = 1000;
-// A queue that is not there is not asked for every second.
+// Period of requests for a queue that does not exist.
 const MISSING_PERIOD_MS = 10_000;
 const STATS_EVERY = 5;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
@@ -24,7 +24,7 @@ const TILES = [
   ["ready", "Ready", "can be pulled now", (queue) => count(queue.ready)],
   ["leased", "Leased", "not settled yet", (queue) => count(queue.leased)],
   ["delayed", "Delayed", "due later", (queue) => count(queue.delayed)],
-  ["oldest", "Oldest", "is due for", (queue) => duration(queue.oldest_age_s)],
+  ["oldest", "Oldest", "time since due", (queue) => duration(queue.oldest_age_s)],
   ["bytes", "Bodies", "of all messages", (queue) => bytes(queue.bytes)],
   ["pushed", "Pushed", PER_SECOND, (_queue, rates) => rate(rates?.pushed_total)],
   ["pulled", "Delivered", PER_SECOND, (_queue, rates) => rate(rates?.pulled_total)],
@@ -66,14 +66,14 @@ export function open({ argument: segment }) {
   const flow = new Chart("Messages a second", FLOW);
   const stock = new Chart("Messages waiting", STOCK);
   const samples = new Samples(COUNTERS);
-  const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "A second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
+  const totals = table("Totals", [{ label: "Messages" }, { label: "Total", numeric: true }, { label: "1 min", numeric: true, title: "Per second, over the last minute" }, { label: "5 min", numeric: true }, { label: "15 min", numeric: true }]);
   const waits = table("Waiting time", [{ label: "Share of pulls" }, { label: "Waited at most", numeric: true }]);
   const consumers = table("Consumers", [{ label: "What" }, { label: "Now" }]);
   const waitNote = h("p", { class: "muted" });
   const suspended = h("span", { class: "badge warn", hidden: true }, "suspended");
   const complaint = h("p", { class: "complaint", role: "alert" });
   const suspend = actionButton("Suspend", "admin", () => suspendQueue(page));
-  // What can be done only to a queue that is there.
+  // Actions that need an existing queue.
   const onQueue = [
     suspend,
     actionButton("Move", "admin", () => moveMessages(page, () => messages.reload())),
@@ -85,7 +85,7 @@ export function open({ argument: segment }) {
   const messages = messagesSection(page);
   let turn = 0;
   let stats = null;
-  // By how much the node's clock is ahead of the one of this page.
+  // Difference between the clocks of the node and of this page.
   let ahead_s = null;
 
   function showQueue(queue) {
@@ -101,13 +101,13 @@ export function open({ argument: segment }) {
     showTotals(queue);
   }
 
-  /** Who takes messages from the queue: sessions of an exclusive one, groups, pulls that wait here. */
+  /** Show the consumers of the queue: sessions of an exclusive one, groups, waiting pulls of this node. */
   function showConsumers({ exclusive_holder: holder, standing_by: others, properties: { exclusive } = {}, ...queue }) {
-    const who = holder === null ? "no session" : `session ${holder}, ${others === 0 ? "nobody stands" : others === 1 ? "1 session stands" : `${count(others)} sessions stand`} by`;
+    const who = holder === null ? "no session" : `session ${holder}; ${others === 0 ? "no session waits" : others === 1 ? "1 session waits" : `${count(others)} sessions wait`}`;
     const items = [
-      ["Pulls that wait", `${count(queue.waiting_pulls)} at this node`],
-      ["Messages they hold", count(queue.leased)],
-      ["Groups at work", queue.groups === 0 ? "none" : `${count(queue.groups)}; ${count(queue.held)} messages wait for the one before them of their group`],
+      ["Waiting pulls", `${count(queue.waiting_pulls)} at this node`],
+      ["Leased messages", count(queue.leased)],
+      ["Busy groups", queue.groups === 0 ? "none" : `${count(queue.groups)}; ${count(queue.held)} messages wait for an earlier message of their group`],
     ];
     if (exclusive || holder !== null) items.push([exclusive ? "Exclusive, held by" : "Was exclusive, held by", who]);
     if (queue.dead_letters > 0) items.push(["Dead letters here", count(queue.dead_letters)]);
@@ -125,19 +125,19 @@ export function open({ argument: segment }) {
   function showWaits({ retention }) {
     const known = retention.n > 0;
     waits.element.hidden = !known;
-    setText(waitNote, known ? `From when a message could be delivered until it was: the first of each of ${count(retention.n)} pulls in the last minute, ${duration(retention.arithmetic_mean)} on average.` : "There were fewer than five pulls with a message in the last minute.");
+    setText(waitNote, known ? `Time between ready and delivered, of the first message of ${count(retention.n)} pulls in the last minute: ${duration(retention.arithmetic_mean)} on average.` : "Fewer than five pulls got a message in the last minute.");
     if (!known) return;
     const shares = [["half", retention.percentile["50"]], ["90 %", retention.percentile["90"]], ["99 %", retention.percentile["99"]], ["all", retention.max]];
     syncRows(waits.body, shares, ([share]) => share, () => textRow([{}, { numeric: true }], ([share, value]) => [share, duration(value)]));
   }
 
   page.refresh = () => {
-    // A queue that is being deleted is not asked for any more.
+    // Stop requests for a queue that is being deleted.
     if (!page.isGone) page.looking = look();
     return page.looking;
   };
 
-  /** The last hour, as the node remembers it. */
+  /** Load the samples of the last hour from the node. */
   async function recall() {
     const { history, uptime_s } = await get(`${api}/history`);
     ahead_s = uptime_s - now();
@@ -156,7 +156,7 @@ export function open({ argument: segment }) {
     properties.show(queue);
   }
 
-  // Shown with the first answer: until then all of it would be empty.
+  // Hidden until the first answer, because all figures would be empty.
   const contents = h(
     "div",
     { hidden: true },
@@ -201,5 +201,5 @@ export function open({ argument: segment }) {
 }
 
 function commandHint(segment) {
-  return `A push makes it: ${commandLine("message push", [queueWord(segment), "..."])}`;
+  return `A push creates it: ${commandLine("message push", [queueWord(segment), "..."])}`;
 }

@@ -1,4 +1,4 @@
-// What can be done to a queue. What destroys something says how much.
+// Actions on a queue. Destructive ones state the amount of data that they destroy.
 
 import { ask, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
@@ -6,7 +6,7 @@ import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
 import { queueWord, quoted } from "./names.js";
 
-/** The queue as it is now, not as it was a second ago. */
+/** Load the current state of the queue. */
 async function fresh(page) {
   page.queue = await get(page.api);
   return page.queue;
@@ -16,7 +16,7 @@ export async function pushMessage(page, reload) {
   const content = field("content", "Content", h("textarea", { rows: "6", spellcheck: "false" }));
   const type = field("type", "Content type", h("input", { value: "text/plain; charset=utf-8", list: "content-types", autocomplete: "off" }));
   const types = h("datalist", { id: "content-types" }, ["text/plain; charset=utf-8", "application/json", "application/octet-stream"].map((one) => h("option", { value: one })));
-  const key = field("key", "Idempotency key", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "May be left empty. A second push with the same key within five minutes stores nothing.");
+  const key = field("key", "Idempotency key", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Optional. A second push with the same key within five minutes stores nothing.");
   const done = await ask({
     title: `Push to ${page.name}`,
     text: [types],
@@ -41,8 +41,8 @@ export async function pushMessage(page, reload) {
 export async function suspendQueue(page) {
   const verb = page.queue?.suspended ? "resume" : "suspend";
   const text = verb === "suspend"
-    ? "Pulls will find nothing and wait, on every node. Pushes, acknowledgements and the end of leases go on."
-    : "Pulls get messages again, those that wait at once.";
+    ? "Pulls find nothing and wait, on every node. Pushes, acknowledgements and lease expiry continue."
+    : "Pulls get messages again; waiting pulls get them at once.";
   const done = await ask({
     title: `${verb === "suspend" ? "Suspend" : "Resume"} ${page.name}`,
     text: [text],
@@ -58,11 +58,11 @@ export async function suspendQueue(page) {
 
 export async function moveMessages(page, reload) {
   const queue = await fresh(page);
-  const to = field("to", "To queue", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Made if there is none of this name.");
-  const most = field("max", "At most", h("input", { type: "number", min: "1", step: "1" }), "Empty: all that are ready.");
+  const to = field("to", "To queue", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Created if it does not exist.");
+  const most = field("max", "At most", h("input", { type: "number", min: "1", step: "1" }), "Empty: all ready messages.");
   const done = await ask({
     title: `Move messages from ${page.name}`,
-    text: [`${plural(queue.ready, "message")} can be moved now. They go to the end of the other queue as fresh messages. What is leased or delayed stays.`],
+    text: [`${plural(queue.ready, "message")} can be moved now. They go to the end of the other queue as new messages. Leased and delayed messages stay.`],
     fields: [to, most],
     verb: "Move",
     command: (values) => {
@@ -81,12 +81,12 @@ export async function moveMessages(page, reload) {
 
 export async function redriveMessages(page, reload) {
   const queue = await fresh(page);
-  const to = field("to", "To queue", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: each goes back to the queue that it came from.");
-  const label = field("label", "Label", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: whatever their label.");
+  const to = field("to", "To queue", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: each message returns to the queue that it came from.");
+  const label = field("label", "Label", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Empty: any label.");
   const most = field("max", "At most", h("input", { type: "number", min: "1", step: "1" }), "Empty: all.");
   const done = await ask({
     title: `Redrive ${page.name}`,
-    text: [`Messages that the cluster has put here, dead letters and expired ones, are sent back as fresh messages. ${plural(queue.ready + queue.delayed, "waiting message")} here; what clients have pushed stays.`],
+    text: [`Dead letters and expired messages that the cluster moved here are sent back as new messages. ${plural(queue.ready + queue.delayed, "waiting message")} in this queue; messages that clients pushed stay.`],
     fields: [to, label, most],
     verb: "Redrive",
     command: (values) => commandLine("queue redrive", [queueWord(page.segment)], Object.entries(given(values)).flatMap(([name, value]) => [`--${name}`, quoted(String(value))])),

@@ -1,4 +1,4 @@
-// All queues: searched, sorted and paged by the node, so that ten thousand are no more work than ten.
+// All queues. The node searches, sorts and pages them, so ten thousand queues cost no more than ten.
 
 import { actionButton, ask, commandBox, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
@@ -22,17 +22,17 @@ const COLUMNS = [
   { label: "Delayed", sort: "delayed", numeric: true, text: (queue) => count(queue.delayed) },
   { label: "All", sort: "size", numeric: true, text: (queue) => count(queue.size) },
   { label: "Bodies", sort: "bytes", numeric: true, text: (queue) => bytes(queue.bytes) },
-  { label: "Oldest", sort: "oldest", numeric: true, title: "For how long the first message has been ready", text: (queue) => duration(queue.oldest_age_s) },
+  { label: "Oldest", sort: "oldest", numeric: true, title: "Time for which the first message has been ready", text: (queue) => duration(queue.oldest_age_s) },
   { label: "Pushed", sort: "pushed", numeric: true, title: "Messages pushed so far", text: (queue) => count(queue.pushed_total) },
-  { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed a second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
+  { label: "Pushed/s", sort: "push_rate", numeric: true, title: "Messages pushed per second, over the last five seconds", text: (queue) => rate(queue.push_rate) },
   { label: "Delivered", sort: "pulled", numeric: true, title: "Deliveries so far", text: (queue) => count(queue.pulled_total) },
-  { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries a second, over the last five seconds", text: (queue) => rate(queue.pull_rate) },
-  { label: "Timed out", sort: "redelivered", numeric: true, title: "Messages that came back because their leases ended without an answer", text: (queue) => count(queue.redelivered_total) },
-  { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster has put here", text: (queue) => count(queue.dead_letters) },
-  { label: "Dropped", sort: "dropped", numeric: true, title: "Messages that went after their last delivery", text: (queue) => count(queue.dropped_total) },
+  { label: "Delivered/s", sort: "pull_rate", numeric: true, title: "Deliveries per second, over the last five seconds", text: (queue) => rate(queue.pull_rate) },
+  { label: "Timed out", sort: "redelivered", numeric: true, title: "Messages redelivered because their leases ended without an answer", text: (queue) => count(queue.redelivered_total) },
+  { label: "Dead letters", sort: "dead_letters", numeric: true, title: "Messages that the cluster moved here", text: (queue) => count(queue.dead_letters) },
+  { label: "Dropped", sort: "dropped", numeric: true, title: "Messages removed after their last delivery", text: (queue) => count(queue.dropped_total) },
 ];
 
-// What lmq-admin calls the columns.
+// Names of the columns in lmq-admin.
 const SORT_KEYS = { name: "queue", ready: "ready", leased: "leased", delayed: "delayed", bytes: "bytes", oldest: "oldest_age_s", pushed: "pushed_total", pulled: "pulled_total", push_rate: "push_rate", pull_rate: "pull_rate", redelivered: "redelivered_total", dropped: "dropped_total", dead_letters: "dead_letters" };
 
 export function open({ query }) {
@@ -80,7 +80,7 @@ export function open({ query }) {
     load();
   }
 
-  /** Show what the view says at once, and keep the address in step, so that it can be bookmarked. */
+  /** Load the view at once, and update the URL, so that it can be bookmarked. */
   async function load() {
     const parameters = new URLSearchParams();
     for (const [key, value] of Object.entries(view)) if (value !== "" && value !== 0) parameters.set(key, value);
@@ -124,12 +124,12 @@ export function open({ query }) {
     const kind = view.state && STATES.find(([value]) => value === view.state)?.[1];
     const named = view.name ? ` with ${JSON.stringify(view.name)} in their name` : "";
     const what = `${kind && !kind.includes(" ") ? `${kind} ` : ""}queues${kind?.includes(" ") ? ` ${kind}` : ""}${named}`;
-    setText(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. A queue comes into being with its first message.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
+    setText(summary, total === 0 ? (view.name || view.state ? `No ${what}.` : "There are no queues yet. The first push to a queue creates it.") : `${count(view.offset + 1)} to ${count(view.offset + shown)} of ${count(total)} ${what}.`);
     for (const { back, forth } of pagers) {
       back.disabled = view.offset === 0;
       forth.disabled = view.offset + shown >= total;
     }
-    // Where all fits on one page, one pager is enough.
+    // A single page needs one pager only.
     below.hidden = shown === total;
     grid.element.hidden = total === 0;
     for (const cell of grid.head.children) {
@@ -140,7 +140,7 @@ export function open({ query }) {
     setText(line.querySelector("code"), listCommand(view));
   }
 
-  /** All queues that match, not only those of this page, with every field that the node tells. */
+  /** Export all queues that match, also those on other pages, with all their fields. */
   async function exportAll() {
     const found = [];
     const parameters = new URLSearchParams({ limit: EXPORTED_AT_ONCE });
@@ -211,11 +211,11 @@ function listCommand({ name, state, sort, order, limit }) {
 
 async function newQueue() {
   const name = field("name", "Name", h("input", { required: true, autocomplete: "off", spellcheck: "false", maxlength: "255" }), "1 to 255 bytes.");
-  const timeout = field("timeout", "Seconds until a delivered message is delivered again", h("input", { type: "number", min: "0", step: "any", value: "30" }));
+  const timeout = field("timeout", "Lease in seconds: a message without an answer is redelivered after it", h("input", { type: "number", min: "0", step: "any", value: "30" }));
   let segment = "";
   const done = await ask({
     title: "New queue",
-    text: ["A queue comes into being with its first message or its first property. Here it gets a property."],
+    text: ["The first message or the first property creates a queue. This sets a property."],
     fields: [name, timeout],
     verb: "Create",
     command: (values) => commandLine("queue set", [quoted(values.name)], ["--create", "--timeout", quoted(values.timeout || "30")]),

@@ -1,27 +1,27 @@
-// Rates a second from counters that only grow.
+// Rates per second of counters.
 
 const WINDOW_S = 5.5;
 const GAP_S = 60;
 
-/** Differences of the fields of samples that come in one after the other. */
+/** Rates of the fields of successive samples. */
 export class Rates {
   constructor(fields) {
     this.fields = fields;
     this.samples = [];
   }
 
-  /** Take a sample as of `at` seconds; the rates since the last one, or null. */
+  /** Add a sample of time `at` in seconds; return the rates since the last sample, or null. */
   add(at, sample) {
     const last = this.samples.at(-1);
     const rates = last === undefined ? null : this.between(last, { at, sample });
-    // The clock starts again with the node, and the counters with a queue that was deleted and made again.
+    // The clock restarts with the node, and the counters with a queue that is deleted and created again.
     if (rates === null) this.samples = [];
     this.samples.push({ at, sample });
     while (this.samples[0].at < at - WINDOW_S) this.samples.shift();
     return rates;
   }
 
-  /** The rates over about the last five seconds, which are calmer; null before there are two samples. */
+  /** Return the rates over about the last five seconds, which vary less; null before there are two samples. */
   recent() {
     return this.samples.length < 2 ? null : this.between(this.samples[0], this.samples.at(-1));
   }
@@ -39,7 +39,7 @@ export class Rates {
   }
 }
 
-/** The seconds that this page counts, for what carries no time of its own. */
+/** Return the clock of this page in seconds, for samples without a time. */
 export function now() {
   return performance.now() / 1000;
 }

@@ -1,9 +1,9 @@
-// The last hour of counts and counters: what the node remembers, and what has been seen since.
+// Counts and counters of the last hour: the history of the node, and the samples since.
 
 import { Rates } from "./rates.js";
 
 const KEPT_S = 3600;
-// The node keeps a sample every ten seconds. What is seen in between moves the last point only.
+// The node keeps a sample every ten seconds. Samples in between only move the last point.
 const APART_S = 9.5;
 
 export class Samples {
@@ -12,7 +12,7 @@ export class Samples {
     this.begin([]);
   }
 
-  /** Begin again with what the node remembers, the oldest first. */
+  /** Start over with the history of the node, the oldest first. */
   begin(history) {
     this.rates = new Rates(this.counters);
     this.settled = [];
@@ -20,7 +20,7 @@ export class Samples {
     history.forEach((sums) => this.add(sums));
   }
 
-  /** Take counts and counters as of `at_s`. */
+  /** Add the counts and counters of time `at_s`. */
   add(sums) {
     const at = sums.at_s;
     if (this.tip !== null && at <= this.tip.at) return;
@@ -33,15 +33,15 @@ export class Samples {
     while (this.settled[0].at < at - KEPT_S) this.settled.shift();
   }
 
-  /** All samples, the oldest first. */
+  /** Return all samples, the oldest first. */
   all() {
     if (this.tip === null) return [];
-    // The last one has the rates of the last seconds, as tiles show them.
+    // The last sample has the rates of the last seconds, as shown in the tiles.
     const before = this.settled.at(-1).at === this.tip.at ? this.settled.slice(0, -1) : this.settled;
     return [...before, this.tip];
   }
 
-  /** The sample that is about so many seconds old, or the oldest. */
+  /** Return the sample from about `seconds` ago, or the oldest. */
   before(seconds) {
     return this.settled.find(({ at }) => at >= this.tip.at - seconds);
   }

@@ -12,23 +12,23 @@ export const label = "Sessions";
 const ROWS = 100;
 const SESSIONS = [
   { label: "Session" },
-  { label: "Token", title: "Whose it is" },
-  { label: "Leased", numeric: true, title: "Deliveries that it holds" },
-  { label: "Locks", numeric: true, title: "Locks that it has or waits for" },
-  { label: "Queues", numeric: true, title: "Exclusive queues that it has or waits for" },
+  { label: "Token", title: "Owner" },
+  { label: "Leased", numeric: true, title: "Deliveries of the session" },
+  { label: "Locks", numeric: true, title: "Locks that it holds or waits for" },
+  { label: "Queues", numeric: true, title: "Exclusive queues that it holds or waits for" },
   { label: "Ends in", numeric: true, title: "Unless its client renews it" },
   { label: "Change" },
 ];
 const LOCKS = [
   { label: "Lock" },
-  { label: "Session", title: "Who has it" },
+  { label: "Session", title: "Holder" },
   { label: "Fencing token", numeric: true },
   { label: "Waiting", numeric: true, title: "Sessions that wait for it" },
   { label: "Change" },
 ];
 
 export function open() {
-  const sessions = list("Sessions", SESSIONS, "There are no sessions. A client opens one to hold locks, exclusive queues, or leases that end with it.");
+  const sessions = list("Sessions", SESSIONS, "There are no sessions. A client opens one to hold locks, exclusive queues or leases.");
   const locks = list("Locks", LOCKS, "No lock is held.");
   const complaint = h("p", { class: "complaint", role: "alert" });
 
@@ -37,7 +37,7 @@ export function open() {
     const found = await get(`/v1/sessions?limit=${ROWS}`);
     sessions.show(found.sessions, found.total, (one) => one.session, (one) => sessionRow(one, refresh));
     const held = await get(`/v1/locks?limit=${ROWS}`);
-    // A lock that has passed on is another row: its buttons are about who has it.
+    // A lock with a new holder gets a new row, because the button names the holder.
     locks.show(held.locks, held.total, (one) => `${segmentOf(one.name)} ${one.session}`, (one) => lockRow(one, refresh));
   }
 
@@ -78,7 +78,7 @@ function lockRow({ name: given, session }, refresh) {
 async function endSession(session, refresh) {
   const done = await ask({
     title: "End a session",
-    text: [session, "Its leases return to their places in the queues, its locks and turns pass on. A client that is still at work in it is told so with its next request; what it does until then may be done twice."],
+    text: [session, "Its messages return to their places in the queues, and its locks and turns go to the next session. The next request of its client fails with session_lost; work until that request may be done twice."],
     verb: "End",
     danger: true,
     command: () => commandLine("session end", [session], ["--yes"]),
@@ -93,7 +93,7 @@ async function endSession(session, refresh) {
 async function freeLock(segment, name, session, refresh) {
   const done = await ask({
     title: `Free lock ${name}`,
-    text: ["The next session in line gets it, with a larger fencing token. The client that had it is not told: what the lock protects must refuse its token, or both work at once."],
+    text: ["The next waiting session gets the lock with a larger fencing token. The former holder is not notified: unless the protected resource refuses its token, both work at the same time."],
     verb: "Free",
     danger: true,
     typed: name,

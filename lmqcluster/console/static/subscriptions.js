@@ -1,4 +1,4 @@
-// Batch leases: which consumers hold many messages under one lease, as Spark does.
+// Subscriptions: consumers with batch leases, such as Spark.
 
 import { actionButton, ask, commandBox, commandLine, readOnlyNote } from "./actions.js";
 import { change, get } from "./api.js";
@@ -11,8 +11,8 @@ export const label = "Subscriptions";
 const SHOWN_MAX = 500;
 const COLUMNS = [
   { label: "Subscription" },
-  { label: "Token", title: "Whose it is" },
-  { label: "Settled up to epoch", numeric: true, title: "The last epoch that is settled" },
+  { label: "Token", title: "Owner" },
+  { label: "Settled up to epoch", numeric: true, title: "The last settled epoch" },
   { label: "Open batches", numeric: true },
   { label: "Messages leased", numeric: true },
   { label: "First lease ends in", numeric: true },
@@ -30,7 +30,7 @@ export function open() {
     grid.element.hidden = subscriptions.length === 0;
     const shown = subscriptions.slice(0, SHOWN_MAX);
     const cut = shown.length < subscriptions.length ? ` The first ${count(shown.length)} are shown.` : "";
-    setText(summary, subscriptions.length === 0 ? "There are no subscriptions. One comes into being when a consumer leases a batch." : `${plural(subscriptions.length, "subscription")}.${cut}`);
+    setText(summary, subscriptions.length === 0 ? "There are no subscriptions. A consumer creates one when it leases a batch." : `${plural(subscriptions.length, "subscription")}.${cut}`);
     syncRows(grid.body, shown, (one) => segmentOf(one.name), (one) => subscriptionRow(segmentOf(one.name), refresh));
   }
 
@@ -70,7 +70,7 @@ function subscriptionRow(segment, refresh) {
 async function giveBack(segment, name, refresh) {
   const done = await ask({
     title: `Give back what ${name} holds`,
-    text: ["The messages of all its batches return to their places in their queues, and no delivery is counted. A consumer that is still at work on them will see them again."],
+    text: ["The messages of all its batches return to their places in their queues, and no delivery is counted. A consumer that is still working on them gets them again."],
     verb: "Give back",
     danger: true,
     command: () => commandLine("subscription abandon", [queueWord(segment)]),
@@ -85,7 +85,7 @@ async function giveBack(segment, name, refresh) {
 async function remove(segment, name, refresh) {
   const done = await ask({
     title: `Delete subscription ${name}`,
-    text: ["What it holds is given back, and what it has settled is forgotten: a consumer that goes on with it starts over."],
+    text: ["Its messages are given back and its settled epochs are forgotten: a consumer that uses it again starts over."],
     verb: "Delete",
     danger: true,
     typed: name,

@@ -1,4 +1,4 @@
-// Who may use the cluster, and for what.
+// Tokens: access to the cluster.
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
 import { change, get, may } from "./api.js";
@@ -22,12 +22,12 @@ export function open() {
 
   async function refresh() {
     if (!may("admin")) {
-      setText(summary, "Tokens are shown to administrators.");
+      setText(summary, "Only administrators can see tokens.");
       return;
     }
     state.tokens = (await get("/v1/tokens")).tokens;
     grid.element.hidden = state.tokens.length === 0;
-    setText(summary, state.tokens.length === 0 ? "There are no tokens: clients on the machine of a node may do everything, and others nothing." : `${plural(state.tokens.length, "token")}. Everybody needs one.`);
+    setText(summary, state.tokens.length === 0 ? "There are no tokens: clients on a node's machine may do everything, and others nothing." : `${plural(state.tokens.length, "token")}. Every client needs one.`);
     syncRows(grid.body, state.tokens, (token) => token.name, (token) => tokenRow(token, state));
   }
 
@@ -57,20 +57,20 @@ function tokenRow(token, state) {
 
 async function newToken(state) {
   const name = field("name", "Name", h("input", { required: true, maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Without spaces and slashes.");
-  const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (state.tokens.length ? "write" : "admin") }, one))), "read looks; write also pushes, pulls and settles; admin also deletes, purges and manages.");
-  const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that is searched for in queue names.");
-  const principal = field("principal", "Principal", h("input", { maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Owner of what its clients leave at the cluster, which several tokens can share. Empty: one of its own.");
+  const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (state.tokens.length ? "write" : "admin") }, one))), "read: view; write: also push, pull and settle; admin: also delete, purge and manage.");
+  const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that matches anywhere in queue names.");
+  const principal = field("principal", "Principal", h("input", { maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Owner of the state of its clients; several tokens can share one. Empty: the name of the token.");
   const lifetime = field("lifetime", "Expires", h("select", {}, LIFETIMES.map(([value, text]) => h("option", { value }, text))));
   let made = null;
   await ask({
     title: "New token",
-    text: state.tokens.length ? [] : ["The first token must be an admin for all queues that never expires. From then on everybody needs a token, this console too."],
+    text: state.tokens.length ? [] : ["The first token must be an admin for all queues that never expires. Every client then needs a token, this console included."],
     fields: [name, role, queues, principal, lifetime],
-    verb: "Make it",
+    verb: "Create",
     command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.principal ? [`--principal=${quoted(values.principal)}`] : []), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
     run: async (values) => {
       made = await change("POST", "/v1/tokens", { name: values.name, role: values.role, queues: values.queues, lifetime: seconds(values.lifetime), principal: values.principal || null });
-      return "The token is made.";
+      return "The token is created.";
     },
   });
   if (made === null) return;
@@ -81,16 +81,16 @@ async function newToken(state) {
 function showSecret({ name, token }) {
   return ask({
     title: `Token ${name}`,
-    text: ["This is the only time that its secret is shown. Keep it where its user finds it, and nobody else does.", commandBox(token)],
+    text: ["The secret is shown only now. Store it where only its user can read it.", commandBox(token)],
     verb: "Done",
-    run: async () => `Token ${name} is made.`,
+    run: async () => `Token ${name} is created.`,
   });
 }
 
 async function deleteToken(name, state) {
   const done = await ask({
     title: `Delete token ${name}`,
-    text: ["Its users are refused from then on, and its connections end. What they have left belongs to its principal, and stays."],
+    text: ["The nodes refuse its users and close their connections. State of the clients belongs to the principal and stays."],
     verb: "Delete",
     danger: true,
     typed: name,

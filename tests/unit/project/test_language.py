@@ -12,7 +12,6 @@ NOT_YET: tuple[str, ...] = (
     "docs/decisions",
     "lmqcluster/DESIGN.md",
     "lmqcluster/client",
-    "lmqcluster/console",
     "lmqcluster/core",
     "lmqcluster/node",
     "lmqcluster/protocols",
