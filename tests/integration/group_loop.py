@@ -53,11 +53,11 @@ class Book:
         now = time.monotonic()
         last, since = self.last[group], self.held.get(group)
         if since is not None and now - since < LEASE_S - LEASE_MARGIN_S:
-            self.violations.append(f"{group}: {number} came while {last} was held, after {now - since:.1f} s")
+            self.violations.append(f"{group}: {number} was delivered while {last} was held, after {now - since:.1f} s")
         if number not in (last, last + 1):
-            self.violations.append(f"{group}: {number} came after {last}")
+            self.violations.append(f"{group}: {number} was delivered after {last}")
         if (group, number) in self.done:
-            self.violations.append(f"{group}: {number} came after it was done")
+            self.violations.append(f"{group}: {number} was delivered after it was done")
         self.redelivered += number == last
         self.last[group], self.held[group] = number, now
 
@@ -210,7 +210,7 @@ def main() -> int:
     parser.add_argument("--hold", type=float, default=0.5, metavar="S", help="how long work takes (default 0.5)")
     parser.add_argument("--kill-every", type=float, default=5.0, metavar="S", help="seconds between kills (default 5)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")
-    parser.add_argument("--fairness", action="store_true", help="measure what a large group costs the others")
+    parser.add_argument("--fairness", action="store_true", help="measure how a large group slows the others")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, Cluster(3, directory=Path(folder)) as cluster:
         if options.fairness:

@@ -140,7 +140,7 @@ class Book:
         for item, aborted_s in self.aborts:
             again = next((one for one in self._deliveries[item] if one[1] >= aborted_s), None)
             if again is None:
-                self.violations.append(f"{item!r} was given back and never came again")
+                self.violations.append(f"{item!r} was aborted and never redelivered")
                 continue
             until_s = again[0]
             if bisect_left(breaks, aborted_s) != bisect_left(breaks, again[1]):
@@ -151,4 +151,4 @@ class Book:
                 if asked_s >= until_s:
                     break
                 if came_s < until_s:
-                    self.violations.append(f"{fresh!r} came before {item!r}, which had been given back")
+                    self.violations.append(f"{fresh!r} was delivered before {item!r}, which had been aborted")

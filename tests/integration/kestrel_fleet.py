@@ -194,9 +194,7 @@ def main() -> int:
         f"{book.compared} aborts compared with the first deliveries; {book.overlaps} items delivered to another consumer"
     )
     print(f"{len(book.breaks)} connections ended; faults: {dict(book.faults)}")
-    print(
-        f"{len(book.unsure)} ends asked for when the connection ended; never acknowledged to anybody: {book.unknown()}"
-    )
+    print(f"{len(book.unsure)} closes in flight when the connection broke; never acknowledged: {book.unknown()}")
     for violation in book.violations:
         print(violation, file=sys.stderr)
     return 1 if book.violations else 0

@@ -127,7 +127,7 @@ class _Consumer:
         self._process = self._start()
 
     def _kill(self) -> None:
-        assert self._process.poll() is None, "a consumer has ended by itself"
+        assert self._process.poll() is None, "a consumer has ended unexpectedly"
         self._process.kill()
         self._process.wait()
 

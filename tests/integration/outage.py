@@ -154,7 +154,7 @@ class Outage:
         counts = Counter(found)
         assert not [content for content, count in counts.items() if count > 1]
         again = set(counts) & (set(self.settled) | set(self.kept.values()))
-        assert not again, f"messages that were settled or leased came again: {sorted(again)[:5]}"
+        assert not again, f"settled or leased messages were redelivered: {sorted(again)[:5]}"
         # Messages that are neither there nor accounted for were delivered in a lost answer, or settled without one.
         missing = set(range(STOCK)) - set(counts) - set(self.settled) - set(self.kept.values()) - self.unsure
         assert len(missing) <= leased <= self._pullers * PULLED_AT_ONCE * 2, (len(missing), leased)

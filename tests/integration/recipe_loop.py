@@ -264,7 +264,7 @@ def main() -> int:
     parser.add_argument(
         "--items",
         type=int,
-        help="how many (default: 100,000 for safe consumers, what five minutes allow for exclusive ones)",
+        help="number of items (default: 100,000 for safe consumers, as many as five minutes allow for exclusive ones)",
     )
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")
     given = parser.parse_args()

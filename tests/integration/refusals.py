@@ -432,7 +432,7 @@ def _wait_taken(sock: socket.socket) -> None:
 
     sock.setblocking(False)
     with contextlib.suppress(ConnectionError):
-        wait_for(is_taken, "what was sent is confirmed", TIMEOUT_S)
+        wait_for(is_taken, "the sent data is confirmed", TIMEOUT_S)
 
 
 def _post(path: str, body: Data, port: str) -> Data:

@@ -227,7 +227,7 @@ def task_outage(
         for workers in sets:
             wait_for(lambda workers=workers: len(workers.runs()) >= tasks, "all tasks")  # type: ignore[misc]
         ran_s = time.monotonic() - began
-        wait_for(lambda: not _left(cluster), "nothing is leased or comes again", _SETTLED_S)
+        wait_for(lambda: not _left(cluster), "nothing is leased or redelivered", _SETTLED_S)
         return [Outcome(tasks, 0, ran_s, 1, 0, workers.runs()) for workers in sets]
 
 

@@ -68,7 +68,7 @@ def test_without_tokens_only_this_machine_is_served(tmp_path: Path) -> None:
             assert await elsewhere.call("auth", token) == (None, b"ok")
             assert await elsewhere.call("push", "q", "x") == (None, b"ok")
             assert (await guarded.ask("GET", "/v1/queues", token, address))[0] == 200
-            assert await here.read_end() == b"", "who had no token is not served any more"
+            assert await here.read_end() == b"", "clients without a token are refused"
             assert (await guarded.ask("GET", "/v1/queues", None))[0] == 401
 
     run(main)

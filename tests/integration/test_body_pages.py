@@ -150,7 +150,7 @@ def test_a_node_waits_for_damaged_pages_that_others_have_mostly_delivered(cluste
         _damage(page)
     before = node.log().count("damaged page replaced")
     _take_some(other, 1_000)
-    wait_for(lambda: _size(node) == LEFT[0] or None, "what the others have applied")
+    wait_for(lambda: _size(node) == LEFT[0] or None, "the entries that the others have applied")
     assert node.log().count("damaged page replaced") > before
     assert "a damaged page is needed" in node.log()
     assert node.running

@@ -46,7 +46,7 @@ def test_status_for_scripts(shared_cluster: Cluster) -> None:
     assert sorted(row["state"] for row in rows) == ["follower", "follower", "leader"]
     assert {row["http"] for row in rows} == set(shared_cluster.http_addresses)
     assert {row["rpc"] for row in rows} == set(shared_cluster.rpc_addresses)
-    assert all(row[key].isdigit() for row in rows for key in FIGURES), "every node tells of itself"
+    assert all(row[key].isdigit() for row in rows for key in FIGURES), "every node reports itself"
 
 
 def test_json_status_is_the_api_object(shared_cluster: Cluster) -> None:
@@ -367,7 +367,7 @@ def test_joining_an_unreachable_peer(cluster: Cluster) -> None:
     result = run("lmq-admin", "--node", lonely.http, "join", "127.0.0.1:1")
     assert result.code == 69
     assert "127.0.0.1:1" in result.one_line_error()
-    assert run("lmq-admin", "--node", lonely.http, "message", "push", "q", "x").code == 0, "it goes on as before"
+    assert run("lmq-admin", "--node", lonely.http, "message", "push", "q", "x").code == 0, "it continues as before"
 
 
 def test_a_join_that_loses_messages_asks_for_confirmation(cluster: Cluster) -> None:

@@ -85,7 +85,7 @@ def dev(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Dev]:
 def test_it_prints_all_addresses_and_commands_to_try(dev: Dev) -> None:
     text = "".join(dev.lines)
     table, logged = text.index("The cluster is ready: 3 nodes"), re.search(r"^n\d \| ", text, re.MULTILINE)
-    assert logged is None or logged.start() > table, "what nodes log comes behind the table"
+    assert logged is None or logged.start() > table, "the nodes' logs follow the table"
     assert f"Console: http://{dev.http[0]}/console/" in text
     dev.wait_line(r"^n1 \| .*started")
     for k, address in enumerate(dev.http):
@@ -160,7 +160,7 @@ def test_respawn_restarts_a_dead_node(dev: Dev) -> None:
 def test_no_node_outlives_it(dev: Dev) -> None:
     dev.process.kill()
     dev.process.wait()
-    wait_for(lambda: not list(dev.data_dir.glob("*/lmq.pid")), "all nodes gone")
+    wait_for(lambda: not list(dev.data_dir.glob("*/lmq.pid")), "all nodes have ended")
 
 
 def test_a_port_in_use_is_reported_before_anything_starts(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def test_a_lock_is_freed_for_the_next_in_line(node: NodeProcess, secrets: dict[s
         token = one.lock("weekly", first, 60)
         with ThreadPoolExecutor() as pool:
             waiting = pool.submit(other.lock, "weekly", second, 60)
-            wait_for(lambda: listed(admin, "lock")[0]["waiting"], "the other session stands in line")
+            wait_for(lambda: listed(admin, "lock")[0]["waiting"], "the other session waits")
             row = {"name": "weekly", "session": first, "token": token, "waiting": 1}
             assert listed(admin, "lock") == [row]
             assert admin("lock", "free", "weekly", "--yes").code == 0

@@ -195,7 +195,7 @@ async def test_a_cancelled_pull_takes_nothing_and_costs_nothing(shared_cluster: 
         got = []
         while len(got) < 20:
             messages = await client.pull_many(queue_name, 20, 5)
-            assert messages, f"only {len(got)} came back"
+            assert messages, f"only {len(got)} were delivered"
             got += messages
         assert sorted(message.content for message in got) == list(range(20))
         assert {message.retry for message in got} == {2}

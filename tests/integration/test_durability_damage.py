@@ -188,7 +188,7 @@ def test_damage_of_two_of_three_one_after_the_other(broken: Cluster) -> None:
         assert run("lmq", "repair", "--data-dir", str(victim.data_dir), "--yes").code == 0
         victim.start()
         mine = next(node for node in victim.get_json("/v1/cluster")["nodes"] if node["raft"] == victim.raft)
-        assert mine["state"] != "recovering", "it is ready only when it holds what it has acknowledged"
+        assert mine["state"] != "recovering", "it is ready only when it holds its acknowledged entries"
     in_step(broken)
     assert next(queue["size"] for queue in queues(broken[0]) if queue["name"] == "tail") == 1000
 

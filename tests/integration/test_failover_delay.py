@@ -90,4 +90,4 @@ def test_progress_through_every_node_and_loss_of_the_leader(slow_cluster: Cluste
     load.check_exactly_once()
     print(f"kill -9 of the leader under delay: pause {load.pause_s:.2f} s")
     with Rpc(victim.rpc) as rpc:
-        assert rpc.call("push", queue_name, "through the node that came back") == b"ok"
+        assert rpc.call("push", queue_name, "through the restarted node") == b"ok"

@@ -138,7 +138,7 @@ def test_a_producer_that_fails_over_repeatedly_stores_everything_once(cluster: C
             try:
                 while first < stop_at and asked:
                     number = asked.pop(rpc.read().msgid)
-                    assert number == first, "answers of pushes come in order"
+                    assert number == first, "answers of pushes are in order"
                     first += 1
             except (EOFError, ConnectionError):
                 pytest.fail("the node died before it was killed")

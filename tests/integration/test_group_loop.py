@@ -19,11 +19,11 @@ def test_the_book_finds_violations_of_group_order() -> None:
     book = Book(groups=1, size=3)
     book.delivered("g", 1)
     book.delivered("g", 2)
-    assert "g: 2 came while 1 was held, after 0.0 s" in book.violations
+    assert "g: 2 was delivered while 1 was held, after 0.0 s" in book.violations
     book.settling("g")
     book.done.add(("g", 2))
     book.delivered("g", 2)
-    assert "g: 2 came after it was done" in book.violations
+    assert "g: 2 was delivered after it was done" in book.violations
     book.settling("g")
     book.delivered("g", 1)
-    assert "g: 1 came after 2" in book.violations
+    assert "g: 1 was delivered after 2" in book.violations

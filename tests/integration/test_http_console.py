@@ -146,7 +146,7 @@ def test_holders_of_messages_are_listed(node: NodeProcess, queue_name: str) -> N
         assert held() == [("msgpack_rpc", 4, True)]
         rpc.call("done", queue_name, first[b"id"])
         assert held() == [("msgpack_rpc", 3, True)]
-    wait_for(lambda: held() == [("msgpack_rpc", 3, False)], "the node to notice that the client is gone")
+    wait_for(lambda: held() == [("msgpack_rpc", 3, False)], "the node to notice the closed client")
     # Each of these uses a separate connection.
     assert call(node.http, "GET", f"/messages/{queue_name}?t=0").status == 200
     assert call(node.http, "GET", f"/messages?qre=^{queue_name}$&t=0").status == 200

@@ -79,7 +79,7 @@ def test_a_lock_passes_to_the_next_session_with_a_larger_token(nodes: list[Api],
     assert nodes[1].ok("POST", path, {"session": second}) == {"token": None}
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(nodes[1].ok, "POST", path, {"session": second, "wait": 120})
-        wait_for(lambda: nodes[2].ok("GET", path)["waiting"] == 1 or None, "the other one stands in line")
+        wait_for(lambda: nodes[2].ok("GET", path)["waiting"] == 1 or None, "the other one waits")
         assert nodes[2].ok("GET", path) == {"held": True, "token": token, "waiting": 1, "stale": False}
         assert nodes[0].ok("DELETE", path, {"session": first}) == {"freed": True}
         assert waiting.result(120)["token"] > token

@@ -32,7 +32,7 @@ def wait_for_head(client: Lines, queue: bytes, body: bytes) -> None:
         client.send(b"get %b/peek\r\n" % queue)
         return client.until(b"END\r\n") == value(queue, body)
 
-    wait_for(is_first, "what was open is back at the head")
+    wait_for(is_first, "the open item is back at the head")
 
 
 @pytest.fixture

@@ -58,7 +58,7 @@ def test_items_of_a_closed_connection_return_to_the_head(shared_cluster: Cluster
         client.send(b"peek %b\n" % queue)
         return client.until(b"\n") == b":1\n"
 
-    wait_for(is_back, "what was open is at the head")
+    wait_for(is_back, "the open item is at the head")
     client.ask(b"monitor %b 300\n" % queue, b":1\n:2\n:3\n*\n")
     client.ask(b"confirm %b 3\nmonitor %b 0\n" % (queue, queue), b"+3\n*\n")
 

@@ -70,7 +70,7 @@ def _answer(sock: socket.socket) -> http.client.HTTPResponse:
 
 
 def _names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    assert len({name for name, _ in pairs}) == len(pairs), "a name comes twice"
+    assert len({name for name, _ in pairs}) == len(pairs), "a name occurs twice"
     return dict(pairs)
 
 
@@ -122,7 +122,7 @@ def test_queues_may_come_and_go_while_an_answer_is_read(filled: NodeProcess) -> 
         if number % 5:
             assert f"q/a{number}/items" in answer["gauges"]
             assert f"q/a{number}/total_items" in answer["counters"]
-    assert any(name.startswith("q/b") for name in answer["gauges"]), "what came later was seen"
+    assert any(name.startswith("q/b") for name in answer["gauges"]), "later changes were seen"
 
 
 def _body_of(begun: bytes, sock: socket.socket) -> bytes:
@@ -152,4 +152,4 @@ def test_clients_that_do_not_read_stay_within_their_share(filled: NodeProcess) -
         assert len(_decoded(_body_of(b"", socks.pop()))["gauges"]) > 10 * QUEUES
         for sock in socks:
             sock.close()
-    wait_for(lambda: held() <= before, "the memory of those who have hung up is free")
+    wait_for(lambda: held() <= before, "the memory of closed clients is free")

@@ -266,7 +266,7 @@ def test_push_with_a_key_is_stored_once(shared_cluster: Cluster, queue_name: str
     assert drain(shared_cluster[0].rpc, queue_name) == [b"once"]
     with Rpc(shared_cluster[1].rpc) as rpc:
         assert rpc.call("push", queue_name, "once", {"key": key}) == b"ok"
-        assert rpc.call("pull", queue_name, 0) == b"empty", "remembered though the message is gone"
+        assert rpc.call("pull", queue_name, 0) == b"empty", "remembered although the message is gone"
         assert rpc.call("push", queue_name + "-other", "other", {"key": key}) == b"ok"
         assert rpc.call("pull", queue_name + "-other", 0)[b"content"] == b"other", "keys are per queue"
 

@@ -112,7 +112,7 @@ def test_join_copies_all_data_and_discards_its_own(cluster: Cluster, queue_name:
         rpc.call("set_default_props", [["^x", {"retry": 1}]])
         rpc.call("push_many", queue_name, [1, 2, 3])
         leased = rpc.call("pull", queue_name)
-        own.call("push", queue_name + "-own", "gone after the join")
+        own.call("push", queue_name + "-own", "missing after the join")
         answer = join(fresh, cluster[0].http)
         assert answer.status == 200, answer
         assert {node["raft"] for node in answer.json["nodes"]} == {node.raft for node in cluster}
@@ -297,7 +297,7 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess
         so_far = len(acknowledged)
         counts = [len(one.acknowledged) for one in https]
         await asyncio.to_thread(wait_for, lambda: len(acknowledged) > so_far + 500, "pushes after the node has left")
-        await asyncio.to_thread(wait_for, lambda: stubborn.refused > 500, "who stays with the node is refused")
+        await asyncio.to_thread(wait_for, lambda: stubborn.refused > 500, "clients of the node are refused")
         await asyncio.to_thread(
             wait_for,
             lambda: all(len(one.acknowledged) > count + 5 for one, count in zip(https, counts, strict=True)),

@@ -114,7 +114,7 @@ def _by_admin(node: NodeProcess, queue: str) -> Listed:
     while after is not None:
         command = ("message", "peek", queue, "--max", "1000", "--after", str(after), "--json")
         page = json.loads(run("lmq-admin", "--node", node.http, *command).out)
-        assert len(page["messages"]) == 1_000 or page["next"] is None, "it goes on by itself until it has as many"
+        assert len(page["messages"]) == 1_000 or page["next"] is None, "it continues until it has as many"
         found += [(one["sequence"], _bytes(one["content"])[:7]) for one in page["messages"]]
         after = page["next"]
     return found

@@ -79,7 +79,7 @@ def test_a_paused_consumer_does_not_handle_items_of_others(
         consumers.start("other", flavour, "--lease", str(LEASE_S))
         wait_for(lambda: consumers.handled() == 10, "all of them")
         consumers.thaw("frozen")
-        wait_for(lambda: "end frozen 0" in consumers.lines(), "the end of what it had in hand")
+        wait_for(lambda: "end frozen 0" in consumers.lines(), "the end of its item in flight")
         consumers.kill("other")
         producer.put("10")
         wait_for(lambda: "end frozen 10" in consumers.lines(), "it goes on")

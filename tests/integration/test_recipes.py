@@ -64,7 +64,7 @@ def test_ten_items_are_delivered_in_order_and_reported_to_listeners(face: Face, 
         put_all(queue, numbers(10))
         assert got.wait(10) == numbers(10)
         assert queue.flush_puts(60) is True
-        within(lambda: heard.single == numbers(10), "what the listener hears")
+        within(lambda: heard.single == numbers(10), "the calls of the listener")
         queue.remove_put_listener(heard)
         queue.put("10")
         queue.flush_puts(60)
@@ -91,7 +91,7 @@ def test_a_multi_item_put_is_one_message_in_order(face: Face, queue_name: str) -
         producer.put_multi(iter(numbers(100)))
         assert producer.flush_puts(60)
         assert producer.message_count() == producer.last_message_count == 1
-        within(lambda: heard.multi == [numbers(100)], "what the listener hears")
+        within(lambda: heard.multi == [numbers(100)], "the calls of the listener")
     with face.queue(queue_name, got, safe=True):
         assert got.wait(100) == numbers(100)
 
@@ -300,7 +300,7 @@ def test_a_put_that_fails(face: Face, queue_name: str) -> None:
             within(lambda: queue.flush_puts(60), "the failure")
         assert raised.value.item == "x" * 1000
         assert queue.flush_puts(60) is True
-        within(lambda: heard.single == ["small", "little"], "what the listener hears")
+        within(lambda: heard.single == ["small", "little"], "the calls of the listener")
         assert [item for item, _ in heard.failures] == ["x" * 1000]
     with face.queue(queue_name, put_in_background=False) as queue, pytest.raises(PutError):
         queue.put("x" * 1000)
@@ -370,7 +370,7 @@ def test_closing_returns_items_not_begun(face: Face, queue_name: str) -> None:
     with face.queue(queue_name) as rest:
         # A coroutine is cancelled and its item returned; a thread cannot be cancelled, so its item stays leased.
         left = numbers(10)[1:] if face.loop is None else numbers(10)
-        within(lambda: rest.message_count() == len(left), "what was given back")
+        within(lambda: rest.message_count() == len(left), "the returned items")
         messages = face.run(face.client.pull_many, queue_name, 10, 60)
     got.go.set()
     assert [unpack_items(message.content)[0].decode() for message in messages] == left

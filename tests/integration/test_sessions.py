@@ -202,7 +202,7 @@ def test_a_wait_for_room_ends_at_its_deadline_and_with_its_client(shared_cluster
         def withdrawn() -> bool | None:
             return machine.get_json(f"/v1/queues/{queue_name}")["refused_total"] > refused or None
 
-        wait_for(withdrawn, "the push of a client that is gone is withdrawn")
+        wait_for(withdrawn, "the push of a closed client is withdrawn")
         assert client.pull(queue_name, 0).content == b"a"
         assert client.pull(queue_name, 0) is None
 
@@ -228,7 +228,7 @@ def test_a_repeated_push_keeps_waiting_when_the_first_connection_is_closed(
             assert second.call("push", f"{queue_name}-next", "x") == b"ok"
             mine = "{}:{}".format(*first.socket.getsockname())
             assert mine in connections()
-        wait_for(lambda: mine not in connections(), "the first connection is gone")
+        wait_for(lambda: mine not in connections(), "the first connection is closed")
         with Rpc(shared_cluster[1].rpc, 60) as third:
             # Executed after the effects of the close.
             assert third.call("push", f"{queue_name}-next", "x") == b"ok"

@@ -24,7 +24,7 @@ def test_an_unread_log_costs_lines_and_not_the_node(tmp_path: Path) -> None:
             data.extend(os.read(node.reader, 1 << 20))
             return b"log lines dropped" in data and data.endswith(b"\n")
 
-        wait_for(read_to_the_notice, "the line that counts what is missing")
+        wait_for(read_to_the_notice, "the line that counts missing lines")
         lines = [json.loads(line) for line in data.splitlines()]
         (notice,) = [line for line in lines if line["event"].startswith("log lines dropped")]
         pushes = [line for line in lines if line.get("method") == "push"]
