@@ -120,7 +120,7 @@ def test_a_small_file_that_stands_for_gigabytes_is_refused_in_little_memory(name
     )
     assert done.returncode == ExitCode.BAD_DATA, done.stderr
     assert re.search(r"more than \d+ (values|bytes)", done.stderr), done.stderr
-    assert not folder.parent.exists(), "what fails leaves no folders"
+    assert not folder.parent.exists(), "a failure leaves no folders"
 
 
 @pytest.mark.parametrize(

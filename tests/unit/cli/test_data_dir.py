@@ -54,4 +54,4 @@ def test_a_failure_leaves_no_new_empty_folders(tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*")) == [kept]
     with pytest.raises(ZeroDivisionError):
         fails_with(directory, "deeper/folder")
-    assert (directory / "deeper" / "folder").exists(), "what holds anything stays"
+    assert (directory / "deeper" / "folder").exists(), "a folder with contents stays"

@@ -19,7 +19,7 @@ def test_a_refused_token_is_replaced_by_the_one_in_the_file(tmp_path: Path) -> N
     assert shown.token == b"one"
     assert not shown.renew(b"one"), "there is no other one yet"
     file.write_text("two\n")
-    assert shown.token == b"one", "as long as it is good, it is shown"
+    assert shown.token == b"one", "a valid token is sent"
     assert shown.renew(b"one")
     assert shown.token == b"two"
     file.write_text("three")

@@ -164,7 +164,7 @@ TROUBLE = [Fate.DROP_BEFORE, Fate.DROP_AFTER, Fate.REFUSE, Fate.DOUBT]
 def test_other_calls_survive_too(nodes: Nodes, fate: Fate, method: str) -> None:
     node = nodes.nodes[0]
     if fate is Fate.DOUBT and method.startswith("pull"):
-        pytest.skip("a node always knows what became of a pull")
+        pytest.skip("a node always knows the outcome of a pull")
     with client_of(nodes) as client:
         client.push_many("q", [1, 2])
         message = client.pull("q", 0)

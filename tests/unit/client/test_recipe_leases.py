@@ -64,7 +64,7 @@ def test_a_lost_delivery_is_repeated_long_before_the_lease_expires() -> None:
         ):
             hold_answers_back(client)
             producer.put("lost")
-            until(lambda: producer.message_count() == 0, "the node has handed it out")
+            until(lambda: producer.message_count() == 0, "the node has delivered it")
             cut(client)
             assert arrived.wait(PATIENCE_S)
             producer.put("next")
@@ -211,7 +211,7 @@ def test_nothing_overtakes_an_item_whose_delivery_to_an_exclusive_consumer_was_l
             until(lambda: got == ["first"], "its turn")
             hold_answers_back(client)
             producer.put("lost")
-            until(lambda: producer.message_count() == 0, "the node has handed it out")
+            until(lambda: producer.message_count() == 0, "the node has delivered it")
             producer.put("next")
             cut(client)
             until(lambda: len(got) == 3, "all items")

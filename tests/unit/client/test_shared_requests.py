@@ -194,7 +194,7 @@ async def test_a_pull_that_is_cancelled_leaves_the_others_waiting() -> None:
         assert requests(node, "pull_many")[1].arguments[1] == 2
         await client.push_many("q", [1, 2, 3])
         assert contents(await asyncio.gather(*pulls[1:])) == [1, 2]
-        assert list(cluster.queues[b"q"]) == [3], "nothing is taken for the caller who has gone"
+        assert list(cluster.queues[b"q"]) == [3], "nothing is taken for the cancelled caller"
 
     await with_node(use)
 

@@ -54,7 +54,7 @@ def test_a_queue_created_by_an_unsuccessful_pull_expires_after_an_hour() -> None
     driver.drain(b"pushed")
     driver.wait(3 * HOUR_S)
     driver.do(Op.BARRIER)
-    assert _names(driver) == [b"pushed", b"set", b"suspended"], "what was used once stays"
+    assert _names(driver) == [b"pushed", b"set", b"suspended"], "a queue that was used stays"
 
 
 def test_very_many_end_a_few_at_a_time_and_alike_on_a_restored_replica() -> None:

@@ -38,7 +38,7 @@ def long_line() -> tuple[Driver, list[bytes], int]:
 def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
     driver, pages, ready = long_line()
     assert told(driver, pull(ready - 1)) == []
-    assert told(driver, pull(ready)) == pages[:1], "the line goes on as soon as nothing is ready"
+    assert told(driver, pull(ready)) == pages[:1], "the queue continues as soon as nothing is ready"
     assert told(driver, pull(ready - 1), pull(1)) == pages[:1]
     assert told(driver, pull(ready + 20)) == pages[:2]
     assert told(driver, pull(1 << 40)) == pages[:PAGES_MAX]

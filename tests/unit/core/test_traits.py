@@ -239,7 +239,7 @@ def test_a_refused_push_that_is_resent_does_not_count_as_stored(driver: Driver) 
     assert driver.drain(Q) == [b"1"]
     assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
     assert driver.produce(Q, b"producer", 1, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
-    assert driver.drain(Q) == [b"2"], "what was stored is stored once"
+    assert driver.drain(Q) == [b"2"], "stored messages are stored once"
 
 
 def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
@@ -379,7 +379,7 @@ def test_labels_find_count_and_withdraw_waiting_messages(driver: Driver) -> None
     assert rich is not None
     assert rich.count_labelled(b"even") == 2
     assert driver.do(Op.WITHDRAW, Q, b"even", 10) == 2
-    assert driver.ack(Q, leased[1]) == [True], "what is leased is left alone"
+    assert driver.ack(Q, leased[1]) == [True], "leased messages are unchanged"
     assert driver.drain(Q) == [b"1", b"3"]
 
 

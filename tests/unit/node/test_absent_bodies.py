@@ -86,7 +86,7 @@ def test_a_pull_is_answered_when_its_pages_have_arrived() -> None:
         assert pages.asked
         pages.answer()
         assert reader.got == [("one", [b"4", b"3"])]
-        assert bench.machine.backlogs.paged_body_bytes, "what is leased does not come back into memory"
+        assert bench.machine.backlogs.paged_body_bytes, "leased bodies are not read into memory"
 
     run(scenario)
 

@@ -109,7 +109,7 @@ def test_holders_of_one_queue(bench: Bench) -> None:
     bench.pull(place)
     bench.pull(place, 2, b"other")
     assert bench.counts(b"other") == {(place, b"other"): 2}
-    assert [one.queue for one in bench.held()[0]] == [b"other", b"q"], "who holds most comes first"
+    assert [one.queue for one in bench.held()[0]] == [b"other", b"q"], "the largest holder is first"
     bench.apply(Op.DELETE, b"other")
     assert bench.counts() == {(place, b"q"): 1}
 
@@ -160,7 +160,7 @@ def test_it_is_bounded_and_reports_omissions(bench: Bench, monkeypatch: pytest.M
     assert (sum(one.leased for one in rows), is_all) == (50, False)
     bench.now_us += 31_000_000
     bench.apply(Op.PUSH, b"another", None, [b"x"], None, 0)
-    assert bench.held()[1], "what was forgotten has ended"
+    assert bench.held()[1], "forgotten deliveries have ended"
 
 
 def test_one_list_is_bounded(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

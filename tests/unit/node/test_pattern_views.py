@@ -159,7 +159,7 @@ def test_matching_is_done_in_slices_and_clients_alternate(counted: Matches, monk
             await asyncio.sleep(0)
             turns_taken += 1
             assert counted.count - before <= 2
-        assert not any(other.is_complete for other in flood), "one client's patterns do not stand before another's"
+        assert not any(other.is_complete for other in flood), "one client's patterns do not delay another's"
         push(bench, *(b"new%d" % number for number in range(50)))
         while not bench.views.is_settled(view):
             before = counted.count

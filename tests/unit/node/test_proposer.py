@@ -117,7 +117,7 @@ def test_few_batches_are_in_flight_and_the_next_follows_when_one_is_applied(monk
         bench.apply(0)
         await bench.turn()
         assert bench.sequences == [1, 2, 3, 4]
-        assert len(msgpack.unpackb(bench.sent[3][1])[3]) == 5, "what waited goes together"
+        assert len(msgpack.unpackb(bench.sent[3][1])[3]) == 5, "waiting commands are sent together"
 
     run(scenario)
 
@@ -288,7 +288,7 @@ def test_commands_that_no_leader_accepts_fail_as_not_applied() -> None:
         assert sink.told == [("no_leader", ["ticket"], "not_applied")]
         bench.leader = True
         bench.proposer.resend()
-        assert bench.sent == [], "what was refused is never sent"
+        assert bench.sent == [], "refused commands are never sent"
         assert bench.proposer.pending() == 0
 
     run(scenario)

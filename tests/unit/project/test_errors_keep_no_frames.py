@@ -19,7 +19,7 @@ EXCEPTIONS = {
     "lmqcluster/client/calls.py fail": "the caller's future is all that refers to it",
     "lmqcluster/client/sync_client.py finished": "the caller's future is all that refers to it",
     "lmqcluster/replication/snapshot_keeper.py have_read": "a disk fails, and no client can cause that",
-    "lmqcluster/replication/snapshot_keeper.py _give_up": "it comes from the writing thread, once for each snapshot",
+    "lmqcluster/replication/snapshot_keeper.py _give_up": "it comes from the writing thread, once per snapshot",
 }
 
 SHORT_LIVED = ("lmqcluster/spark/", "lmqcluster/testing/", "cli/", "chaos/")

@@ -78,7 +78,7 @@ def test_log_events_are_short_stable_phrases_in_the_words_of_the_glossary() -> N
 def test_operations_counters_and_properties_are_named_with_the_words_of_the_glossary() -> None:
     names = [*(one.name.lower() for one in Op), *COUNTERS, *QUEUE_OPTIONS]
     unknown = {name: word for name in names for word in name.split("_") if not is_known(word)}
-    assert unknown == {}, "put the term into docs/glossary.md, or use one that stands there"
+    assert unknown == {}, "add the term to docs/glossary.md, or use one of its terms"
 
 
 def test_error_codes_fields_and_methods_are_named_with_the_words_of_the_glossary() -> None:
@@ -88,7 +88,7 @@ def test_error_codes_fields_and_methods_are_named_with_the_words_of_the_glossary
     methods = {method.decode().removesuffix("_many") for method in PERMISSIONS} - lmqs
     names = [*ERRORS, *QUEUE_FIELDS, *methods]
     unknown = {name: word for name in names for word in name.split("_") if word not in GENERAL and not is_known(word)}
-    assert unknown == {}, "put the term into docs/glossary.md, or use one that stands there"
+    assert unknown == {}, "add the term to docs/glossary.md, or use one of its terms"
 
 
 def test_a_word_in_italics_has_an_entry() -> None:

@@ -41,7 +41,7 @@ class Pieces:
                 yield PIECE
                 await asyncio.sleep(0)
             if self._fails:
-                raise LmqError("overloaded", "it cannot go on")
+                raise LmqError("overloaded", "it cannot continue")
         finally:
             self.closed.set()
 

@@ -233,7 +233,7 @@ def test_a_page_received_twice_is_written_once() -> None:
         work()
         done(None)
         turns += 1
-        assert turns < 10, "it is written again and again"
+        assert turns < 10, "it is written repeatedly"
     assert not bench.files.is_writing
     assert bench.files.load(page) == COLUMNS
     assert bench.files.size_bytes == len(stored)
@@ -244,7 +244,7 @@ def test_the_callback_of_a_fetch_runs_when_the_page_has_arrived() -> None:
     told: list[bool] = []
     page = bench.files.save(COLUMNS)
     bench.files.fetch(page, told.append)
-    assert told == [True], "what is being written is here"
+    assert told == [True], "a page that is being written is present"
     bench.turns.all()
     bench.files.fetch(page, told.append)
     bench.files.fetch(page, told.append)

@@ -22,7 +22,7 @@ def test_every_row_is_sound(code: str) -> None:
     assert spec.title
     assert not spec.title.endswith(".")
     if spec.outcome is Outcome.UNKNOWN:
-        assert not spec.retryable, "sending again what may have happened is not safe in general"
+        assert not spec.retryable, "resending a request that may have been applied is not safe in general"
     if spec.retryable:
         assert spec.http in {409, 429, 503, 507}
 
