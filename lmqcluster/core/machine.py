@@ -74,7 +74,6 @@ class Machine(State):
         return {
             Op.PUSH_ITEMS: pushes.push_items,
             Op.PUSH_EACH: pushes.push_each,
-            Op.FORGET_KEYS: pushes.forget_keys,
             Op.PUSH_MARKED: marked.push,
             Op.END_JOBS: marked.end_jobs,
             Op.BEGIN_EPOCH: marked.begin_epoch,
