@@ -135,7 +135,7 @@ def by_dramatiq(address: str) -> Iterator[Way]:
 
     @dramatiq.actor(broker=broker)
     def work(text: str) -> None:
-        """Is never run."""
+        """Do nothing: the task is never run."""
 
     body = _BODY.decode()
     work.send(body)

@@ -266,7 +266,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
         got = self.machine.apply(self.stamp_us, node, incarnation, sequence, commands)
         self.replica.apply(self.stamp_us, node, incarnation, sequence, commands)
         assert got.status == status
-        # What replicas compare while they run: one that came from a snapshot must not look like the odd one out.
+        # The comparison of running replicas: one restored from a snapshot must not look different.
         assert ClusterCommands(self.machine).digest(b"") == ClusterCommands(self.replica).digest(b"")
         pairs = zip(got.results, expected, strict=True)
         assert [_plain(result) for result in got.results] == [

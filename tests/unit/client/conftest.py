@@ -10,5 +10,5 @@ from lmqcluster.client.shared_requests import SHARED
 
 @pytest.fixture
 def single_pushes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Send each push as a request of its own, so that a script decides about each."""
+    """Send each push in a separate request, so that a script decides about each."""
     monkeypatch.delitem(SHARED, Push)

@@ -199,7 +199,7 @@ def test_a_window_costs_time_proportional_to_its_parts(driver: Driver) -> None:
 
 
 def test_a_compound_message_is_bounded(driver: Driver) -> None:
-    """A window that has no room for another body is joined no more, and the next one opens: everything can be delivered."""
+    """A window without room for another body takes no more, and the next one opens: everything can be delivered."""
     body = bytes(COMPOUND_BYTES_MAX // 4)
     flags = [driver.push(Q, body)[0] for _ in range(9)]
     assert flags == [NEW, YES, YES, NEW, YES, YES, NEW, YES, YES]
@@ -220,7 +220,7 @@ def test_one_body_of_the_largest_size_makes_a_message(driver: Driver) -> None:
     assert driver.push(Q, b"x") == [NEW]
 
 
-def test_a_window_goes_on_at_its_size_after_a_snapshot(driver: Driver) -> None:
+def test_a_window_keeps_its_size_after_a_snapshot(driver: Driver) -> None:
     half = bytes(COMPOUND_BYTES_MAX // 2 - 1000)
     assert [driver.push(Q, half)[0] for _ in range(2)] == [NEW, YES]
     driver.machine = copied(driver.machine)

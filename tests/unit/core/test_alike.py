@@ -16,7 +16,7 @@ SECOND = 1_000_000
 
 
 def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any], list[Any]]:
-    """What a machine says to some batches of these rows, and its state afterwards."""
+    """Return the results of a machine for some batches of these rows, and its state afterwards."""
     driver = Driver()
     driver.do(Op.CREATE_INDEXED, Q, options)
     answers = [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
@@ -41,7 +41,7 @@ def test_the_fast_path_has_the_same_result(traits: list[Any], options: list[Any]
     assert alike == long
 
 
-def test_a_line_that_was_empty_is_filled_in_order() -> None:
+def test_an_emptied_queue_is_filled_in_order() -> None:
     driver = Driver()
     driver.do(Op.CREATE_INDEXED, Q, [])
     many = [b"%d" % number for number in range(3_000)]

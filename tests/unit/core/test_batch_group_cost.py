@@ -17,7 +17,7 @@ BATCH = 1_000
 
 
 def filled(count: int, groups: int) -> Driver:
-    """A queue of so many messages in so many groups."""
+    """Return a queue of `count` messages in `groups` groups."""
     driver = Driver()
     row = [-1, 0, 0, 0, b""]
     for start in range(0, count, 1_000):

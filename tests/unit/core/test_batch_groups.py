@@ -84,7 +84,7 @@ def test_a_batch_of_several_steps_continues_its_group(monkeypatch: pytest.Monkey
     push(driver, b"other", group=b"")
     for step in range(3):
         driver.do(Op.RESERVE, S, 1, Q, True, 9, 60 * SECOND)
-        # What comes in between belongs to the group too; a replica that is restored goes on alike.
+        # Messages that arrive in between belong to the group too; a restored replica continues alike.
         push(driver, b"g%d" % (7 + step))
         driver = Driver(copied(driver.machine))
     assert held_by(driver, 1) == numbered(9, b"g")
@@ -100,7 +100,7 @@ def test_a_pattern_takes_groups_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
         push(driver, b"a%d" % number, queue=b"a")
         push(driver, b"b%d" % number, queue=b"b", group=b"")
     while not driver.do(Op.RESERVE, S, 1, [b"a", b"b"], True, 100, 60 * SECOND, 0, b"").sealed:
-        # As the node does when nothing of a queue is due.
+        # The node does this when no message of a queue is due.
         assert len(driver.machine.batches.subscriptions[S].batches[1].runs) <= 10
     found = held_by(driver, 1)
     assert sorted(found) == sorted(numbered(5, b"a") + numbered(5, b"b"))

@@ -75,7 +75,7 @@ def test_a_message_settled_alone_makes_the_batch_unreadable() -> None:
 
 
 @pytest.mark.parametrize("recreated", [False, True])
-def test_a_batch_of_a_deleted_queue_is_settled_and_nothing_of_it_comes_again(recreated: bool) -> None:
+def test_a_batch_of_a_deleted_queue_is_settled_and_not_redelivered(recreated: bool) -> None:
     driver = Driver()
     driver.push(Q, b"1", b"2")
     assert reserve(driver, 1).size == 2
@@ -87,7 +87,7 @@ def test_a_batch_of_a_deleted_queue_is_settled_and_nothing_of_it_comes_again(rec
 
 
 @pytest.mark.parametrize("op", [Op.NACK, Op.PUT_BACK])
-def test_a_message_that_was_given_back_alone_may_be_delivered_again(op: Op) -> None:
+def test_a_message_returned_alone_may_be_redelivered(op: Op) -> None:
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
     reserve(driver, 1)
@@ -104,7 +104,7 @@ def _reserve_2(driver: Driver, epoch: int = 1, session: int = 0, lease_us: int =
 
 
 def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
-    """With retry 0 a driver that died between reserving and committing lost 1,000 acknowledged messages."""
+    """With retry 0 a driver that died between reserving and committing used to lose 1,000 acknowledged messages."""
     driver = Driver()
     driver.set(b"q", retry=0)
     driver.push(b"q", b"1", b"2")
@@ -117,7 +117,7 @@ def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
     assert (queue.dropped_total, bodies(driver.pull(b"q", 10))) == (0, [b"1", b"2"])
 
 
-def test_a_batch_that_is_given_back_is_charged_nothing_and_gains_nothing() -> None:
+def test_an_abandoned_batch_is_charged_nothing_and_gains_nothing() -> None:
     driver = Driver()
     driver.push(b"q", b"1")
     _reserve_2(driver)
@@ -127,7 +127,7 @@ def test_a_batch_that_is_given_back_is_charged_nothing_and_gains_nothing() -> No
     assert driver.pull_one(b"q")[2] == 2
 
 
-def test_whoever_claims_last_is_alone_with_the_subscription() -> None:
+def test_the_last_claim_owns_the_subscription() -> None:
     driver = Driver()
     driver.push(b"q", b"1", b"2")
     first = driver.do(Op.CLAIM, b"s", b"")

@@ -128,7 +128,7 @@ def test_skipping_very_many_exhausted_messages_is_spread_over_several_pulls() ->
 
 
 def test_pull_first_passes_over_no_more_than_a_pull() -> None:
-    """Spec 2.2, also if the exhausted messages have many due times, or lie in many queues."""
+    """Spec 2.2, also if the exhausted messages have many due times, or are in many queues."""
     driver = Driver()
     _exhausted(driver, b"deep", 30_000)
     for index in range(300):

@@ -130,7 +130,7 @@ def test_nothing_is_done_while_nothing_is_due(driver: Driver) -> None:
 
 
 def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> None:
-    """Also when more is due than one batch may end, and old bounds stand beside new ones."""
+    """This holds also if more is due than one batch may expire, and old bounds exist beside new ones."""
     driver = Driver()
     for index in range(40):
         name = b"q%02d" % index

@@ -165,7 +165,7 @@ def test_messages_may_carry_traits(driver: Driver) -> None:
     assert driver.drain(Q) == [b"first", b"plain", b"late"]
 
 
-def test_a_queue_that_is_full_takes_none_of_them() -> None:
+def test_a_full_queue_stores_none_of_them() -> None:
     driver = Driver()
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
     rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]

@@ -14,7 +14,7 @@ LEASE_US = 60_000_000
 
 
 def _filled() -> Driver:
-    """b, a, b, c in the order in which their messages are due."""
+    """Return b, a, b, c in the order in which their messages are due."""
     driver = Driver()
     for queue, body in ((B, b"1"), (A, b"2"), (B, b"3"), (C, b"4")):
         driver.push(queue, body)

@@ -100,7 +100,7 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     one = found[1][3]
     assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
     assert one.remaining == 5, "it has the deliveries of its new queue"
-    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a number of its own"
+    assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a new number"
     assert driver.machine.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
@@ -160,7 +160,7 @@ def test_a_suspended_queue_delivers_nothing_and_stores_everything() -> None:
         twin.now_us = driver.now_us
         assert twin.pull(Q) == [], "a restart does not resume"
         assert twin.do(Op.SUSPEND, Q, False) is True
-        assert twin.ready == [Q], "those who wait are told"
+        assert twin.ready == [Q], "waiting pulls are woken"
         assert bodies(twin.pull_first(b"q", 9)) == [b"4", b"5", b"2", b"3"]
 
 

@@ -12,7 +12,7 @@ def _names(deliveries: list[tuple[bytes, int, int, object]]) -> list[bytes]:
 
 
 def test_push_each_copies_into_every_matching_queue_sorted_by_name() -> None:
-    """Spec 8.4: unanchored match on existing queues; sorted by name is a good choice."""
+    """Spec 8.4: unanchored match on existing queues; the result is sorted by name."""
     driver = Driver()
     for name in (b"multi/b", b"multi/a", b"other"):
         driver.push(name)
@@ -51,7 +51,7 @@ def test_push_each_uses_each_queues_properties() -> None:
 
 
 def test_pull_first_takes_one_message_and_leaves_the_others_untouched() -> None:
-    """Spec 4: exactly one message is consumed; the others keep their place and their retry count."""
+    """Spec 4: exactly one message is consumed; the others keep their position and their retry count."""
     driver = Driver()
     driver.push(b"a", b"1")
     driver.push(b"b", b"2")
@@ -60,7 +60,7 @@ def test_pull_first_takes_one_message_and_leaves_the_others_untouched() -> None:
 
 
 def test_pull_first_is_fair_by_time() -> None:
-    """Spec 14 and 15.11: no queue starves behind the backlog of another; the earliest message comes first."""
+    """Spec 14 and 15.11: no queue starves behind the backlog of another; the earliest message is delivered first."""
     driver = Driver()
     for queue, body in ((b"z", b"1"), (b"a", b"2"), (b"z", b"3"), (b"a", b"4")):
         driver.push(queue, body)
@@ -76,7 +76,7 @@ def test_pull_first_breaks_ties_by_name() -> None:
 
 
 def test_pull_first_follows_nacks_timeouts_and_windows() -> None:
-    """Spec 2.2 and 4: whatever makes a message due, pull-any sees it at its due time."""
+    """Spec 2.2 and 4: pull-any sees every message at its due time."""
     driver = Driver()
     driver.push(b"nacked", b"1")
     driver.push(b"timed-out", b"2")
@@ -92,7 +92,7 @@ def test_pull_first_follows_nacks_timeouts_and_windows() -> None:
 
 
 def test_pull_first_follows_a_lease_that_was_shortened() -> None:
-    """Spec 3.2: an extension may let a lease end earlier; pull-any must not sleep through it."""
+    """Spec 3.2: an extension may let a lease end earlier; pull-any must not miss it."""
     driver = Driver()
     driver.push(b"q", b"x")
     taken = driver.pull_first(b"q")[0][1]
@@ -116,7 +116,7 @@ def test_pull_first_follows_a_delivery_that_ended_before_it_began() -> None:
 
 
 def test_pull_first_passes_over_exhausted_messages() -> None:
-    """Spec 2.2: they are dropped, and the next queue is asked."""
+    """Spec 2.2: they are dropped, and the next queue is tried."""
     driver = Driver()
     driver.set(b"a", retry=0)
     driver.push(b"a", b"once", b"once")

@@ -229,7 +229,7 @@ def test_a_child_inherits_the_own_properties_of_its_parent() -> None:
     assert copied(driver.machine).queues[b"foo+fanout"].settings == driver.machine.queues[b"foo+fanout"].settings
 
 
-def test_only_children_inherit_and_only_what_is_theirs() -> None:
+def test_only_children_inherit_and_only_from_their_parents() -> None:
     driver = Driver()
     driver.set(b"a", max_items=5, fanout_only=True, destination_queues=[b"x"], hooks=HOOKS)
     for name in (b"a+b", b"a+b+c", b"other"):
@@ -245,7 +245,7 @@ def test_only_children_inherit_and_only_what_is_theirs() -> None:
     assert driver.machine.queues[b"a+b+c"].settings.options is None
 
 
-def test_only_what_nobody_has_chosen_is_set() -> None:
+def test_only_unset_properties_are_set() -> None:
     """A property of the queue, of the first rule that matches or of the parent counts as chosen, a system default does not."""
     driver = Driver()
     wanted = [["retry", 9], ["timeout", 9], ["accum", 9], ["max_items", 9]]

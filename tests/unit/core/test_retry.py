@@ -85,8 +85,8 @@ def test_the_count_is_fixed_by_the_push() -> None:
     assert [retry for _, _, retry, _ in driver.pull(Q, 2)] == [2, 7]
 
 
-def test_exhausted_messages_are_not_passed_over_before_they_are_due() -> None:
-    """Spec 2.2: only the entry with the smallest due time is looked at."""
+def test_exhausted_messages_are_not_skipped_before_they_are_due() -> None:
+    """Spec 2.2: only the entry with the smallest due time is examined."""
     driver = Driver()
     driver.set(Q, retry=0)
     driver.push(Q, b"1")

@@ -92,7 +92,7 @@ def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
     assert driver.machine.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
 
 
-def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
+def test_a_session_lives_for_its_ttl_from_its_last_renewal() -> None:
     driver = Driver()
     driver.do(Op.OPEN_SESSION, 1_000_000)
     driver.wait(0.5)
@@ -103,7 +103,7 @@ def test_a_session_lives_its_time_from_its_last_renewal_on() -> None:
     assert driver.do(Op.RENEW_SESSION, 1) is False
 
 
-def test_what_a_session_held_returns_before_what_came_later() -> None:
+def test_messages_of_a_session_return_before_later_ones() -> None:
     driver = Driver()
     driver.do(Op.OPEN_SESSION, 60_000_000)
     driver.push(Q, b"1")
@@ -115,7 +115,7 @@ def test_what_a_session_held_returns_before_what_came_later() -> None:
     assert driver.drain(Q) == [b"1", b"2"]
 
 
-def test_what_a_session_has_used_up_becomes_dead_letters_in_order() -> None:
+def test_exhausted_messages_of_a_session_become_dead_letters_in_order() -> None:
     driver = Driver()
     driver.set(Q, retry=0, dead_letter_queue="dead")
     driver.do(Op.OPEN_SESSION, 60_000_000)

@@ -37,6 +37,6 @@ def test_snapshots_have_them() -> None:
 
 
 @pytest.mark.parametrize("wrong", [-1, 1 << 60, 1.5, b"1", None])
-def test_what_is_no_time_is_refused(wrong: object) -> None:
+def test_an_invalid_time_is_refused(wrong: object) -> None:
     driver = Driver()
     assert isinstance(driver.batch([Op.SET_TIME, wrong])[0], Fault)

@@ -534,7 +534,8 @@ def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Dri
     assert driver.ack(Q, number) == [True]
 
 
-# --- messages say ------------------------------------------------------------------------------------------------------
+# --- information in messages
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_delivery_has_its_number_and_the_push_time(driver: Driver) -> None:

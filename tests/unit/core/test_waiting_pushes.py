@@ -72,7 +72,7 @@ def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
 
 
 def _queue_with_room_for_one_more() -> Driver:
-    """A queue that takes a message, but not the two of the push that waits for it."""
+    """Return a queue with room for one message, but not for the two of the push that waits for it."""
     driver = Driver()
     driver.set(Q, max_items=2)
     driver.push(Q, b"first")

@@ -52,7 +52,7 @@ def paging(machine: Machine) -> SlowPages:
 
 
 def paged(bench: Bench) -> SlowPages:
-    """Push bodies with priorities, the last of which comes first, and let them leave memory, but for some."""
+    """Push bodies with priorities, the last of which is first, and page out all but some of them."""
     pages, backlogs = paging(bench.machine), bench.machine.backlogs
     rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
     rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])

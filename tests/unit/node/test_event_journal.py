@@ -228,7 +228,7 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
     assert world.events("pull") == [pull_event(1, 1, 0), pull_event(2, 1, 0, 1, True)]
 
 
-def test_what_goes_beyond_lmq_has_lines_too(world: World) -> None:
+def test_features_beyond_lmq_are_recorded_too(world: World) -> None:
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
     world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], b"bc"]])

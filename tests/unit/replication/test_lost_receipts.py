@@ -40,7 +40,7 @@ def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
 
 
 def one_delivery() -> tuple[Machine, bytes]:
-    """A cluster's state with three messages of which one is delivered, and the receipt of that."""
+    """Return a cluster's state with three messages of which one is delivered, and its receipt."""
     machine = Machine(compile_pattern)
     apply(machine, [Op.FOUND, SALT], [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
     return machine, ReceiptFormat(SALT).format(1)
@@ -60,7 +60,7 @@ def backed_up(machine: Machine) -> SimDisk:
     return disk
 
 
-def test_a_restored_backup_is_another_life() -> None:
+def test_a_restored_backup_is_another_incarnation() -> None:
     machine, receipt = one_delivery()
     folders = Folders()
     restore(backed_up(machine), "backup", folders, "new", "127.0.0.1:1")
