@@ -342,7 +342,7 @@ def test_join_and_leave(tmp_path: Path, address: str) -> None:
         peer = {"http": old.http, "raft": old.raft, "lmq": f"lmq@{old.raft}"}[address]
         refused = run("lmq-admin", "--node", new.http, "join", peer)
         assert refused.code == 65
-        assert "holds 1 messages of its own" in refused.one_line_error()
+        assert "holds 1 messages, which" in refused.one_line_error()
         assert run("lmq-admin", "--node", new.http, "join", peer, "--discard-data") == (0, "", "")
         new.wait_ready()
         for one in cluster:

@@ -296,7 +296,7 @@ def _refuse_to_lose(status: ReplicaStatus, machine: Machine) -> None:
         # It cannot tell which entries of its log were committed.
         held = "what it had when it was removed from its cluster"
     elif count := sum(map(len, machine.queues.values())):
-        held = f"{count} messages of its own"
+        held = f"{count} messages"
     else:
         return
     text = f"this node holds {held}, which joining would throw away; say that it may be discarded"
