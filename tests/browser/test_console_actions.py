@@ -253,7 +253,7 @@ def test_bounds_and_dead_letters(open_console: OpenConsole, client: Client, clus
     expect(row.locator("td").first).to_have_text("1")
     assert understood(console.main.locator(".same .command code").inner_text()) == ["queue", "ls"]
     row.get_by_role("button", name=f"Redrive: {dead}").click()
-    expect(console.dialog).to_contain_text("1 waiting message here")
+    expect(console.dialog).to_contain_text("1 waiting message in this queue")
     assert understood(console.confirm("Redrive")) == ["queue", "redrive"]
     expect(row).to_have_count(0)
     again = client.pull(queue_name, timeout=0)
