@@ -78,8 +78,8 @@ def _run(checkout: Path) -> dict[str, float]:
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONHASHSEED": "0"}
     command = [sys.executable, __file__, "--once"]
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True, check=True)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+    result: dict[str, float] = json.loads(done.stdout)
+    return result
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -264,17 +264,17 @@ def test_columns_are_chosen_and_remembered(open_console: OpenConsole) -> None:
 def test_all_matching_queues_are_exported(open_console: OpenConsole) -> None:
     console = open_console("queues?name=queue-0")
     expect(console.main).to_contain_text("of 9,995 queues")
-    with console.page.expect_download() as told:
+    with console.page.expect_download() as download:
         console.press("Export")
-    with told.value.path().open(encoding="utf-8", newline="") as file:
+    with download.value.path().open(encoding="utf-8", newline="") as file:
         rows = {row["name"]: row for row in csv.DictReader(file)}
     assert len(rows) == QUEUES - 5
     assert rows["queue-00007"]["ready"] == "71"
     console.open(f"queue/{BUSY}")
     expect(console.tile("ready")).to_have_text("30")
-    with console.page.expect_download() as told:
+    with console.page.expect_download() as download:
         console.press("Export")
-    lines = told.value.path().read_text(encoding="utf-8").splitlines()
+    lines = download.value.path().read_text(encoding="utf-8").splitlines()
     assert len(lines) == 30
     assert json.loads(lines[0])["sequence"] < json.loads(lines[1])["sequence"]
     assert console.errors == []

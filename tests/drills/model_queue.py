@@ -228,8 +228,8 @@ class _Clients:
         def end(now_us: int) -> None:
             act = self.queue.ack if what == "ack" else self.queue.nack
             worked = outcome != "failed" and act(receipt, now_us)
-            told: Outcome = "unknown" if outcome == "unknown" else "ok" if worked else "failed"
-            self._note("ack" if what == "ack" else "nack", told, begin_us, end_us, process, receipt=receipt)
+            reported: Outcome = "unknown" if outcome == "unknown" else "ok" if worked else "failed"
+            self._note("ack" if what == "ack" else "nack", reported, begin_us, end_us, process, receipt=receipt)
 
         self._at(self._rng.randint(begin_us, end_us), end)
 

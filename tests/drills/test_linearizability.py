@@ -138,8 +138,8 @@ def any_history(seed: int) -> list[Event]:
         if kind == "push":
             w.push(f"v{number}", at_s, takes_s=takes_s, outcome=outcome)
         elif kind == "ack" and receipts:
-            told = rng.choice((outcome, "failed"))
-            w.ack(rng.choice(receipts), at_s, takes_s=takes_s, outcome=told)
+            reported = rng.choice((outcome, "failed"))
+            w.ack(rng.choice(receipts), at_s, takes_s=takes_s, outcome=reported)
         else:
             values = [event.value for event in w.events if event.op == "push"]
             if values and rng.random() < 0.8:

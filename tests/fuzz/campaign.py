@@ -255,11 +255,11 @@ class _Campaign:
 
         def collect() -> list[str] | None:
             # All at once: nodes with clients of Kestrel write to the log every second.
-            for name, told in zip(
+            for name, reported in zip(
                 (node.name for node in self._nodes), pool.map(self._digest, self._nodes), strict=True
             ):
-                if told is not None:
-                    index, digest = told
+                if reported is not None:
+                    index, digest = reported
                     found.setdefault(index, {})[name] = digest
             whole = [list(one.values()) for one in found.values() if len(one) == len(self._nodes)]
             return whole[0] if whole else None

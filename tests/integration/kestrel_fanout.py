@@ -71,7 +71,7 @@ async def _connected(node: NodeProcess):
         writer.transport.abort()
 
 
-async def _put(told: Fanout, nodes: list[NodeProcess], name: int, count: int) -> None:
+async def _put(record: Fanout, nodes: list[NodeProcess], name: int, count: int) -> None:
     """Put numbered items, several in flight at once; continue with the next node after a broken connection."""
     number, at = 0, name
     while number < count:
@@ -81,25 +81,25 @@ async def _put(told: Fanout, nodes: list[NodeProcess], name: int, count: int) ->
                 while number < count:
                     items = [b"%d-%d" % (name, n) for n in range(number, min(count, number + TOGETHER))]
                     number += len(items)
-                    told.sent += len(items)
+                    record.sent += len(items)
                     writer.write(b"".join(b"set %b 0 0 %d\r\n%b\r\n" % (PARENT, len(one), one) for one in items))
                     for item in items:
                         said = await asyncio.wait_for(reader.readline(), ANSWER_S)
                         if said != STORED:
                             raise ConnectionError(said)
-                        told.stored.add(item)
+                        record.stored.add(item)
         except (OSError, TimeoutError):
-            told.broken += 1
+            record.broken += 1
             await asyncio.sleep(PAUSE_S)
 
 
-async def _kill(told: Fanout, cluster: Cluster, rng: random.Random, over: asyncio.Event) -> None:
+async def _kill(record: Fanout, cluster: Cluster, rng: random.Random, over: asyncio.Event) -> None:
     """Kill and start nodes until `over`; all run at the end."""
     while not over.is_set():
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(over.wait(), rng.uniform(1, 4))
             return
-        told.kills += 1
+        record.kills += 1
         await asyncio.to_thread(rng.choice(list(cluster)).restart)
 
 
@@ -127,23 +127,23 @@ async def fanout(directory: Path, *, puts: int, children: int, seed: int) -> Fan
     names = [b"%b+child%d" % (PARENT, number) for number in range(children)]
     try:
         await asyncio.to_thread(cluster.start)
-        nodes, told = list(cluster), Fanout()
+        nodes, record = list(cluster), Fanout()
         for number, name in enumerate(names):
             # Naming a child creates it.
             assert await _read(nodes[number % 3], name) == []
         started_s = time.monotonic()
         over = asyncio.Event()
-        killing = asyncio.create_task(_kill(told, cluster, random.Random(seed), over))
+        killing = asyncio.create_task(_kill(record, cluster, random.Random(seed), over))
         shares = [puts // PRODUCERS + (number < puts % PRODUCERS) for number in range(PRODUCERS)]
         try:
-            await asyncio.gather(*(_put(told, nodes, number, share) for number, share in enumerate(shares)))
+            await asyncio.gather(*(_put(record, nodes, number, share) for number, share in enumerate(shares)))
         finally:
             over.set()
             await killing
-        told.put_s = time.monotonic() - started_s
+        record.put_s = time.monotonic() - started_s
         for number, name in enumerate((PARENT, *names)):
-            told.queues[name] = await _read(nodes[number % 3], name)
-        return told
+            record.queues[name] = await _read(nodes[number % 3], name)
+        return record
     finally:
         await asyncio.to_thread(cluster.stop)
 
@@ -155,14 +155,15 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        told = asyncio.run(fanout(Path(folder), puts=given.puts, children=given.children, seed=given.seed))
+        record = asyncio.run(fanout(Path(folder), puts=given.puts, children=given.children, seed=given.seed))
     print(
-        f"{told.sent} puts in {told.put_s:.0f} s, {len(told.stored)} acknowledged; {told.kills} kills, {told.broken} broken"
+        f"{record.sent} puts in {record.put_s:.0f} s, {len(record.stored)} acknowledged; "
+        f"{record.kills} kills, {record.broken} broken"
     )
     print(
-        f"the parent has {len(told.queues[PARENT])} items; children: {[len(one) for one in told.queues.values()][1:]}"
+        f"the parent has {len(record.queues[PARENT])} items; children: {[len(one) for one in record.queues.values()][1:]}"
     )
-    violations = told.violations()
+    violations = record.violations()
     for violation in violations:
         print(violation, file=sys.stderr)
     return 1 if violations else 0

@@ -80,9 +80,9 @@ def test_bad_rows_can_be_skipped_and_are_counted(admin, queue_name: str) -> None
     text = "q,n\n" + f"{queue_name}\n" * 15 + f"{queue_name},2\n"
     result = admin("replay", "-", "--format", "csv", "--queue-by", "q", "--skip-bad", stdin=text)
     assert (result.code, result.out) == (0, f"queue\tmessages\n{queue_name}\t1\n")
-    *told, last = result.err.splitlines()
-    assert len(told) == 10
-    assert "line 2: 1 fields" in told[0]
+    *errors, last = result.err.splitlines()
+    assert len(errors) == 10
+    assert "line 2: 1 fields" in errors[0]
     assert last == "lmq-admin: 15 bad rows skipped"
 
 

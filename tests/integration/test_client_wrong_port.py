@@ -51,7 +51,7 @@ async def push(addresses: str, **options: Any) -> LmqError | None:
 
 
 @pytest.mark.parametrize(
-    ("port", "with_tls", "told"),
+    ("port", "with_tls", "reason"),
     [
         ("http", False, "HTTP without TLS answers there, not MessagePack-RPC without TLS; give the address of MessagePack-RPC"),
         ("http", True, "HTTP without TLS answers there, not MessagePack-RPC over TLS; give the address of MessagePack-RPC"),
@@ -62,14 +62,14 @@ async def push(addresses: str, **options: Any) -> LmqError | None:
     ],
 )  # fmt: skip
 def test_a_client_reports_what_answers(
-    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str
+    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, reason: str
 ) -> None:
     where = address(node, secure, port)
     options = {"tls_ca": secure.ca, "token": SECRET} if with_tls else {}
     error = asyncio.run(push(where, **options))
     assert error is not None
     assert (error.code, error.retryable, error.outcome) == ("unreachable", False, Outcome.NOT_APPLIED)
-    assert error.message.startswith(f"{where}: {told}")
+    assert error.message.startswith(f"{where}: {reason}")
 
 
 def test_one_wrong_address_among_right_ones_does_no_harm(node: NodeProcess) -> None:
@@ -99,7 +99,7 @@ def status(where: str, secure: TlsNode | None = None) -> Result:
 
 
 @pytest.mark.parametrize(
-    ("port", "with_tls", "told"),
+    ("port", "with_tls", "reason"),
     [
         (
             "rpc",
@@ -114,12 +114,12 @@ def status(where: str, secure: TlsNode | None = None) -> Result:
     ],
 )
 def test_a_program_reports_what_answers(
-    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, told: str
+    node: NodeProcess, secure: TlsNode, port: str, with_tls: bool, reason: str
 ) -> None:
     where = address(node, secure, port)
     result = status(where, secure if with_tls else None)
     assert (result.code, result.out) == (69, "")
-    assert f"cannot reach {where}: {told}" in result.one_line_error()
+    assert f"cannot reach {where}: {reason}" in result.one_line_error()
 
 
 @pytest.mark.parametrize("form", ["http://{}", "http://{}/", "http://{}/console/#/queues"])

@@ -67,8 +67,8 @@ def test_nodes_report_a_peer_that_was_restored_as_a_separate_cluster(tmp_path: P
     for node in others:
         await_problem(node, f"at {first.raft}, {cluster_of(first)['self']}, belongs to a cluster without this node")
         assert cluster_of(node)["leader"] is None
-    told = " ".join(admin(first, "check").out.split())
-    assert f"this node is the only one: {others[0].raft}, {others[1].raft} in peers are no members" in told
+    output = " ".join(admin(first, "check").out.split())
+    assert f"this node is the only one: {others[0].raft}, {others[1].raft} in peers are no members" in output
 
 
 def test_a_member_that_lost_its_disk_gets_the_current_members(cluster: Cluster) -> None:

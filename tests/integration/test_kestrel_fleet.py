@@ -113,10 +113,10 @@ def test_items_that_left_in_another_way_are_found(stored: int, closed: int) -> N
 def test_a_child_that_differs_and_a_parent_that_lacks_something_are_found(
     parent: list[bytes], child: list[bytes]
 ) -> None:
-    told = Fanout(stored={b"1", b"2"}, queues={b"parent": [b"1", b"2"], b"parent+child": [b"1", b"2"]})
-    assert told.violations() == []
-    told.queues = {b"parent": parent, b"parent+child": child}
-    assert len(told.violations()) == 1
+    record = Fanout(stored={b"1", b"2"}, queues={b"parent": [b"1", b"2"], b"parent+child": [b"1", b"2"]})
+    assert record.violations() == []
+    record.queues = {b"parent": parent, b"parent+child": child}
+    assert len(record.violations()) == 1
 
 
 @is_campaign
@@ -129,7 +129,7 @@ def test_a_short_fleet(tmp_path: Path) -> None:
 
 @is_campaign
 def test_a_small_fanout(tmp_path: Path) -> None:
-    told = asyncio.run(fanout(tmp_path, puts=5_000, children=4, seed=1))
-    assert not told.violations()
-    assert len(told.stored) > 1_000
-    assert told.kills
+    record = asyncio.run(fanout(tmp_path, puts=5_000, children=4, seed=1))
+    assert not record.violations()
+    assert len(record.stored) > 1_000
+    assert record.kills

@@ -113,10 +113,10 @@ def test_wrong_requests_after_which_the_connection_stays(client: Text, request_:
 )
 def test_another_protocol_ends_the_connection(client: Text, queue: bytes, line: bytes) -> None:
     client.send(line + b"\nput %b:\nx\n\n" % queue)
-    told = client.until(b"\n")
-    assert told.startswith(b"-bad_request: this ")
-    assert told[:-1].isascii()
-    assert told[:-1].decode().isprintable()
+    refusal = client.until(b"\n")
+    assert refusal.startswith(b"-bad_request: this ")
+    assert refusal[:-1].isascii()
+    assert refusal[:-1].decode().isprintable()
     client.expect_end()
 
 

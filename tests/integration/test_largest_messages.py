@@ -220,6 +220,6 @@ def test_many_half_sent_messages_are_bounded_together(
             for sock in sockets:
                 sent += pour(sock, block, MIB)
         canary.check()
-        told = [sock for sock in sockets if b"overload" in answer_of(sock).lower()]
+        overloaded = [sock for sock in sockets if b"overload" in answer_of(sock).lower()]
         # A protocol without a suitable answer closes the connection.
-        assert told or sent < HALF_SENT * HALF_BYTES * MIB
+        assert overloaded or sent < HALF_SENT * HALF_BYTES * MIB

@@ -66,8 +66,8 @@ def test_a_cluster_through_the_loss_and_return_of_its_leader(cluster: Cluster) -
         for line in lines(node):
             assert {"event", "level", "timestamp"} <= line.keys()
         # Each change is logged once: every leadership, and every loss of it.
-        told = events(node, "became leader", "following leader", "no leader")
-        keys = [(line["event"], line["term"], line.get("leader"), line.get("lost")) for line in told]
+        lines_of_leaders = events(node, "became leader", "following leader", "no leader")
+        keys = [(line["event"], line["term"], line.get("leader"), line.get("lost")) for line in lines_of_leaders]
         assert all(one != following for one, following in pairwise(keys))
         assert [line["level"] for line in lines(node) if line["level"] in ("error", "critical")] == []
     (loss,) = [line for line in events(others[0], "no leader") if line["name"] == leader.name][:1]

@@ -316,13 +316,17 @@ async def _push_while_a_node_leaves(leaver: NodeProcess, stays: list[NodeProcess
     async with AsyncClient([stays[0].rpc]) as client:
         while messages := await client.pull_many("q", 1000):
             found += [int(message.content) for message in messages]
-    told = [*acknowledged, *stubborn.acknowledged, *itertools.chain.from_iterable(one.acknowledged for one in https)]
-    assert len(told) == len(set(told))
-    assert set(told) - set(found) == set()
+    confirmed = [
+        *acknowledged,
+        *stubborn.acknowledged,
+        *itertools.chain.from_iterable(one.acknowledged for one in https),
+    ]
+    assert len(confirmed) == len(set(confirmed))
+    assert set(confirmed) - set(found) == set()
     counted = Counter(found)
     assert [number for number in acknowledged if counted[number] != 1] == []
     print(
-        f"{len(told)} pushes acknowledged, all there; {stubborn.refused} refused; over HTTP {[x.refused for x in https]}"
+        f"{len(confirmed)} pushes acknowledged, all there; {stubborn.refused} refused; over HTTP {[x.refused for x in https]}"
     )
 
 

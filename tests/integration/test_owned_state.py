@@ -113,8 +113,8 @@ def test_only_an_administrator_can_share_a_principal(tmp_path: Path) -> None:
         assert (await guarded.ask("DELETE", "/v1/tokens/shop", ADMIN))[0] == 204
         asked = {"name": "shop", "role": "write"}
         status, _, text = await guarded.ask("POST", "/v1/tokens", ADMIN, json=asked)
-        told = json.loads(text)
-        assert (status, told["code"], told["retryable"], "--principal shop" in told["detail"]) == (
+        problem = json.loads(text)
+        assert (status, problem["code"], problem["retryable"], "--principal shop" in problem["detail"]) == (
             409,
             "conflict",
             False,

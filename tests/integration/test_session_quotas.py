@@ -46,8 +46,8 @@ def test_sessions_of_one_token_are_bounded_and_stay_with_its_principal(
 
     async def main(guarded: Guarded) -> None:
         thief, victim, secret, _ = await both(guarded)
-        told = [await thief.call("open_session", 3600) for _ in range(25)]
-        assert [error and code_of(error) for error, _ in told] == [None] * 20 + ["quota_exceeded"] * 5
+        answers = [await thief.call("open_session", 3600) for _ in range(25)]
+        assert [error and code_of(error) for error, _ in answers] == [None] * 20 + ["quota_exceeded"] * 5
         assert await problem(guarded, secret, "/v1/sessions", {"ttl": 3600}) == (429, "quota_exceeded")
         error, session = await victim.call("open_session", 3600)
         assert error is None
@@ -57,13 +57,13 @@ def test_sessions_of_one_token_are_bounded_and_stay_with_its_principal(
         assert (await victim.call("renew_session", session)) == (None, True)
         # Ended sessions do not count. The others stay when their token is deleted, until they expire or an
         # administrator ends them.
-        assert await thief.call("end_session", told[0][1]) == (None, True)
+        assert await thief.call("end_session", answers[0][1]) == (None, True)
         assert (await thief.call("open_session", 3600))[0] is None
         assert (await guarded.ask("DELETE", "/v1/tokens/thief", ADMIN))[0] == 204
         assert used(guarded, Kind.SESSIONS, THIEF) == 20
         heir = await guarded.connect(await guarded.token("heir", "write", principal="thief"))
-        assert await heir.call("renew_session", told[1][1]) == (None, True)
-        status, _, _ = await guarded.ask("DELETE", f"/v1/sessions/{told[2][1].decode()}", ADMIN)
+        assert await heir.call("renew_session", answers[1][1]) == (None, True)
+        status, _, _ = await guarded.ask("DELETE", f"/v1/sessions/{answers[2][1].decode()}", ADMIN)
         assert (status, used(guarded, Kind.SESSIONS, THIEF)) == (200, 19)
         assert used(guarded, Kind.SESSIONS, MINE) == 1
 
@@ -79,8 +79,8 @@ def test_locks_and_wait_list_places_are_bounded_and_end_with_their_session(
         thief, victim, secret, _ = await both(guarded)
         _, theirs = await thief.call("open_session", 3600)
         _, mine = await victim.call("open_session", 3600)
-        told = [await thief.call("lock", f"lock-{number}", theirs) for number in range(25)]
-        assert [error and code_of(error) for error, _ in told] == [None] * 20 + ["quota_exceeded"] * 5
+        answers = [await thief.call("lock", f"lock-{number}", theirs) for number in range(25)]
+        assert [error and code_of(error) for error, _ in answers] == [None] * 20 + ["quota_exceeded"] * 5
         body = {"session": theirs.decode()}
         assert await problem(guarded, secret, "/v1/locks/one-more", body) == (429, "quota_exceeded")
         # A place at an exclusive queue counts alike.
@@ -91,7 +91,7 @@ def test_locks_and_wait_list_places_are_bounded_and_end_with_their_session(
         assert await victim.call("lock", "lock-0", mine) == (None, None)
         assert await thief.call("end_session", theirs) == (None, True)
         assert used(guarded, Kind.PLACES, THIEF) == 0
-        assert (await victim.call("lock", "lock-0", mine))[1] > told[-6][1]
+        assert (await victim.call("lock", "lock-0", mine))[1] > answers[-6][1]
 
     run(tmp_path, main)
 

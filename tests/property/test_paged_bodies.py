@@ -16,9 +16,9 @@ from lmqcluster.core.bodies import Body, BodyChunk, BodyTail
 from lmqcluster.core.snapshot import Restoration
 from tests.unit.core.page_store import MemoryPages
 
+from .announced_pages import AnnouncedPages, watch
 from .driver import SECOND, compile_pattern, over_the_wire
 from .test_rich_machine import PULL, PUSH, SETTLE, STEPS_US, RichMachineAgainstModel
-from .told_pages import ToldPages, watch
 
 __all__ = ["PagedBodiesAgainstModel", "shrink"]
 
@@ -75,7 +75,7 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = ToldPages()
+        self.pages = AnnouncedPages()
         self.machine = empty(self.pages, resident=False)
         self.twin = empty(self.pages, resident=True)
         self.commands: list[list[Any]] = []

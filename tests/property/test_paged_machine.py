@@ -16,9 +16,9 @@ from lmqcluster.core.pages import PageError
 from lmqcluster.core.snapshot import Restoration
 from tests.unit.core.page_store import MemoryPages
 
+from .announced_pages import AnnouncedPages, watch
 from .driver import compile_pattern, over_the_wire
 from .test_machine import NODES, PULL, PUSH, SETTLE, STEPS_US, MachineAgainstModel, sweep_often
-from .told_pages import ToldPages, watch
 
 __all__ = ["sweep_often"]
 
@@ -51,7 +51,7 @@ class PagedMachineAgainstModel(MachineAgainstModel):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pages = ToldPages()
+        self.pages = AnnouncedPages()
         self.machine.backlogs.store = self.pages
         self.machine.backlogs.resident_bytes_max = 0
 

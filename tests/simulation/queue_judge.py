@@ -162,14 +162,14 @@ class QueueJudge:
 
     def _check_delivery(self, copy: Copy, remaining: int, message: Any) -> None:
         traits = getattr(message, "traits", None)
-        told = (0, b"", b"") if traits is None else (traits.priority, traits.label, traits.group)
+        shown = (0, b"", b"") if traits is None else (traits.priority, traits.label, traits.group)
         now_us = self._copies.now_us
         for kind, is_wrong in (
             ("delivered while held", copy.delivery),
             ("delivered too early", copy.due_us > now_us),
             ("delivered too late", self._copies.is_over(copy)),
             ("deliveries miscounted", remaining != copy.remaining - 1),
-            ("traits changed", told != (copy.priority, copy.label, copy.group)),
+            ("traits changed", shown != (copy.priority, copy.label, copy.group)),
         ):
             if is_wrong:
                 self._report(kind, copy)

@@ -204,10 +204,10 @@ def joins_by_a_list_that_fails(subject: Subject) -> set[str]:
         stage.cut([old], others)
         old.input(old.replica.change_members, False, others[0].id)
         stage.run_for(0.4)
-        told = old.replica.members
-        assert len(told) == 2, "the removal is in the old leader's log"
+        believed = old.replica.members
+        assert len(believed) == 2, "the removal is in the old leader's log"
         added = stage.simulation.hosts["n4"]
-        added.start(told, joining=True)
+        added.start(believed, joining=True)
         stage.run_for(5.0)
         stage.join_all()
         stage.run_for(2.0)

@@ -127,11 +127,11 @@ class SessionJudge:
         ends = [one.session for one in notices if isinstance(one, Ended)]
         if ends != self._ends:
             self._report("session ended at the wrong time", f"{ends}, not {self._ends}")
-        told = [one for one in notices if isinstance(one, Pushed) and one.queue == NARROW]
-        refused = {one.ticket for one in told if isinstance(one.result, Fault)}
+        outcomes = [one for one in notices if isinstance(one, Pushed) and one.queue == NARROW]
+        refused = {one.ticket for one in outcomes if isinstance(one.result, Fault)}
         if refused != self._given_up:
             self._report("push refused at the wrong time", f"{refused}, not {self._given_up}")
-        stored = [one.ticket for one in told if one.ticket not in refused]
+        stored = [one.ticket for one in outcomes if one.ticket not in refused]
         if stored != sorted(stored):
             self._report("waiting pushes out of order", stored)
         elif stored != served:

@@ -87,8 +87,8 @@ def test_queues_that_deliver_nothing_are_reported_and_do_not_block_the_others(
     client.update_props(names["exclusive"], {"exclusive": True})
     client.suspend(names["suspended"])
     reader = new_reader(subscribe="", subscribePattern=f"^{queue}-")
-    told = reader.reportLatestOffset()
-    assert {kind: told[kind] for kind in ("exclusive", "suspended")} == {
+    report = reader.reportLatestOffset()
+    assert {kind: report[kind] for kind in ("exclusive", "suspended")} == {
         kind: [names[kind]] for kind in ("exclusive", "suspended")
     }
     start = reader.initialOffset()

@@ -171,11 +171,11 @@ def test_times_for_people(seconds: float, text: str) -> None:
 
 
 def test_the_report_of_a_node_counts_only_while_it_is_connected() -> None:
-    told = {"uptime_s": 5.0, "process_bytes": 7, "disk_free_bytes": 9}
-    node = {"id": "n-1", "name": None, "state": "follower", "lag": 3, "vitals": told}
+    vitals_of_node = {"uptime_s": 5.0, "process_bytes": 7, "disk_free_bytes": 9}
+    node = {"id": "n-1", "name": None, "state": "follower", "lag": 3, "vitals": vitals_of_node}
     shown = node_columns(node)
     assert (shown["node"], shown["lag"], shown["uptime_s"]) == ("n-1", 3, 5.0)
-    for state, vitals in (("unreachable", told), ("follower", None)):
+    for state, vitals in (("unreachable", vitals_of_node), ("follower", None)):
         shown = node_columns({**node, "state": state, "vitals": vitals})
-        assert [shown[key] for key in told] == [None] * 3
+        assert [shown[key] for key in vitals_of_node] == [None] * 3
     assert node_columns({**node, "state": "unreachable"})["lag"] is None

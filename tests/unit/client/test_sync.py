@@ -197,8 +197,8 @@ def test_a_forked_process_does_not_use_the_client(node: ScriptedNode) -> None:
             finally:
                 os._exit(status)
         os.close(write)
-        with os.fdopen(read) as told:
-            assert "make a client in each process" in told.read()
+        with os.fdopen(read) as output:
+            assert "make a client in each process" in output.read()
         assert os.waitpid(child, 0)[1] == 0
         client.push("q", 10)
         assert node.cluster.stored == list(range(11))

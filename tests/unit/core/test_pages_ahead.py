@@ -16,7 +16,7 @@ from .page_store import MemoryPages
 from .test_bodies import COUNT, Q, paged_driver, push, push_plain
 
 
-def told(driver: Driver, *commands: list[Any]) -> list[bytes]:
+def announced(driver: Driver, *commands: list[Any]) -> list[bytes]:
     return driver.machine.pages_ahead(driver.now_us, list(commands))
 
 
@@ -37,11 +37,11 @@ def long_line() -> tuple[Driver, list[bytes], int]:
 )
 def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
     driver, pages, ready = long_line()
-    assert told(driver, pull(ready - 1)) == []
-    assert told(driver, pull(ready)) == pages[:1], "the queue continues as soon as nothing is ready"
-    assert told(driver, pull(ready - 1), pull(1)) == pages[:1]
-    assert told(driver, pull(ready + 20)) == pages[:2]
-    assert told(driver, pull(1 << 40)) == pages[:PAGES_MAX]
+    assert announced(driver, pull(ready - 1)) == []
+    assert announced(driver, pull(ready)) == pages[:1], "the queue continues as soon as nothing is ready"
+    assert announced(driver, pull(ready - 1), pull(1)) == pages[:1]
+    assert announced(driver, pull(ready + 20)) == pages[:2]
+    assert announced(driver, pull(1 << 40)) == pages[:PAGES_MAX]
 
 
 @pytest.mark.parametrize(
@@ -57,21 +57,22 @@ def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
 )
 def test_other_commands_that_take_messages_need_them_too(command: list[Any]) -> None:
     driver, pages, _ = long_line()
-    assert told(driver, command) == pages[:PAGES_MAX]
+    assert announced(driver, command) == pages[:PAGES_MAX]
 
 
 def test_commands_that_take_no_message_need_no_page() -> None:
     driver, _, _ = long_line()
     assert (
-        told(driver, [Op.PUSH, Q, None, [b"x"] * 1_000, None, 0], [Op.PURGE, Q, 0], [Op.DELETE, Q], [Op.BARRIER]) == []
+        announced(driver, [Op.PUSH, Q, None, [b"x"] * 1_000, None, 0], [Op.PURGE, Q, 0], [Op.DELETE, Q], [Op.BARRIER])
+        == []
     )
 
 
 def test_a_push_that_discards_old_messages_needs_the_next_chunks() -> None:
     driver, pages, ready = long_line()
     driver.do(Op.SET_PROPERTIES, Q, [["max_items", 1_000], ["discard_old_when_full", True]])
-    assert told(driver, [Op.PUSH, Q, None, [b"x"] * (ready - 1), None, 0]) == []
-    assert told(driver, [Op.PUSH, Q, None, [b"x"] * ready, None, 0]) == pages[:1]
+    assert announced(driver, [Op.PUSH, Q, None, [b"x"] * (ready - 1), None, 0]) == []
+    assert announced(driver, [Op.PUSH, Q, None, [b"x"] * ready, None, 0]) == pages[:1]
 
 
 def test_a_chunk_of_bodies_of_which_most_has_left_is_needed_by_the_next_batch() -> None:
@@ -79,13 +80,13 @@ def test_a_chunk_of_bodies_of_which_most_has_left_is_needed_by_the_next_batch() 
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
     driver.machine.backlogs.page_out(1_000)
-    assert told(driver) == []
+    assert announced(driver) == []
     driver.ack(Q, *[number for number in delivered if number % 4])
-    needed = told(driver)
+    needed = announced(driver)
     assert needed
     store.payloads = {page: payload for page, payload in store.payloads.items() if page in needed}
     driver.batch()
-    assert told(driver) != needed
+    assert announced(driver) != needed
 
 
 def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None:
@@ -99,7 +100,7 @@ def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None
     assert body.missing() is not None
     page = body.missing().page
     nack, steps = [Op.NACK, Q, [last]], [[Op.GIVE_BACK, Q, last, int(Place.TAIL), 0]]
-    assert told(driver, nack) == told(driver, [Op.TRANSACTION, steps]) == [page]
+    assert announced(driver, nack) == announced(driver, [Op.TRANSACTION, steps]) == [page]
 
 
 def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> None:
@@ -109,7 +110,7 @@ def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> 
     driver.machine.backlogs.page_out(1_000)
     assert driver.machine.queues[Q].backlog is None
     batch = [[Op.PUSH, Q, None, [b"x"] * 5_000, None, 0], [Op.NACK, Q, delivered[:20]]]
-    needed = set(told(driver, *batch))
+    needed = set(announced(driver, *batch))
     assert needed
     assert loaded_by(driver, store, *batch) == needed
 
@@ -141,7 +142,7 @@ def test_a_dead_lettered_message_needs_its_body() -> None:
     driver, store = paged_driver()
     delivered = bodies_with(driver, retry=0, dead_letter_queue="dead", timeout=30)
     nack = [Op.NACK, Q, delivered[:20]]
-    needed = set(told(driver, nack))
+    needed = set(announced(driver, nack))
     assert needed
     assert loaded_by(driver, store, nack) == needed
 
@@ -152,9 +153,9 @@ def test_a_dead_lettered_message_needs_its_body() -> None:
 def test_when_leases_end_only_those_that_leave_need_their_bodies(options: dict[str, Any]) -> None:
     driver, store = paged_driver()
     bodies_with(driver, **options)
-    assert told(driver) == []
+    assert announced(driver) == []
     driver.now_us += 31_000_000
-    needed = set(told(driver))
+    needed = set(announced(driver))
     assert bool(needed) == bool(options)
     assert loaded_by(driver, store) >= needed
 
@@ -175,9 +176,9 @@ def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
 def test_messages_released_by_an_expired_session_need_their_bodies() -> None:
     driver, store = paged_driver()
     session_with(driver, 50)
-    assert told(driver) == []
+    assert announced(driver) == []
     driver.now_us += 31_000_000
-    needed = set(told(driver))
+    needed = set(announced(driver))
     assert needed
     assert loaded_by(driver, store) == needed
 
@@ -190,17 +191,17 @@ def test_messages_released_by_an_expired_session_need_their_bodies() -> None:
 def test_messages_released_by_a_session_need_their_bodies(command: Any) -> None:
     driver, store = paged_driver()
     session, _ = session_with(driver, 50)
-    needed = set(told(driver, command(session)))
+    needed = set(announced(driver, command(session)))
     assert needed
     assert loaded_by(driver, store, command(session)) == needed
-    assert told(driver, command(session + 1)) == []
+    assert announced(driver, command(session + 1)) == []
 
 
 def test_moved_and_redriven_messages_need_their_bodies() -> None:
     driver, store = paged_driver()
     push(driver)
     move = [Op.MOVE, Q, b"other", 100]
-    needed = set(told(driver, move))
+    needed = set(announced(driver, move))
     assert needed
     assert loaded_by(driver, store, move) == needed
 
@@ -242,7 +243,7 @@ def test_moved_and_redriven_messages_need_their_bodies() -> None:
 )
 def test_a_malformed_command_needs_nothing_and_stops_no_other(command: list[Any]) -> None:
     driver, _, _ = long_line()
-    assert told(driver, command) == []
+    assert announced(driver, command) == []
 
 
 def test_a_boolean_is_not_a_count() -> None:

@@ -40,17 +40,17 @@ class Recorder:
     """A sink that records its results."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[Any, ...]] = []
+        self.outcomes: list[tuple[Any, ...]] = []
 
     def completed(self, group: Group, result: Any) -> None:
-        self.told.append(("ok", list(group.tickets), result))
+        self.outcomes.append(("ok", list(group.tickets), result))
 
     def failed(self, group: Group, error: LmqError) -> None:
-        self.told.append((error.code, list(group.tickets), str(error.outcome)))
+        self.outcomes.append((error.code, list(group.tickets), str(error.outcome)))
 
     @property
     def codes(self) -> list[str]:
-        return [told[0] for told in self.told]
+        return [outcome[0] for outcome in self.outcomes]
 
 
 class Bench:

@@ -51,7 +51,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., EventWriter]]:
 
 
 @pytest.fixture
-def told() -> Iterator[list[Any]]:
+def logged() -> Iterator[list[Any]]:
     with structlog.testing.capture_logs() as lines:
         yield lines
 
@@ -88,7 +88,7 @@ def test_many_events_do_not_wait_for_the_interval(make: Callable[..., EventWrite
 
 
 def test_events_beyond_the_bound_are_dropped_counted_and_reported(
-    make: Callable[..., EventWriter], events: Path, told: list[Any]
+    make: Callable[..., EventWriter], events: Path, logged: list[Any]
 ) -> None:
     writer = make(pending_max=10)
     for one in pushes(25):
@@ -97,7 +97,7 @@ def test_events_beyond_the_bound_are_dropped_counted_and_reported(
     writer.close()
     assert found(events) == list(range(10))
     assert (writer.written_total, writer.dropped_total) == (10, 15)
-    assert [(line["event"], line["dropped_total"]) for line in told] == [
+    assert [(line["event"], line["dropped_total"]) for line in logged] == [
         ("events dropped: they arrive faster than they can be written", 15)
     ]
 
@@ -113,7 +113,7 @@ def test_a_record_is_accepted_entirely_or_not_at_all(make: Callable[..., EventWr
 
 
 def test_a_failing_folder_is_reported_once_retried_and_nothing_is_lost(
-    make: Callable[..., EventWriter], events: Path, told: list[Any]
+    make: Callable[..., EventWriter], events: Path, logged: list[Any]
 ) -> None:
     writer = make(flush_s=0.01)
     away = events.with_name("away")
@@ -128,7 +128,7 @@ def test_a_failing_folder_is_reported_once_retried_and_nothing_is_lost(
 
     def of_writing() -> list[Any]:
         # The thread may have looked for a torn end when the folder was already missing.
-        return [line for line in told if "cannot be checked" not in line["event"]]
+        return [line for line in logged if "cannot be checked" not in line["event"]]
 
     wait_for(lambda: len(of_writing()) == 2, "both lines are there")
     failed, again = of_writing()
@@ -153,7 +153,7 @@ def test_while_it_fails_events_wait_up_to_the_bound(make: Callable[..., EventWri
 
 
 def test_closing_while_it_fails_ends_and_counts_lost_events(
-    make: Callable[..., EventWriter], events: Path, told: list[Any]
+    make: Callable[..., EventWriter], events: Path, logged: list[Any]
 ) -> None:
     writer = make(flush_s=0.01)
     events.rmdir()
@@ -161,8 +161,8 @@ def test_closing_while_it_fails_ends_and_counts_lost_events(
         writer.put(one)
     writer.close()
     assert (writer.written_total, writer.dropped_total) == (0, 3)
-    assert told[-1]["event"].startswith("events lost")
-    assert told[-1]["count"] == 3
+    assert logged[-1]["event"].startswith("events lost")
+    assert logged[-1]["count"] == 3
 
 
 def test_a_hanging_disk_blocks_neither_put_nor_close(
@@ -189,7 +189,7 @@ def test_a_hanging_disk_blocks_neither_put_nor_close(
 
 
 def test_an_event_that_cannot_be_encoded_is_counted_and_the_others_are_written(
-    make: Callable[..., EventWriter], events: Path, told: list[Any]
+    make: Callable[..., EventWriter], events: Path, logged: list[Any]
 ) -> None:
     writer = make()
     bad: Any = record(Pulled(b"q", [("no number",)] * 7), size=7)  # type: ignore[list-item]
@@ -198,7 +198,7 @@ def test_an_event_that_cannot_be_encoded_is_counted_and_the_others_are_written(
     writer.close()
     assert found(events) == [0, 1]
     assert (writer.written_total, writer.dropped_total) == (2, 7)
-    assert [line["count"] for line in told if line["log_level"] == "error"] == [7]
+    assert [line["count"] for line in logged if line["log_level"] == "error"] == [7]
 
 
 def test_large_amounts_are_written_in_members_of_bounded_size(

@@ -125,10 +125,10 @@ def test_members_that_begin_have_found_the_same_with_any_meaning_of_names(
         there = {name: f"{wrong.get((me, name), name[0])}1" for name in peers if name != own}
         found = identify(fresh(own), {name: fresh(one) for name, one in there.items()}, is_listed=own in peers)
         views[own] = there, found
-    told = {me: fresh(me, None if isinstance(found, str) else found) for me, (_there, found) in views.items()}
+    replies = {me: fresh(me, None if isinstance(found, str) else found) for me, (_there, found) in views.items()}
     begun: dict[str, set[str]] = {}
     for me, (there, found) in views.items():
-        decided = decide(fresh(me), {name: told[one] for name, one in there.items()}, found)
+        decided = decide(fresh(me), {name: replies[one] for name, one in there.items()}, found)
         assert (decided.founders is None) == (decided.obstacle is not None)
         if decided.founders is not None:
             begun[me] = set(decided.founders)

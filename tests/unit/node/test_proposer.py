@@ -68,9 +68,9 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
         assert bench.sequences == [1]
         origin, incarnation, sequence, commands = msgpack.unpackb(bench.sent[0][1])
         assert (origin, incarnation, sequence, len(commands)) == (ORIGIN, INCARNATION, 1, 4)
-        assert sink.told == [], "there is no result before the batch is applied"
+        assert sink.outcomes == [], "there is no result before the batch is applied"
         assert bench.apply(0) == "applied"
-        assert sink.told == [("ok", [0], [0]), ("ok", [1], [0]), ("ok", [2], [0])]
+        assert sink.outcomes == [("ok", [0], [0]), ("ok", [1], [0]), ("ok", [2], [0])]
         assert other.codes == ["ok"]
 
     run(scenario)
@@ -212,7 +212,7 @@ def test_a_change_of_the_leader_resends_all_in_order_and_each_is_applied_once() 
         # The old leader had committed the first two after all.
         statuses = [bench.apply(position) for position in (0, 1, 3, 4, 5, 2)]
         assert statuses == ["applied", "applied", "duplicate", "duplicate", "applied", "duplicate"]
-        assert [told[1] for told in sink.told] == [[0], [1], [2], [3]]
+        assert [outcome[1] for outcome in sink.outcomes] == [[0], [1], [2], [3]]
         assert len(bench.machine.queues[b"q"]) == 4
 
     run(scenario)
@@ -223,11 +223,11 @@ def test_a_gap_resends_from_the_missing_batch_on() -> None:
         await three_batches(bench, sink)
         # The first was lost in transit.
         assert [bench.apply(1), bench.apply(2)] == ["gap", "gap"]
-        assert sink.told == []
+        assert sink.outcomes == []
         await until(lambda: len(bench.sent) == 6)
         assert bench.sequences[3:] == [1, 2, 3]
         assert [bench.apply(position) for position in (3, 4, 5)] == ["applied"] * 3
-        assert [told[1] for told in sink.told] == [[0], [1], [2], [3]]
+        assert [outcome[1] for outcome in sink.outcomes] == [[0], [1], [2], [3]]
 
     run(scenario)
 
@@ -284,8 +284,8 @@ def test_commands_that_no_leader_accepts_fail_as_not_applied() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
         push(bench, sink, b"x", "ticket")
-        await until(lambda: sink.told)
-        assert sink.told == [("no_leader", ["ticket"], "not_applied")]
+        await until(lambda: sink.outcomes)
+        assert sink.outcomes == [("no_leader", ["ticket"], "not_applied")]
         bench.leader = True
         bench.proposer.resend()
         assert bench.sent == [], "refused commands are never sent"
@@ -306,14 +306,14 @@ def test_a_refused_push_of_a_producer_fails_its_later_ones() -> None:
         push(bench, sink, b"2", "young of the same", b"p" * 16)
         push(bench, sink, b"3", "young of another", b"q" * 16)
         push(bench, sink, b"4", "young without a producer")
-        await until(lambda: sink.told)
-        refused = [told[1][0] for told in sink.told]
+        await until(lambda: sink.outcomes)
+        refused = [outcome[1][0] for outcome in sink.outcomes]
         assert refused[:2] == ["old", "young of the same"]
         bench.leader = True
         bench.proposer.resend()
         if len(refused) == 2:
             await bench.settle()
-            assert [told[1][0] for told in sink.told[2:]] == ["young of another", "young without a producer"]
+            assert [outcome[1][0] for outcome in sink.outcomes[2:]] == ["young of another", "young without a producer"]
             assert sink.codes[2:] == ["ok", "ok"]
 
     run(scenario)
@@ -324,10 +324,10 @@ def test_an_unknown_outcome_is_reported_as_unknown_and_may_become_known() -> Non
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x", "ticket")
         await bench.turn()
-        await until(lambda: sink.told)
-        assert sink.told == [("unknown_outcome", ["ticket"], "unknown")]
+        await until(lambda: sink.outcomes)
+        assert sink.outcomes == [("unknown_outcome", ["ticket"], "unknown")]
         await asyncio.sleep(0.02)
-        assert len(sink.told) == 1, "told once"
+        assert len(sink.outcomes) == 1, "reported once"
         bench.apply(0)
         assert sink.codes == ["unknown_outcome", "ok"]
         assert bench.proposer.pending() == 0
@@ -339,7 +339,7 @@ def test_a_snapshot_that_covers_batches_makes_their_results_unknown_and_the_rest
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
         bench.proposer.covered(2)
-        assert sink.told == [("unknown_outcome", [0], "unknown"), ("unknown_outcome", [1], "unknown")]
+        assert sink.outcomes == [("unknown_outcome", [0], "unknown"), ("unknown_outcome", [1], "unknown")]
         assert bench.sequences == [1, 2, 3, 3]
 
     run(scenario)
@@ -352,13 +352,13 @@ def test_batches_of_an_earlier_incarnation_are_resent_under_a_later_one() -> Non
         await three_batches(bench, sink)
         bench.machine.batch_sessions.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
-        assert sink.told == []
+        assert sink.outcomes == []
         bench.proposer.begin_again(100)
         for number in range(4, 6):
             push(bench, sink, b"%d" % number, number)
         bench.sent[:3] = []
         await bench.settle()
-        assert [told[:2] for told in sink.told] == [("ok", [number]) for number in range(6)]
+        assert [outcome[:2] for outcome in sink.outcomes] == [("ok", [number]) for number in range(6)]
         assert [msgpack.unpackb(payload)[1:3] for _, payload in bench.sent] == [
             [100, number] for number in (1, 2, 3, 4)
         ]
@@ -372,7 +372,7 @@ def test_abandoned_commands_are_not_resent_under_a_later_incarnation(monkeypatch
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         push(bench, sink, b"x")
-        await until(lambda: sink.told)
+        await until(lambda: sink.outcomes)
         bench.sent.clear()
         bench.proposer.begin_again(100)
         assert (bench.sent, bench.proposer.pending()) == ([], 0)
@@ -393,7 +393,7 @@ def test_an_abandoned_push_under_a_later_incarnation_fails_later_pushes_of_its_p
         push(bench, sink, b"1", "old", b"p" * 16)
         await bench.turn()
         if is_known:
-            await until(lambda: sink.told)
+            await until(lambda: sink.outcomes)
             push(bench, sink, b"2", "sent", b"p" * 16)
             push(bench, sink, b"3", "of another", b"q" * 16)
             await bench.turn()
@@ -405,8 +405,8 @@ def test_an_abandoned_push_under_a_later_incarnation_fails_later_pushes_of_its_p
         bench.proposer.begin_again(100, is_known=is_known)
         sent = [command[3] for _sequence, payload in bench.sent for command in msgpack.unpackb(payload)[3]]
         assert sent == ([[b"3"]] if is_known else []) + [[b"5"]]
-        told = [("unknown_outcome", ["old"]), ("no_leader", ["sent"]), ("no_leader", ["waiting"])]
-        assert [each[:2] for each in sink.told] == [each for each in told if is_known or each[1] != ["sent"]]
+        expected = [("unknown_outcome", ["old"]), ("no_leader", ["sent"]), ("no_leader", ["waiting"])]
+        assert [each[:2] for each in sink.outcomes] == [each for each in expected if is_known or each[1] != ["sent"]]
 
     run(scenario)
 
@@ -418,7 +418,10 @@ def test_close_refuses_waiting_commands_and_reports_sent_ones_as_unknown() -> No
         bench.leader = False
         push(bench, sink, b"y", "waiting")
         bench.proposer.close(LmqError("shutting_down", "going"))
-        assert sorted(told[:2] for told in sink.told) == [("shutting_down", ["waiting"]), ("unknown_outcome", ["sent"])]
+        assert sorted(outcome[:2] for outcome in sink.outcomes) == [
+            ("shutting_down", ["waiting"]),
+            ("unknown_outcome", ["sent"]),
+        ]
         with pytest.raises(LmqError, match="going"):
             push(bench, sink, b"z")
 
@@ -438,7 +441,7 @@ def test_settle_fails_commands_without_a_timely_outcome() -> None:
         waiting = asyncio.ensure_future(bench.proposer.drained(10))
         await bench.turn()
         await bench.proposer.settle(0.0, LmqError("shutting_down", "going"))
-        assert sorted(sink.told) == [
+        assert sorted(sink.outcomes) == [
             ("shutting_down", ["waiting"], "not_applied"),
             ("unknown_outcome", ["sent"], "unknown"),
         ]
@@ -474,7 +477,7 @@ def test_a_batch_too_large_for_peers_is_refused_and_the_next_one_is_sent() -> No
         await bench.turn()
         push(bench, sink, b"x", "next")
         await bench.settle()
-        assert [(told[0], told[1]) for told in sink.told] == [("too_large", ["large"]), ("ok", ["next"])]
+        assert [(outcome[0], outcome[1]) for outcome in sink.outcomes] == [("too_large", ["large"]), ("ok", ["next"])]
         assert bench.sequences == [1]
 
     run(scenario)
@@ -510,7 +513,7 @@ def test_a_command_that_the_state_machine_refuses_is_reported_as_such() -> None:
         bench.proposer.add(Group([Op.PULL, b"", 1], ["bad"], sink), 64)
         push(bench, sink, b"y", "good")
         await bench.settle()
-        assert [(told[0], told[1]) for told in sink.told] == [("bad_request", ["bad"]), ("ok", ["good"])]
+        assert [(outcome[0], outcome[1]) for outcome in sink.outcomes] == [("bad_request", ["bad"]), ("ok", ["good"])]
 
     run(scenario)
 

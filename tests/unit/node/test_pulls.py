@@ -118,8 +118,10 @@ def test_an_expired_wait_ends_empty_if_another_node_was_faster_than_the_claim() 
     run(scenario)
 
 
-@pytest.mark.parametrize(("limit", "told"), [("UNKNOWN_AFTER_S", "unknown_outcome"), ("NO_LEADER_AFTER_S", [])])
-def test_an_expired_wait_gets_the_error_of_its_claim(monkeypatch: pytest.MonkeyPatch, limit: str, told: Any) -> None:
+@pytest.mark.parametrize(("limit", "expected"), [("UNKNOWN_AFTER_S", "unknown_outcome"), ("NO_LEADER_AFTER_S", [])])
+def test_an_expired_wait_gets_the_error_of_its_claim(
+    monkeypatch: pytest.MonkeyPatch, limit: str, expected: Any
+) -> None:
     monkeypatch.setattr(proposer_module, "SWEEP_S", 0.005)
     monkeypatch.setattr(proposer_module, limit, 0.05)
 
@@ -132,7 +134,7 @@ def test_an_expired_wait_gets_the_error_of_its_claim(monkeypatch: pytest.MonkeyP
         await bench.turn()
         assert bench.pulls.cancel(client, 1)
         await until(lambda: client.got)
-        assert client.got == [(1, told)]
+        assert client.got == [(1, expected)]
         bench.leader = True
         await bench.settle()
         assert left(bench) == [(b"1", 2)]

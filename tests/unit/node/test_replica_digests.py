@@ -13,7 +13,7 @@ MEMBERS = {"a", "b", "c"}
 TOKEN = b"token..."
 
 
-def told(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> ReplicaDigests:
+def compared(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> ReplicaDigests:
     """Return the state of node a with this digest after these reports in the log."""
     digests = ReplicaDigests()
     digests.applied([Op.DIGEST, TOKEN], own, "a", MEMBERS)
@@ -23,14 +23,14 @@ def told(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> Repli
 
 
 def test_equal_replicas_are_compared_once() -> None:
-    assert told(b"x", ("b", b"x"), ("c", b"x"), ("a", b"x")).compared_total == 1
+    assert compared(b"x", ("b", b"x"), ("c", b"x"), ("a", b"x")).compared_total == 1
 
 
 @pytest.mark.parametrize("order", [("b", "c", "a"), ("a", "b", "c"), ("c", "a", "b")])
 def test_a_replica_that_differs_from_a_majority_stops(order: tuple[str, ...]) -> None:
     shown = {"a": b"y", "b": b"x", "c": b"x"}
     with pytest.raises(FatalReplicationError, match=r"2 of 3 members.*lmq repair"):
-        told(b"y", *((member, shown[member]) for member in order))
+        compared(b"y", *((member, shown[member]) for member in order))
 
 
 @pytest.mark.parametrize(
@@ -45,11 +45,11 @@ def test_a_replica_that_differs_from_a_majority_stops(order: tuple[str, ...]) ->
     ],
 )
 def test_without_a_majority_against_it_a_node_continues(reports: list[tuple[str, bytes]]) -> None:
-    assert told(b"x", *reports).compared_total <= 1
+    assert compared(b"x", *reports).compared_total <= 1
 
 
 def test_reports_of_an_earlier_comparison_do_not_count() -> None:
-    assert told(b"x", ("b", b"y"), ("c", b"y"), token=b"earlier.").compared_total == 0
+    assert compared(b"x", ("b", b"y"), ("c", b"y"), token=b"earlier.").compared_total == 0
 
 
 def test_the_digest_distinguishes_states_and_changes_nothing() -> None:

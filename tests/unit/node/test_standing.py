@@ -20,7 +20,7 @@ from lmqcluster.wire.address import Address
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
 
 
-def told(name: str, *, recovering: bool = False) -> About:
+def report_of(name: str, *, recovering: bool = False) -> About:
     return About(name, f"{name}:80", "", f"{name}:1", empty=False, recovering=recovering, machine_version=2)
 
 
@@ -37,7 +37,7 @@ WELL = ReplicaStatus(
     members=MEMBERS,
     match_indexes={"a": 100, "b": 100, "c": 100},
     connected=frozenset({"b", "c"}),
-    about={one: told(f"n-{one}") for one in MEMBERS},
+    about={one: report_of(f"n-{one}") for one in MEMBERS},
     has_left=False,
     was_removed=False,
     is_installing=False,
@@ -81,7 +81,7 @@ def test_a_stopping_node_is_not_ready() -> None:
 
 def leaderless(*forgetful: str, connected: set[str], durability: str = "disk") -> ReplicaStatus:
     """Return the status of node a in a cluster without a leader, some of whose members have forgotten something."""
-    about = {one: told(f"n-{one}", recovering=one in forgetful) for one in MEMBERS}
+    about = {one: report_of(f"n-{one}", recovering=one in forgetful) for one in MEMBERS}
     return replace(
         WELL,
         role="follower",
@@ -147,7 +147,7 @@ def test_a_quorum_needs_a_leader_and_a_majority() -> None:
 
 
 def test_a_member_without_a_report_is_shown_without_addresses() -> None:
-    silent = replace(WELL, about={"a": told("n-a")})
+    silent = replace(WELL, about={"a": report_of("n-a")})
     shown = {node["id"]: node for node in cluster_status(silent, "1.0")["nodes"]}
     assert (shown["b"]["name"], shown["b"]["http"], shown["b"]["machine_version"]) == (None, None, None)
     assert (shown["a"]["http"], shown["a"]["match_index"]) == ("n-a:80", 100)

@@ -28,8 +28,8 @@ def test_full_memory_is_logged_when_it_changes() -> None:
     with capture_logs() as lines:
         for used in (50, 101, 150, 100, 99):
             said.note_memory(used, 100)
-    told: list[tuple[Any, ...]] = [(line["event"], line["log_level"], line["used_bytes"]) for line in lines]
-    assert told == [
+    logged: list[tuple[Any, ...]] = [(line["event"], line["log_level"], line["used_bytes"]) for line in lines]
+    assert logged == [
         ("memory limit reached, pushes are refused", "warning", 101),
         ("memory below the limit, pushes accepted again", "info", 100),
     ]

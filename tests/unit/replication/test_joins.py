@@ -72,13 +72,13 @@ def test_the_result_is_returned_without_another_copy() -> None:
 
 def test_incomplete_results_are_not_delivered_after_close() -> None:
     async def scenario(joins: Joins) -> None:
-        told: list[io.BytesIO] = []
-        joins.join([b"x" * (3 * module.SLICE_BYTES)], told.append)
-        joins.join([b"y"], told.append)
+        delivered: list[io.BytesIO] = []
+        joins.join([b"x" * (3 * module.SLICE_BYTES)], delivered.append)
+        joins.join([b"y"], delivered.append)
         await asyncio.sleep(0)
         joins.close()
         for _ in range(10):
             await asyncio.sleep(0)
-        assert not told
+        assert not delivered
 
     run(scenario)

@@ -33,7 +33,7 @@ runners = pytest.mark.parametrize("runner", [asyncio.run, uvloop.run], ids=["asy
 
 
 async def _answered(_verb: str, arguments: list[Any]) -> dict[str, Any]:
-    return {"ok": True, "result": {"told": arguments}}
+    return {"ok": True, "result": {"arguments": arguments}}
 
 
 @contextlib.asynccontextmanager
@@ -63,7 +63,7 @@ async def talks(dialer: PeerSecurity, listener: PeerSecurity) -> None:
             message = await received.get()
             assert (message["sequence"], len(message["batch"])) == (number, len(MARKER) + size)
         stream.close()
-        assert await ask(DIALER, dialer, address, "cluster", ["x"], timeout_s=DEADLINE_S) == {"told": ["x"]}
+        assert await ask(DIALER, dialer, address, "cluster", ["x"], timeout_s=DEADLINE_S) == {"arguments": ["x"]}
 
 
 async def refuses(dialer: PeerSecurity, listener: PeerSecurity, match: str) -> None:

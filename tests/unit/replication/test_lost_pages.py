@@ -109,19 +109,19 @@ async def of_another_member(owner: Owner) -> None:
 
 async def two_at_once(owner: Owner) -> None:
     """The callback of one fetch begins another, which finds the next one complete too."""
-    told: list[str] = []
+    calls: list[str] = []
 
     def second(are_here: bool | None) -> None:
-        told.append(f"second {are_here}")
+        calls.append(f"second {are_here}")
 
     def first(are_here: bool | None) -> None:
-        told.append(f"first {are_here}")
-        owner.exchange.fetch(A, [], lambda are_here: told.append(f"third {are_here}"))
+        calls.append(f"first {are_here}")
+        owner.exchange.fetch(A, [], lambda are_here: calls.append(f"third {are_here}"))
 
     owner.exchange.fetch(B, [b"x"], first)
     owner.exchange.fetch(B, [b"y"], second)
     owner.exchange.link_changed(B)
-    assert sorted(told) == ["first None", "second None", "third True"]
+    assert sorted(calls) == ["first None", "second None", "third True"]
 
 
 @pytest.mark.parametrize("scenario", [two_at_once, denied_by_all, lost_with_its_connection, silent, of_another_member])

@@ -241,17 +241,17 @@ def test_a_page_received_twice_is_written_once() -> None:
 
 def test_the_callback_of_a_fetch_runs_when_the_page_has_arrived() -> None:
     bench = Bench()
-    told: list[bool] = []
+    outcomes: list[bool] = []
     page = bench.files.save(COLUMNS)
-    bench.files.fetch(page, told.append)
-    assert told == [True], "a page that is being written is present"
+    bench.files.fetch(page, outcomes.append)
+    assert outcomes == [True], "a page that is being written is present"
     bench.turns.all()
-    bench.files.fetch(page, told.append)
-    bench.files.fetch(page, told.append)
+    bench.files.fetch(page, outcomes.append)
+    bench.files.fetch(page, outcomes.append)
     bench.files.want(page)
-    assert told == [True]
+    assert outcomes == [True]
     bench.turns.all()
-    assert told == [True] * 3
+    assert outcomes == [True] * 3
     assert bench.files.read_total == 1, "one look at the disk is enough for both"
     assert bench.files.load(page) == COLUMNS
     assert bench.files.late_total == 0
@@ -261,15 +261,15 @@ def test_needed_pages_are_read_before_wanted_ones() -> None:
     bench = Bench()
     pages = [bench.files.save([[number]]) for number in range(5)]
     bench.turns.all()
-    told: list[int] = []
+    outcomes: list[int] = []
     for page in pages[:4]:
         bench.files.want(page)
     for number in (3, 4):
-        bench.files.fetch(pages[number], lambda is_here, number=number: told.append(number))  # type: ignore[misc]
+        bench.files.fetch(pages[number], lambda is_here, number=number: outcomes.append(number))  # type: ignore[misc]
     while bench.turns.jobs:
         read = [page for page in pages if bench.files.is_ready(page)]
         if len(read) == 3:
-            assert told == [4, 3]
+            assert outcomes == [4, 3]
         work, done = bench.turns.jobs.pop(0)
         work()
         done(None)
@@ -283,17 +283,17 @@ def test_fetches_of_a_damaged_page_fail_until_another_node_has_sent_it() -> None
     whole = bench.stored(page)
     assert whole is not None
     bench.disk.open(_name(page)).write_at(len(PREFIX) + 3, b"!")
-    told: list[bool] = []
+    outcomes: list[bool] = []
     for _ in range(2):
-        bench.files.fetch(page, told.append)
+        bench.files.fetch(page, outcomes.append)
         bench.turns.all()
-    assert told == [False, False]
+    assert outcomes == [False, False]
     assert bench.lost == [page], "it is asked for once"
     bench.files.add(page, whole)
     bench.turns.all()
-    bench.files.fetch(page, told.append)
+    bench.files.fetch(page, outcomes.append)
     bench.turns.all()
-    assert told == [False, False, True]
+    assert outcomes == [False, False, True]
 
 
 def test_a_page_that_a_full_disk_refused_is_written_on_request() -> None:

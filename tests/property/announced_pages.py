@@ -9,27 +9,27 @@ import pytest
 from lmqcluster.core import Machine
 from tests.unit.core.page_store import MemoryPages
 
-__all__ = ["ToldPages", "watch"]
+__all__ = ["AnnouncedPages", "watch"]
 
 _apply = Machine.apply
 
 
-class ToldPages(MemoryPages):
+class AnnouncedPages(MemoryPages):
     """Pages in memory.
 
     Attributes:
-        told: the announced pages of the batch that is being applied; None between batches.
-        untold: other pages that it has loaded.
+        announced: the announced pages of the batch that is being applied; None between batches.
+        unannounced: other pages that it has loaded.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.told: set[bytes] | None = None
-        self.untold: list[bytes] = []
+        self.announced: set[bytes] | None = None
+        self.unannounced: list[bytes] = []
 
     def load(self, page: bytes) -> list[Any]:
-        if self.told is not None and page not in self.told:
-            self.untold.append(page)
+        if self.announced is not None and page not in self.announced:
+            self.unannounced.append(page)
         return super().load(page)
 
 
@@ -40,13 +40,13 @@ def watch(patch: pytest.MonkeyPatch) -> None:
 
 def _watched(self: Machine, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any]) -> Any:
     store = self.backlogs.store
-    if not isinstance(store, ToldPages):
+    if not isinstance(store, AnnouncedPages):
         return _apply(self, now_us, origin, incarnation, sequence, commands)
     # Pages read lately may be evicted for those read first.
-    store.told = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.backlogs._read_back)}
+    store.announced = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.backlogs._read_back)}
     try:
         return _apply(self, now_us, origin, incarnation, sequence, commands)
     finally:
-        store.told = None
-        untold, store.untold = store.untold, []
-        assert not untold, f"{commands} loaded pages that were not told of"
+        store.announced = None
+        unannounced, store.unannounced = store.unannounced, []
+        assert not unannounced, f"{commands} loaded pages that were not announced"
