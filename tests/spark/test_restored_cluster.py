@@ -149,6 +149,9 @@ def test_a_query_fails_when_the_cluster_under_it_is_restored(
             return []
         return sorted(bytes(row.value) for row in spark.read.parquet(str(tmp_path / "table")).collect())
 
+    def wait_for_end(query: StreamingQuery) -> None:
+        wait_for(lambda: not query.isActive, "the end of the query")
+
     def wait_for_rows(query: StreamingQuery, expected: list[bytes]) -> None:
         wait_for(lambda: not query.isActive or table() == sorted(expected), f"{len(expected)} rows")
         assert query.isActive, query.exception()
@@ -163,9 +166,8 @@ def test_a_query_fails_when_the_cluster_under_it_is_restored(
     restore(node, tmp_path / "backup")
     with Client(servers) as client:
         push(client, queue, [b"new"])
-        for failed in (query, None):
-            ended = failed or start()
-            wait_for(lambda one=ended: not one.isActive, "the end of the query")
+        for ended in (query, start()):
+            wait_for_end(ended)
             assert "restored from a backup" in str(ended.exception())
         assert table() == numbered(40)
         lenient = start(failOnDataLoss="false")

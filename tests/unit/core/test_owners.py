@@ -125,7 +125,7 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     driver.push(Q, *[b"%d" % number for number in range(5)])
     session = driver.do(Op.CLAIM, b"s", THIEF)
     driver.do(Op.RESERVE, b"s", 1, Q, True, 5, 86_400_000_000, session, THIEF)
-    _keyed(driver, THIEF, b"k", b"x", b"job")
+    _keyed(driver, THIEF, b"k", b"x")
     driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
     before = driver.machine.quotas.kept(THIEF)
     driver.wait(300)
