@@ -35,7 +35,7 @@ def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str
         ([b"a", b"b"], "1 are missing, such as [b'c']"),
         ([b"a", b"b", b"x"], "1 are unknown, such as [b'x']"),
         ([b"a", b"b", b"c", b"c"], "4 arrived instead of 3"),
-        ([b"a", b"c", b"b"], "at place 1 came b'c' instead of b'b'"),
+        ([b"a", b"c", b"b"], "position 1 has b'c' instead of b'b'"),
     ],
 )
 def test_reads_that_did_not_return_to_their_places_are_named(found: list[bytes], problem: str) -> None:

@@ -68,7 +68,7 @@ def test_verify_judges_histories_on_spark(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (1, "")
     assert json.loads(done.stdout)["verdict"] == "guilty"
     missing = CliRunner().invoke(main, ["verify", str(tmp_path / "none.jsonl")])
-    assert (missing.exit_code, "there is no" in missing.output) == (2, True)
+    assert (missing.exit_code, "does not exist" in missing.output) == (2, True)
 
 
 def test_run_writes_reports_and_prints_pass(tmp_path: Path) -> None:
