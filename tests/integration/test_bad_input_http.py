@@ -70,7 +70,7 @@ def test_bodies_over_the_limit_are_refused(victims: Cluster, victim: NodeProcess
                 assert status_of(end_of(sock)) == 413, (path, framing)
 
 
-def test_problem_of_a_body_over_the_limit_says_so(victim: NodeProcess) -> None:
+def test_problem_of_a_body_over_the_limit_names_the_limit(victim: NodeProcess) -> None:
     """Design 2.3: errors carry application/problem+json; the limit is in the text."""
     with Connection(victim.http) as connection:
         connection.send(

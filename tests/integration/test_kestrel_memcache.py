@@ -40,7 +40,7 @@ def queue(queue_name: str) -> bytes:
     return queue_name.encode()
 
 
-def test_items_go_in_through_one_node_and_come_out_of_another_in_order(shared_cluster: Cluster, queue: bytes) -> None:
+def test_items_put_at_one_node_are_got_from_another_in_order(shared_cluster: Cluster, queue: bytes) -> None:
     bodies = [b"", b"\r\n\0binary\xff", b"x" * 100_000, b"END\r\n"]
     with Lines(shared_cluster[0]) as first, Lines(shared_cluster[1]) as second, Lines(shared_cluster[2]) as third:
         put(first, queue, *bodies)

@@ -25,7 +25,7 @@ def hooked(node: NodeProcess, queue_name: str) -> str:
     return queue_name
 
 
-def test_6_preserved_headers_come_back_on_a_pull(node: NodeProcess, hooked: str) -> None:
+def test_6_preserved_headers_are_returned_on_a_pull(node: NodeProcess, hooked: str) -> None:
     """6: as response headers of a pull of a normal message, lower case, in argument order; others are not kept."""
     call(node.http, "POST", f"/messages/{hooked}", b"m", {"X-Foo": "bar baz", "X-Other": "no", "USER-AGENT": "test/1"})
     answer = call(node.http, "GET", f"/messages/{hooked}?t=0")

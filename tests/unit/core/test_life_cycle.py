@@ -145,7 +145,7 @@ def test_leases_end_in_the_order_of_their_deadlines() -> None:
     assert driver.drain(Q) == [b"2", b"3", b"1"]
 
 
-def test_the_head_tells_when_the_next_message_is_due() -> None:
+def test_the_head_shows_when_the_next_message_is_due() -> None:
     """Spec 2.2: a blocked puller wakes at the first due time, of a lease or a window, without a background job."""
     driver = Driver()
     driver.pull(Q)

@@ -137,7 +137,7 @@ def test_a_total_that_fell_is_another_queue_of_the_same_name() -> None:
     assert shown["mean"] == 3
 
 
-def test_queues_that_are_gone_are_forgotten() -> None:
+def test_deleted_queues_are_forgotten() -> None:
     stats = Stats()
     stats.tick([(b"a", 5, 0), (b"b", 5, 0)])
     stats.tick([(b"b", 5, 0)])

@@ -75,7 +75,7 @@ def test_numbers_of_tables_may_differ_and_those_of_json_may_not(lenient: Shell) 
         lenient.check(Step("""echo '{"size": 12}'""", ('{"size": 7}',)))
 
 
-def test_an_id_stands_for_the_same_id_wherever_the_page_shows_it(exact: Shell) -> None:
+def test_an_id_of_a_page_always_maps_to_the_same_id(exact: Shell) -> None:
     exact.check(Step(f"echo {SECOND}", (FIRST,)))
     # In a command it stands for the id of the run.
     exact.check(Step(f"echo {FIRST}", (FIRST,)))

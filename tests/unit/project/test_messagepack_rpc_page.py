@@ -66,7 +66,7 @@ def test_the_errors_that_every_method_has_exist() -> None:
     assert outcomes == {code: wanted[ERRORS[code].outcome] for code in codes}
 
 
-def test_the_texts_of_lmq_stand_for_the_codes_that_the_document_says() -> None:
+def test_the_texts_of_lmq_map_to_the_documented_codes() -> None:
     found = dict(re.findall(r"^\| `([\w:]+)` \| `(\w+)`: ", TEXT, re.MULTILINE))
     assert found == {spec.rpc: code for code, spec in ERRORS.items() if spec.rpc is not None}
 

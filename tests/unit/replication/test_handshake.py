@@ -36,7 +36,7 @@ def test_both_sides_accept_each_other_and_know_the_same(secret: bytes) -> None:
     assert another != known
 
 
-def test_a_listener_tells_a_stranger_nothing_that_depends_on_the_secret() -> None:
+def test_a_listener_reveals_nothing_that_depends_on_the_secret() -> None:
     """The data before the dialer's proof is a fresh key: it allows no guessing and does not identify the node."""
     (public,) = msgpack.unpackb(Exchange(LISTENER, stretched(SECRET)).challenge())
     assert len(public) == 32
