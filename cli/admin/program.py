@@ -31,60 +31,60 @@ def cli(target: Target, form: str | None) -> None:
 cli.add_section(
     "Look",
     [
-        Deferred("status", "admin.cluster", "Show the nodes of the cluster."),
-        Deferred("stats", "admin.cluster", "Show rates and waiting times of all queues."),
-        Deferred("top", "admin.top", "Show live rates of queues and the state of nodes."),
-        Deferred("check", "admin.check", "Check cluster health; exits non-zero on problems, for monitoring."),
+        Deferred("status", "admin.cluster.cluster", "Show the nodes of the cluster."),
+        Deferred("stats", "admin.cluster.cluster", "Show rates and waiting times of all queues."),
+        Deferred("top", "admin.cluster.top", "Show live rates of queues and the state of nodes."),
+        Deferred("check", "admin.cluster.check", "Check cluster health; exits non-zero on problems, for monitoring."),
     ],
 )
 cli.add_section(
     "Queues and messages",
     [
-        Deferred("queue", "admin.queues", "List, show, change, bind, empty and delete queues."),
-        Deferred("message", "admin.messages", "Push, pull, settle and peek at single messages."),
-        Deferred("defaults", "admin.defaults", "Show and change the default properties of queues."),
+        Deferred("queue", "admin.queues.queues", "List, show, change, bind, empty and delete queues."),
+        Deferred("message", "admin.messages.messages", "Push, pull, settle and peek at single messages."),
+        Deferred("defaults", "admin.queues.defaults", "Show and change the default properties of queues."),
         Deferred(
             "definitions",
-            "admin.definitions",
+            "admin.queues.definitions",
             "Export and import default properties, properties and bindings of queues, and tokens.",
         ),
-        Deferred("job", "admin.jobs", "List and forget the jobs of writers that store exactly once."),
-        Deferred("subscription", "admin.subscriptions", "List and release batch leases."),
+        Deferred("job", "admin.messages.jobs", "List and forget the jobs of writers that store exactly once."),
+        Deferred("subscription", "admin.messages.subscriptions", "List and release batch leases."),
         Deferred(
             "client",
-            "admin.clients",
+            "admin.messages.clients",
             "List the clients of all nodes: connections, waiting pulls and held messages.",
         ),
-        Deferred("session", "admin.sessions", "List sessions, and end those of dead clients."),
-        Deferred("lock", "admin.sessions", "List locks, and free those of stuck clients."),
+        Deferred("session", "admin.messages.sessions", "List sessions, and end those of dead clients."),
+        Deferred("lock", "admin.messages.sessions", "List locks, and free those of stuck clients."),
     ],
 )
 cli.add_section(
     "Many messages",
     [
-        Deferred("replay", "admin.replay", "Push the rows of a file into queues."),
-        Deferred("drain", "admin.drain", "Write all messages of queues as JSON lines."),
-        Deferred("import", "admin.imports", "Import the messages of other queue servers into the cluster."),
-        Deferred("bench", "admin.bench", "Measure the speed of the cluster."),
+        Deferred("replay", "admin.transfer.replay", "Push the rows of a file into queues."),
+        Deferred("drain", "admin.transfer.drain", "Write all messages of queues as JSON lines."),
+        Deferred("import", "admin.imports.imports", "Import the messages of other queue servers into the cluster."),
+        Deferred("bench", "admin.transfer.bench", "Measure the speed of the cluster."),
     ],
 )
 cli.add_section(
     "Members",
     [
-        Deferred("join", "admin.cluster", "Make the node join a peer's cluster."),
-        Deferred("leave", "admin.cluster", "Remove the node from its cluster."),
-        Deferred("remove", "admin.cluster", "Remove a dead node from the cluster."),
-        Deferred("transfer-leader", "admin.cluster", "Transfer leadership to another node."),
+        Deferred("join", "admin.cluster.cluster", "Make the node join a peer's cluster."),
+        Deferred("leave", "admin.cluster.cluster", "Remove the node from its cluster."),
+        Deferred("remove", "admin.cluster.cluster", "Remove a dead node from the cluster."),
+        Deferred("transfer-leader", "admin.cluster.cluster", "Transfer leadership to another node."),
     ],
 )
 cli.add_section(
     "One node and its data",
     [
-        Deferred("log-level", "admin.log_level", "Show or change the log level of the node."),
-        Deferred("snapshot", "admin.cluster", "Make the node write a snapshot of its state now."),
-        Deferred("backup", "admin.backup", "Write the state of all queues to FILE."),
-        Deferred("restore", "admin.backup", "Create a new cluster from a backup."),
-        Deferred("recover", "admin.backup", "Make a surviving node a one-node cluster after a quorum loss."),
+        Deferred("log-level", "admin.cluster.log_level", "Show or change the log level of the node."),
+        Deferred("snapshot", "admin.cluster.cluster", "Make the node write a snapshot of its state now."),
+        Deferred("backup", "admin.cluster.backup", "Write the state of all queues to FILE."),
+        Deferred("restore", "admin.cluster.backup", "Create a new cluster from a backup."),
+        Deferred("recover", "admin.cluster.backup", "Make a surviving node a one-node cluster after a quorum loss."),
     ],
 )
 cli.add_section(
@@ -92,11 +92,11 @@ cli.add_section(
     [
         Deferred(
             "token",
-            "admin.tokens",
+            "admin.access.tokens",
             "Create, list and delete tokens; once one exists, clients need one.",
         ),
-        Deferred("context", "admin.context", "Name clusters and save how to reach them."),
-        Deferred("tls", "admin.tls", "Create certificates for nodes, for client and peer connections."),
+        Deferred("context", "admin.access.context", "Name clusters and save how to reach them."),
+        Deferred("tls", "admin.access.tls", "Create certificates for nodes, for client and peer connections."),
     ],
 )
 cli.add_command(

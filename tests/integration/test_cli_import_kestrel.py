@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lmqcluster_cli.admin import import_kestrel
-from lmqcluster_cli.admin.kestrel_journal import Journal
+from lmqcluster_cli.admin.imports import import_kestrel
+from lmqcluster_cli.admin.imports.kestrel_journal import Journal
 
 from lmqcluster import AsyncClient
 

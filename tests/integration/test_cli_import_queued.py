@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lmqcluster_cli.admin import import_queued
+from lmqcluster_cli.admin.imports import import_queued
 from lmqcluster_cli.shared.api import Api
 
 from .cluster import NodeProcess

@@ -6,7 +6,7 @@ import datetime as dt
 
 import msgpack
 import pytest
-from lmqcluster_cli.admin.contents import Show, content_bytes, content_json, format_body, json_value
+from lmqcluster_cli.admin.queues.contents import Show, content_bytes, content_json, format_body, json_value
 
 MSGPACK = "application/x-msgpack"
 TWO_LINES = """\

@@ -6,8 +6,8 @@ import json
 from typing import Any
 
 import pytest
-from lmqcluster_cli.admin import definition_file
-from lmqcluster_cli.admin.definition_file import parse_definitions, queue_name
+from lmqcluster_cli.admin.queues import definition_file
+from lmqcluster_cli.admin.queues.definition_file import parse_definitions, queue_name
 from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 GOOD: dict[str, Any] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import msgpack
 import pytest
-from lmqcluster_cli.admin import import_queued
-from lmqcluster_cli.admin.import_queued import Source
+from lmqcluster_cli.admin.imports import import_queued
+from lmqcluster_cli.admin.imports.import_queued import Source
 from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 LIMIT_BYTES = 1024 * 1024

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from lmqcluster_cli.admin.import_kestrel_config import FILE_BYTES_MAX, kestrel_config
-from lmqcluster_cli.admin.kestrel_config import DEPTH_MAX
+from lmqcluster_cli.admin.imports.import_kestrel_config import FILE_BYTES_MAX, kestrel_config
+from lmqcluster_cli.admin.imports.kestrel_config import DEPTH_MAX
 
 PRODUCTION = """
 import com.twitter.conversions.storage._

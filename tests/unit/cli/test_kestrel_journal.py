@@ -8,7 +8,7 @@ from collections import deque
 from pathlib import Path
 
 import pytest
-from lmqcluster_cli.admin.kestrel_journal import Journal, journal_files, queues_in
+from lmqcluster_cli.admin.imports.kestrel_journal import Journal, journal_files, queues_in
 
 
 def add(body: bytes, expires_ms: int = 0) -> bytes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from lmqcluster_cli.admin.monitoring import Finding, MonitoringCommand, State, graded, line_of, worst
+from lmqcluster_cli.admin.cluster.monitoring import Finding, MonitoringCommand, State, graded, line_of, worst
 from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 from lmqcluster.wire.errors import LmqError

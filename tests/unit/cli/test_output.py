@@ -7,7 +7,7 @@ import json
 
 import click
 import pytest
-from lmqcluster_cli.admin.cluster import node_columns
+from lmqcluster_cli.admin.cluster.cluster import node_columns
 from lmqcluster_cli.shared.output import Column, Form, View, human_bytes, human_duration, print_json, print_table
 
 COLUMNS = [Column("Queue", "queue"), Column("Ready", "ready", right=True), Column("Bytes", "bytes", unit="bytes")]

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 import pytest
-from lmqcluster_cli.admin.queue_template import QueueTemplate
-from lmqcluster_cli.admin.row_source import open_source
-from lmqcluster_cli.admin.rows import BadRow, Row, csv_rows, json_rows
+from lmqcluster_cli.admin.transfer.queue_template import QueueTemplate
+from lmqcluster_cli.admin.transfer.row_source import open_source
+from lmqcluster_cli.admin.transfer.rows import BadRow, Row, csv_rows, json_rows
 from lmqcluster_cli.shared.errors import CliError
 
 BY_ORIGIN = QueueTemplate.by_column("origin", "flights.")
@@ -114,12 +114,12 @@ def test_bad_json_lines_are_reported_and_skipped(line: bytes, reason: str) -> No
 
 
 def test_too_large_rows_and_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmqcluster_cli.admin.rows.MESSAGE_BYTES_MAX", 20)
+    monkeypatch.setattr("lmqcluster_cli.admin.transfer.rows.MESSAGE_BYTES_MAX", 20)
     [bad, good] = read_json('{"origin":"A","n":"12345"}\n{"origin":"B"}\n')
     assert isinstance(bad, BadRow)
     assert "exceed the maximum size of a message" in bad.reason
     assert isinstance(good, Row)
-    monkeypatch.setattr("lmqcluster_cli.admin.rows.LINE_BYTES_MAX", 25)
+    monkeypatch.setattr("lmqcluster_cli.admin.transfer.rows.LINE_BYTES_MAX", 25)
     with pytest.raises(CliError, match="line 1 is longer than 25 bytes"):
         read_json('{"origin":"A","n":"12345"}\n')
 

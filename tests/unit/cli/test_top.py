@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmqcluster_cli.admin.live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Sample, compare_samples
-from lmqcluster_cli.admin.load import Phase, _quantile
+from lmqcluster_cli.admin.cluster.live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Sample, compare_samples
+from lmqcluster_cli.admin.transfer.load import Phase, _quantile
 
 COUNTERS = ("pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total")
 

@@ -7,7 +7,7 @@ import random
 import zlib
 
 import pytest
-from lmqcluster_cli.admin import queues as cli_queues
+from lmqcluster_cli.admin.queues import queues as cli_queues
 
 from lmqcluster.core import Op
 from lmqcluster.node.queues.info import Rates, no_rates

@@ -1,0 +1,1 @@
+"""Commands on tokens, certificates and saved contexts."""

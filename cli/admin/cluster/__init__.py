@@ -1,0 +1,1 @@
+"""Commands on the cluster and its nodes: members, health, backups."""

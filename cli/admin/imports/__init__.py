@@ -1,0 +1,1 @@
+"""Commands that import from other queue servers."""

@@ -1,0 +1,1 @@
+"""Commands on messages, and on the clients, sessions, subscriptions and jobs that hold them."""

@@ -1,0 +1,162 @@
+"""``lmq-admin client``: connections, waiting pulls and held messages of the clients of all nodes."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import click
+
+from ...shared.aliases import AliasGroup
+from ...shared.api import Api
+from ...shared.errors import CliError, ExitCode
+from ...shared.output import Column
+from ...shared.reads import Report, reads
+from ...shared.target import Target, complete_queue, queue_text
+
+__all__ = ["client"]
+
+_PAGE: Final = 1_000
+_PORTS: Final = {"http": "HTTP", "msgpack_rpc": "MessagePack-RPC"}
+_CONNECTION_COLUMNS: Final = [
+    Column("Node", "node"),
+    Column("Client", "client"),
+    Column("Protocol", "protocol"),
+    Column("Token", "token", rank=1),
+    Column("Open for (s)", "age_s", right=True),
+    Column("Memory (bytes)", "held_bytes", right=True, rank=2),
+]
+_WAITING_COLUMNS: Final = [
+    Column("Node", "node"),
+    Column("Queue or pattern", "queue"),
+    Column("Waiting pulls", "pulls", right=True),
+    Column("Messages wanted", "messages", right=True),
+]
+_LEASE_COLUMNS: Final = [
+    Column("Queue", "queue"),
+    Column("Leased", "leased", right=True),
+    Column("Expires in (s)", "ends_in_s", right=True),
+    Column("Client", "client"),
+    Column("Connected", "connected"),
+    Column("Token", "token", rank=1),
+    Column("Protocol", "protocol", rank=2),
+    Column("Node", "node"),
+]
+
+
+@click.group(cls=AliasGroup)
+def client() -> None:
+    """List the clients of all nodes: connections, waiting pulls and held messages.
+
+    Each node knows only its own clients, so the command queries all nodes.
+    """
+
+
+def _of_all_nodes(api: Api, path: str, member: str) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the rows of every node, with the node's name, and the nodes that do not answer."""
+    rows: list[dict[str, Any]] = []
+    silent: list[str] = []
+    for node in sorted(api.get("/v1/cluster")["nodes"], key=lambda node: str(node["name"])):
+        try:
+            found = _pages(Api(node["http"]), path, member) if node["state"] != "unreachable" else None
+        except CliError as exc:
+            if exc.exit_code is not ExitCode.UNAVAILABLE:
+                raise
+            found = None
+        if found is None:
+            silent.append(node["name"])
+        else:
+            rows += [{"node": node["name"], **row} for row in found]
+    return rows, silent
+
+
+def _pages(api: Api, path: str, member: str) -> list[dict[str, Any]]:
+    """Return all rows of a list, page by page. Rows that change during the listing may be missing or appear twice."""
+    found: list[dict[str, Any]] = []
+    separator = "&" if "?" in path else "?"
+    while rows := api.get(f"{path}{separator}offset={len(found)}&limit={_PAGE}")[member]:
+        found += rows
+        if len(rows) < _PAGE:
+            break
+    return found
+
+
+def _remark(silent: list[str]) -> str:
+    return f"No answer from {', '.join(silent)}." if silent else ""
+
+
+@client.command("ls")
+@reads(_CONNECTION_COLUMNS)
+def client_ls(target: Target) -> Report:
+    """List the connections of clients.
+
+    \b
+    Example:
+      lmq-admin client ls --sort=-age_s
+    """
+    found, silent = _of_all_nodes(target.api, "/v1/connections", "connections")
+    rows = [
+        [
+            one["node"],
+            one["address"],
+            _PORTS.get(one["port"], one["port"]),
+            one["user"] or None,
+            int(one["age_s"]),
+            one["held_bytes"],
+        ]
+        for one in found
+    ]
+    value = {"connections": found, "unreachable": silent}
+    return Report(value, _CONNECTION_COLUMNS, rows, empty="No client is connected.", remark=_remark(silent))
+
+
+@client.command("waiting")
+@reads(_WAITING_COLUMNS)
+def client_waiting(target: Target) -> Report:
+    """List the waiting pulls by queue or pattern.
+
+    \b
+    Example:
+      lmq-admin client waiting
+    """
+    found, silent = _of_all_nodes(target.api, "/v1/consumers", "consumers")
+    rows = [[one["node"], _awaited(one), one["pulls"], one["messages"]] for one in found]
+    value = {"consumers": found, "unreachable": silent}
+    return Report(value, _WAITING_COLUMNS, rows, empty="No pull is waiting.", remark=_remark(silent))
+
+
+def _awaited(row: dict[str, Any]) -> str:
+    return f"pattern {queue_text(row['pattern'])}" if "pattern" in row else str(queue_text(row["queue"]))
+
+
+@client.command("leases")
+@click.argument("queue", required=False, shell_complete=complete_queue)
+@reads(_LEASE_COLUMNS)
+def client_leases(target: Target, queue: str | None) -> Report:
+    """List the clients that hold leased messages, of one QUEUE or of all.
+
+    A lease does not end with the connection that the message was delivered over: "no" under Connected means that the
+    client is gone or uses another connection. The list omits messages that a node delivered before its restart,
+    messages of subscriptions, and messages delivered over the protocols of Kestrel and queued.
+
+    \b
+    Example:
+      lmq-admin client leases mail
+    """
+    path = "/v1/leases" if queue is None else f"/v1/leases?queue={Api.segment(queue)}"
+    found, silent = _of_all_nodes(target.api, path, "leases")
+    found.sort(key=lambda one: -one["leased"])
+    rows = [
+        [
+            queue_text(one["queue"]),
+            one["leased"],
+            None if one["ends_in_s"] is None else int(one["ends_in_s"]),
+            one["address"],
+            "yes" if one["connected"] else "no",
+            one["user"] or None,
+            _PORTS.get(one["port"], one["port"]),
+            one["node"],
+        ]
+        for one in found
+    ]
+    value = {"leases": found, "unreachable": silent}
+    return Report(value, _LEASE_COLUMNS, rows, empty="No message is leased.", remark=_remark(silent))

@@ -1,0 +1,1 @@
+"""Commands on queues: their properties, links, definitions and contents."""

@@ -1,0 +1,61 @@
+"""Options for the properties of a queue, one option for each property."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import click
+
+from lmqcluster.wire.queue_options import QUEUE_OPTIONS, QueueOption
+
+from ...shared.units import duration, size
+
+__all__ = ["given_properties", "property_options"]
+
+_Kind = Callable[[str], Any] | type
+_LMQ: Final[Mapping[str, tuple[_Kind, str, str]]] = {
+    "accum": (duration, "TIME", "Accumulation window; 0 disables accumulation."),
+    "retry": (int, "N", "Maximum number of redeliveries, for messages pushed from now on."),
+    "timeout": (duration, "TIME", "Duration of a lease."),
+}
+_TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
+    "messages": (int, "N"),
+    "bytes": (size, "SIZE"),
+    "seconds": (duration, "TIME"),
+    "factor": (float, "FACTOR"),
+    "queue": (str, "QUEUE"),
+}
+
+
+def property_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add all options; the function gets them by name, None for those not given."""
+    for name, option in reversed(list(QUEUE_OPTIONS.items())):
+        function = _option(name, option)(function)
+    for name, (kind, metavar, text) in reversed(list(_LMQ.items())):
+        function = click.option(_flag(name), name, type=kind, metavar=metavar, help=text)(function)
+    return function
+
+
+def given_properties(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties that were given."""
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in values.items()
+        if value is not None and value != ()
+    }
+
+
+def _option(name: str, option: QueueOption) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    if option.unit == "flag":
+        flag = _flag(name)
+        return click.option(f"{flag}/--no-{flag[2:]}", name, default=None, help=option.text)
+    if option.unit == "queues":
+        text = f"{option.text} May be given several times."
+        return click.option(_flag(name), name, metavar="QUEUE", multiple=True, help=text)
+    kind, metavar = _TYPES[option.unit]
+    return click.option(_flag(name), name, type=kind, metavar=metavar, help=option.text)
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

@@ -1,0 +1,1 @@
+"""Commands that move many messages, and the benchmark."""
