@@ -49,7 +49,7 @@ def _judged(
     histories: tuple[str, ...], examples: int, grace_s: float, master: str | None, memory: str | None
 ) -> dict[str, Any]:
     try:
-        from lmqcluster.spark.pipelines import failures  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base import failures  # noqa: PLC0415
 
         from .judges.spark_checker import VerifySettings, verify  # noqa: PLC0415
     except ImportError as exc:
@@ -73,7 +73,7 @@ def _judged(
 
 def _session(master: str | None, memory: str | None, log: Path) -> AbstractContextManager[SparkSession]:
     """Return a session of `open_session`."""
-    from lmqcluster.spark.pipelines.session import SessionSettings, open_session  # noqa: PLC0415
+    from lmqcluster.spark.pipelines.base.session import SessionSettings, open_session  # noqa: PLC0415
 
     options = {} if memory is None else {"spark.driver.memory": memory}
     return open_session(SessionSettings(name="lmq-drill verify", master=master, options=options, log=log))

@@ -15,10 +15,10 @@ from typing import Any, Protocol
 
 import structlog
 
-from .node.config import NodeConfig
-from .node.garbage import GarbageCollection
+from .node.config.config import NodeConfig
 from .node.node import Node
-from .node.service_manager import ServiceManager
+from .node.process.garbage import GarbageCollection
+from .node.process.service_manager import ServiceManager
 from .protocols.http import HttpFrontEnd
 from .protocols.kestrel.port import Factory, KestrelPort
 from .protocols.kestrel.status import ServerStatus
@@ -26,9 +26,9 @@ from .protocols.memcache import MemcacheConnection
 from .protocols.msgpack_rpc import RpcFrontEnd
 from .protocols.queued import QueuedFrontEnd
 from .protocols.text import TextConnection
-from .replication.node_storage import DurabilityError
-from .replication.salvage import is_alone
-from .replication.storage.disk import DamagedFileError, Folder
+from .replication.offline.salvage import is_alone
+from .replication.storage.io.disk import DamagedFileError, Folder
+from .replication.storage.node_storage import DurabilityError
 
 __all__ = ["FrontEnd", "front_ends_of", "serve"]
 

@@ -55,7 +55,7 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.types import DoubleType, LongType, StringType, StructField, StructType
 
-from lmqcluster.spark.pipelines.failures import BAD_DATA, PipelineError, unreadable
+from lmqcluster.spark.pipelines.base.failures import BAD_DATA, PipelineError, unreadable
 
 from .checker import FAULTS, HIDDEN_MAX
 

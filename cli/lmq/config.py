@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.node.config import OPTIONS, NodeConfig
-from lmqcluster.node.config_kestrel import KESTREL_PORTS
-from lmqcluster.node.config_load import load_config
+from lmqcluster.node.config.config import OPTIONS, NodeConfig
+from lmqcluster.node.config.kestrel import KESTREL_PORTS
+from lmqcluster.node.config.load import load_config
 
 from ..shared.aliases import AliasGroup
 from ..shared.data_folder import check_data_dir, check_folder

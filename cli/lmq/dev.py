@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from lmqcluster.node.standard_output import never_wait_for_readers
+from lmqcluster.node.process.standard_output import never_wait_for_readers
 
 from .local_cluster import DevCluster, DevSettings
 

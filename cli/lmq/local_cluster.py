@@ -17,9 +17,9 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.node.config import ConfigError
-from lmqcluster.node.config_kestrel import has_thrift
-from lmqcluster.node.config_values import memory_of_machine
+from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.kestrel import has_thrift
+from lmqcluster.node.config.values import memory_of_machine
 from lmqcluster.wire.address import Address
 
 from ..shared.api import Api

@@ -6,7 +6,7 @@ import socket
 from typing import Final
 
 from lmqcluster.net.blocking import find
-from lmqcluster.node.config import ConfigError
+from lmqcluster.node.config.config import ConfigError
 from lmqcluster.wire.address import Address
 
 __all__ = ["check_free"]

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from lmqcluster.replication import offline, salvage
-from lmqcluster.replication.storage.disk import DamagedFileError
+from lmqcluster.replication.offline import data_directory as offline
+from lmqcluster.replication.offline import salvage
+from lmqcluster.replication.storage.io.disk import DamagedFileError
 
 from ..shared.confirm import confirm, yes_option
 from ..shared.data_folder import check_data_dir, hold_data_dir

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import click
 
-from lmqcluster.node.config import NodeConfig
-from lmqcluster.node.config_load import load_config
-from lmqcluster.node.logs import configure_logging
-from lmqcluster.node.standard_output import never_wait_for_readers
+from lmqcluster.node.config.config import NodeConfig
+from lmqcluster.node.config.load import load_config
+from lmqcluster.node.process.logs import configure_logging
+from lmqcluster.node.process.standard_output import never_wait_for_readers
 
 from ..shared.data_folder import hold_data_dir
 from .config import check_ports, config_options

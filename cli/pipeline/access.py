@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
-from lmqcluster.client.addresses import parse_addresses
+from lmqcluster.client.transport.addresses import parse_addresses
 from lmqcluster.wire.errors import LmqError
 
 from ..shared.errors import CliError, ExitCode
 
 if TYPE_CHECKING:
-    from lmqcluster.spark.pipelines.access import Access
+    from lmqcluster.spark.pipelines.base.access import Access
 
 __all__ = ["ClusterOptions", "cluster_options", "target_cluster_options"]
 
@@ -76,7 +76,7 @@ class ClusterOptions:
 
     def access(self) -> Access:
         """Return the access data for a pipeline."""
-        from lmqcluster.spark.pipelines.access import Access  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base.access import Access  # noqa: PLC0415
 
         return Access(
             servers=self.servers,

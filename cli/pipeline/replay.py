@@ -13,7 +13,7 @@ from .access import ClusterOptions, cluster_options
 from .run import PipelineCommand, Runner, check_paths, tasks_shown
 
 if TYPE_CHECKING:
-    from lmqcluster.spark.pipelines.replay_settings import Planned, Replayed
+    from lmqcluster.spark.pipelines.replays.replay_settings import Planned, Replayed
 
 __all__ = ["replay"]
 
@@ -124,8 +124,8 @@ def replay(
     if not dry_run:
         cluster.reach()
     with runner.session("replay") as spark, tasks_shown("replay", spark):
-        from lmqcluster.spark.pipelines.replay import Replayed, ReplaySettings, plan_replay  # noqa: PLC0415
-        from lmqcluster.spark.pipelines.replay import replay as run_replay  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.replays.replay import Replayed, ReplaySettings, plan_replay  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.replays.replay import replay as run_replay  # noqa: PLC0415
 
         settings = ReplaySettings(inputs=inputs, form=form, access=cluster.access(), ordered=not unordered, **options)
         done = plan_replay(spark, settings, queues) if dry_run else run_replay(spark, settings)

@@ -61,8 +61,8 @@ def report(
     """
     check_paths(journals)
     with runner.session("report") as spark, tasks_shown("report", spark):
-        from lmqcluster.spark.pipelines.report import ReportSettings  # noqa: PLC0415
-        from lmqcluster.spark.pipelines.report import report as run_report  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.reports.report import ReportSettings  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.reports.report import report as run_report  # noqa: PLC0415
 
         found = run_report(spark, ReportSettings(journals=journals, queues_max=queues, lease_s=lease))
     if html is not None:
@@ -78,7 +78,7 @@ def report(
 
 
 def _write_page(path: Path, found: dict[str, Any]) -> None:
-    from lmqcluster.spark.pipelines.report_page import report_page  # noqa: PLC0415
+    from lmqcluster.spark.pipelines.reports.report_page import report_page  # noqa: PLC0415
 
     try:
         path.write_text(report_page(found), encoding="utf-8")

@@ -24,7 +24,7 @@ from click.core import ParameterSource
 from rich.progress import Progress, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
 from rich.text import Text
 
-from lmqcluster.node.config import ConfigError
+from lmqcluster.node.config.config import ConfigError
 from lmqcluster.wire.errors import LmqError
 
 from ..shared.errors import CliError, ExitCode
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from lmqcluster.spark.pipelines.progress import QueryProgress
+    from lmqcluster.spark.pipelines.base.progress import QueryProgress
 
 __all__ = [
     "PipelineCommand",
@@ -84,8 +84,8 @@ class Runner:
     def session(self, name: str) -> Iterator[SparkSession]:
         """Yield a session for one pipeline; raise its failures as `CliError`."""
         _check_spark()
-        from lmqcluster.spark.pipelines import failures  # noqa: PLC0415
-        from lmqcluster.spark.pipelines.session import SessionSettings, open_session  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base import failures  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base.session import SessionSettings, open_session  # noqa: PLC0415
 
         log = self.log or Path(tempfile.mkstemp(prefix="lmq-pipeline-", suffix=".log")[1])
         settings = SessionSettings(name=f"lmq-pipeline {name}", master=self.master, options=self.options, log=log)
@@ -223,7 +223,7 @@ def watched(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuer
     """
 
     def watch(query: StreamingQuery) -> None:
-        from lmqcluster.spark.pipelines.progress import QueryProgress  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base.progress import QueryProgress  # noqa: PLC0415
 
         progress = QueryProgress(query)
         begin = time.monotonic()
@@ -302,7 +302,7 @@ def tasks_shown(description: str, spark: SparkSession) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from lmqcluster.spark.pipelines.progress import running_tasks  # noqa: PLC0415
+    from lmqcluster.spark.pipelines.base.progress import running_tasks  # noqa: PLC0415
 
     columns = (TextColumn("{task.description}"), SpinnerColumn(), _TasksColumn(), TimeElapsedColumn())
     over = threading.Event()

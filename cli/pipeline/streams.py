@@ -17,8 +17,8 @@ from .access import ClusterOptions, cluster_options, target_cluster_options
 from .run import PipelineCommand, Runner, StreamOutcome, watched
 
 if TYPE_CHECKING:
-    from lmqcluster.spark.pipelines.archive import Period
-    from lmqcluster.spark.pipelines.source import Source
+    from lmqcluster.spark.pipelines.archives.archive import Period
+    from lmqcluster.spark.pipelines.base.source import Source
 
 __all__ = ["archive", "migrate"]
 
@@ -110,7 +110,7 @@ def _stream_options(function: Callable[..., Any]) -> Callable[..., Any]:
             raise click.UsageError("--once and --trigger exclude each other")
 
         def source() -> Source:
-            from lmqcluster.spark.pipelines.source import Source  # noqa: PLC0415
+            from lmqcluster.spark.pipelines.base.source import Source  # noqa: PLC0415
 
             return Source(
                 access=cluster.access(),
@@ -204,9 +204,9 @@ def archive(
     cluster.reach()
     outcome = StreamOutcome()
     with runner.session("archive") as spark:
-        from lmqcluster.spark.pipelines.archive import ArchiveSettings  # noqa: PLC0415
-        from lmqcluster.spark.pipelines.archive import archive as run_archive  # noqa: PLC0415
-        from lmqcluster.spark.pipelines.quarantine import Decoding  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.archives.archive import ArchiveSettings  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.archives.archive import archive as run_archive  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.base.quarantine import Decoding  # noqa: PLC0415
 
         settings = ArchiveSettings(
             source=source(),

@@ -103,7 +103,7 @@ def watch(
     outcome = StreamOutcome()
     shown = _RowPrinter(as_json=as_json)
     with runner.session("watch") as spark:
-        from lmqcluster.spark.pipelines import watch as pipeline  # noqa: PLC0415
+        from lmqcluster.spark.pipelines.reports import watch as pipeline  # noqa: PLC0415
 
         settings = pipeline.WatchSettings(
             journal=str(journal.resolve()),

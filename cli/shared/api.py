@@ -10,7 +10,7 @@ import urllib.parse
 import urllib.request
 from typing import Any, Final
 
-from lmqcluster.client.probe import Answers, Speaks, what_answers
+from lmqcluster.client.transport.probe import Answers, Speaks, what_answers
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from lmqcluster.replication.peer_tls import NODE_MARK
+from lmqcluster.replication.peers.tls import NODE_MARK
 
 from .errors import CliError, ExitCode, cannot_write
 

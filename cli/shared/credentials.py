@@ -12,8 +12,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from lmqcluster.client import ClientOptions
-from lmqcluster.client.credentials import read_token
-from lmqcluster.client.tls import SYSTEM, client_context
+from lmqcluster.client.transport.credentials import read_token
+from lmqcluster.client.transport.tls import SYSTEM, client_context
 
 from .contexts import context_in_use
 from .errors import CliError, ExitCode

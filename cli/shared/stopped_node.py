@@ -8,8 +8,8 @@ from pathlib import Path
 
 import click
 
-from lmqcluster.replication.node_storage import Disks
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.node_storage import Disks
 
 from .errors import CliError, ExitCode
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from .async_client import AsyncClient
-    from .backoff import Backoff
+    from .aio.client import AsyncClient
+    from .aio.job_calls import Mark
+    from .aio.messages import Messages
+    from .aio.session_calls import ClientSession
+    from .aio.transactions import SyncTransaction, Transaction
     from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, ClosedQueue, Part
+    from .blocking.client import Client, SyncMessage, SyncMessages
+    from .blocking.session_calls import SyncSession
     from .client_options import ClientOptions
-    from .job_calls import Mark
     from .message import Delivery, Message, Origin
-    from .messages import Messages
     from .options import PushOptions
-    from .session_calls import ClientSession
-    from .sync_client import Client, SyncMessage, SyncMessages
-    from .sync_session_calls import SyncSession
-    from .transactions import SyncTransaction, Transaction
+    from .transport.backoff import Backoff
 else:
     __getattr__ = lazy_names(
         __name__,

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .replies import name_text
+from .transport.replies import name_text
 
 __all__ = [
     "Backlog",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ssl
 from typing import TypedDict
 
-from .backoff import Backoff
-from .credentials import FileName
+from .transport.backoff import Backoff
+from .transport.credentials import FileName
 
 __all__ = ["ClientOptions"]
 

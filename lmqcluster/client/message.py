@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE
 
 from .options import Place
-from .replies import decode_strings, name_text
+from .transport.replies import decode_strings, name_text
 
 __all__ = ["Delivery", "Message", "Origin", "Settler"]
 

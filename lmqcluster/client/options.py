@@ -6,8 +6,7 @@ import os
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal, TypedDict
 
-from .call_base import Name
-from .requests import name_bytes
+from .transport.requests import Name, name_bytes
 
 __all__ = [
     "BatchOptions",

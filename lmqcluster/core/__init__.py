@@ -5,15 +5,15 @@ and imports only the standard library, so that replicas fed the same log stay eq
 microseconds of log time. What it does not do: waiting, encoding, deciding who may do what; those are the node's.
 """
 
-from .api_keys import ApiKeys
 from .applied import Applied
-from .commands import Fault, IncompatibleVersionError, Op, PushFlag
+from .log.commands import Fault, IncompatibleVersionError, Op, PushFlag
 from .machine import Machine
-from .message import Message
-from .queue import Queue
-from .snapshot import Restoration
-from .snapshot_view import SnapshotView
-from .tokens import EVERY_QUEUE, Role, Token, TokenResult, Tokens
+from .messages.message import Message
+from .owners.api_keys import ApiKeys
+from .owners.tokens import EVERY_QUEUE, Role, Token, TokenResult, Tokens
+from .queue.queue import Queue
+from .snapshot.records import Restoration
+from .snapshot.view import SnapshotView
 
 __all__ = [
     "EVERY_QUEUE",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .notices import Notice
-from .queue import Queue
+from .queue.queue import Queue
+from .sessions.notices import Notice
 
 __all__ = ["Applied"]
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from .command_layout import QUEUE, copied_to, steps_of, stored_in
-from .commands import Command
-from .queue_state import QueueState
+from .log.command_layout import QUEUE, copied_to, steps_of, stored_in
+from .log.commands import Command
+from .state.queue_table import QueueState
 
 __all__ = ["copies_of"]
 

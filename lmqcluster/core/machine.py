@@ -6,26 +6,26 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .applied import Applied
-from .bodies import HasName
-from .cluster_commands import ClusterCommands
 from .command_copies import copies_of
-from .commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
-from .keyed_pushes import KeyedPushes
-from .marked_pushes import MarkedPushes
-from .named_queues import NamedQueues
-from .operations import Operations
-from .pages import PageError
-from .pages_ahead import pages_ahead
-from .poll_commands import PollCommands
-from .pre_images import PreImages
-from .queue_commands import QueueCommands
-from .session_commands import SessionCommands
-from .snapshot import Restoration
-from .snapshot_view import SnapshotView
-from .state import State
-from .trait_commands import TraitCommands
-from .transactions import Transactions
-from .waiting_push_commands import WaitingPushCommands
+from .handlers.bulk import Operations
+from .handlers.cluster import ClusterCommands
+from .handlers.keyed_pushes import KeyedPushes
+from .handlers.polls import PollCommands
+from .handlers.queues import QueueCommands
+from .handlers.sessions import SessionCommands
+from .handlers.stream_pushes import MarkedPushes
+from .handlers.traits import TraitCommands
+from .handlers.transactions import Transactions
+from .handlers.waiting_pushes import WaitingPushCommands
+from .log.commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
+from .messages.bodies import HasName
+from .messages.pages import PageError
+from .messages.pre_images import PreImages
+from .prefetch import pages_ahead
+from .snapshot.records import Restoration
+from .snapshot.view import SnapshotView
+from .state.named_queues import NamedQueues
+from .state.state import State
 
 __all__ = ["Machine"]
 

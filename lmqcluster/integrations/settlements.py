@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
 from lmqcluster.client import AsyncClient, Client
-from lmqcluster.client.calls import Persistence
+from lmqcluster.client.transport.calls import Persistence
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .worker_session import WorkerSession

@@ -9,9 +9,9 @@ import structlog
 
 from ..ports import Bounds, ConnectionLimiter, DescriptorShares, Memory
 from ..ports.connection_limiter import AUTHENTICATION_S
-from ..replication import security
-from .config import NodeConfig
-from .config_values import memory_of_machine
+from ..replication.peers import security
+from .config.config import NodeConfig
+from .config.values import memory_of_machine
 
 __all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
 

@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 from typing import NamedTuple
 
-from ..core.quotas import Quotas
-from ..replication.status import ReplicaStatus
-from .config import NodeConfig
-from .disk_budget import DiskBudget
+from ..core.owners.quotas import Quotas
+from ..replication.base.status import ReplicaStatus
+from .config.config import NodeConfig
 from .membership.standing import impasse, outside
+from .process.disk_budget import DiskBudget
 
 __all__ = ["Check", "run_checks"]
 

@@ -10,29 +10,30 @@ from typing import Any
 import structlog
 
 from ..core import Applied, Fault, Machine, Op
-from ..core.command_layout import OP, QUEUE
-from ..core.commands import PULLS, Command
-from ..replication.about import About
+from ..core.log.command_layout import OP, QUEUE
+from ..core.log.commands import PULLS, Command
+from ..replication.base.node_info import About
+from ..replication.base.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.leader_transfer import transfer_leadership
-from ..replication.meta import NodeMeta
-from ..replication.node_storage import NodeStorage
-from ..replication.peer_tls import PeerTls
+from ..replication.peers.security import PeerSecurity
+from ..replication.peers.tls import PeerTls
 from ..replication.replica import Replica
-from ..replication.security import PeerSecurity
-from ..replication.settings import BACKLOG_BYTES, RaftSettings
-from ..replication.storage.disk import DamagedFileError, Disk, Folder
-from ..replication.storage.snapshot_store import SnapshotInfo
+from ..replication.storage.io.disk import DamagedFileError, Disk, Folder
+from ..replication.storage.meta import NodeMeta
+from ..replication.storage.node_storage import NodeStorage
+from ..replication.storage.snapshots.snapshot_store import SnapshotInfo
 from ..wire.address import Address, is_loopback
 from ..wire.errors import LmqError
 from .access import raft_port
 from .access.access import Access, read_admin_token
 from .access.tls import ServerTls
 from .access.upkeep import AccessUpkeep
-from .config import NodeConfig
-from .disk_budget import DiskBudget
+from .commit.proposer import Proposer
+from .config.config import NodeConfig
 from .events.journal import EventJournal
 from .gates import Gates
 from .health_checks import Check, run_checks
+from .leader_commands import OwnCommands
 from .membership import incarnation as incarnation_of_node
 from .membership import standing
 from .membership.changes import Membership
@@ -47,17 +48,16 @@ from .metrics.statsd import StatsdSender
 from .metrics.statsd_server import StatsdServer
 from .metrics.totals import Totals
 from .node_figures import PeerFigures, own_figures
-from .own_commands import OwnCommands
 from .periodic import PeriodicWork
-from .proposer import Proposer
+from .process.disk_budget import DiskBudget
+from .process.fair_slices import Turns
 from .queues.node_session import NodeSession
-from .queues.open_reads import OpenReads
-from .queues.pattern_views import PatternViews
-from .queues.patterns import check_engine, compile_pattern
-from .queues.pulls import Pulls
+from .queues.open_reads.open_reads import OpenReads
+from .queues.open_reads.timed import TimedReads
+from .queues.patterns.patterns import check_engine, compile_pattern
+from .queues.patterns.views import PatternViews
+from .queues.pulls.pulls import Pulls
 from .queues.service import QueueService
-from .queues.timed_reads import TimedReads
-from .turns import Turns
 
 __all__ = ["Node"]
 

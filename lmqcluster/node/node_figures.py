@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from ..replication.messages import FrameError
+from ..replication.base.status import ReplicaStatus
+from ..replication.peers.messages import FrameError
 from ..replication.replica import Replica
-from ..replication.status import ReplicaStatus
-from .config import NodeConfig
-from .disk_budget import DiskBudget
-from .memory import resident_bytes
+from .config.config import NodeConfig
+from .process.disk_budget import DiskBudget
+from .process.memory import resident_bytes
 from .queues.service import QueueService
 
 __all__ = ["VERB", "PeerFigures", "own_figures"]

@@ -6,17 +6,17 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from ..replication.histogram import Histogram
+from ..replication.base.histogram import Histogram
 from ..replication.replica import Replica
 from .access.clients import NODE
 from .access.upkeep import AccessUpkeep
-from .disk_budget import DiskBudget
+from .leader_commands import OwnCommands
 from .membership.changes import Membership
 from .membership.replica_digests import ReplicaDigests
 from .membership.standing import health, impasse
-from .memory import stored_bytes
 from .metrics.stats import Stats
-from .own_commands import OwnCommands
+from .process.disk_budget import DiskBudget
+from .process.memory import stored_bytes
 from .queues.service import QueueService
 from .state_log import StateLog
 

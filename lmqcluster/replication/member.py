@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Protocol
 
 from ..core import Machine
-from .membership import PeerNode
-from .meta import NodeMeta
-from .page_exchange import PageExchange
-from .raft_core import RaftCore
+from .base.membership import PeerNode
+from .peers.transport import PeerTransport
+from .raft.core import RaftCore
+from .recovery.page_exchange import PageExchange
+from .storage.meta import NodeMeta
 from .storage.page_files import PageFiles
-from .storage.snapshot_store import SnapshotInfo
-from .transport import PeerTransport
+from .storage.snapshots.snapshot_store import SnapshotInfo
 
 __all__ = ["MemberView"]
 

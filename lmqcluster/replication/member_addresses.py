@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import structlog
 
-from .about import About
-from .membership import PeerNode
-from .raft_core import RaftCore
-from .transport import PeerTransport
+from .base.membership import PeerNode
+from .base.node_info import About
+from .peers.transport import PeerTransport
+from .raft.core import RaftCore
 
 __all__ = ["MemberAddresses"]
 

@@ -6,12 +6,12 @@ import io
 from collections.abc import Callable
 from functools import partial
 
-from .joins import Joins
-from .log_clock import LogClock
-from .lost_receipts import LostReceipts
-from .membership import REGULAR, PeerNode
-from .messages import BULK_BYTES
-from .raft_core import RaftCore
+from .base.log_clock import LogClock
+from .base.membership import REGULAR, PeerNode
+from .peers.chunked_copy import Joins
+from .peers.messages import BULK_BYTES
+from .raft.core import RaftCore
+from .recovery.stale_receipts import LostReceipts
 
 __all__ = ["PeerProposals"]
 

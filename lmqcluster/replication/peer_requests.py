@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from .errors import FatalReplicationError
+from .base.errors import FatalReplicationError
+from .base.settings import RaftSettings
 from .leader_transfer import transfer_leadership
 from .member import MemberView
-from .settings import RaftSettings
 
 __all__ = ["PeerRequests"]
 

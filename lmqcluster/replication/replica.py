@@ -16,35 +16,35 @@ import msgpack
 import structlog
 
 from ..core import Applied, Machine
-from ..core.commands import Command, Compile
-from .about import About
-from .batch_entry import decode_batch
-from .commit_news import PATIENCE_S
-from .fresh_reads import FreshReads, fingerprint
-from .handshake import Identity
-from .histogram import Histogram
-from .log_clock import LogClock
-from .lost_receipts import LostReceipts
+from ..core.log.commands import Command, Compile
+from .base.batch_entry import decode_batch
+from .base.histogram import Histogram
+from .base.log_clock import LogClock
+from .base.membership import PeerNode
+from .base.node_info import About
+from .base.settings import RaftSettings
+from .base.status import ReplicaStatus
 from .member_addresses import MemberAddresses
-from .membership import PeerNode
-from .node_storage import NodeStorage
-from .page_exchange import PageExchange
-from .page_supply import PAGE_MESSAGES, PageSupply
 from .peer_proposals import PeerProposals
 from .peer_requests import PeerRequests
-from .raft_core import RaftCore
+from .peers.handshake import Identity
+from .peers.security import PeerSecurity
+from .peers.transport import PeerTransport
+from .raft.commit_notifier import PATIENCE_S
+from .raft.core import RaftCore
+from .raft.read_index import FreshReads, fingerprint
+from .raft.sync_heartbeats import SIGNS, SignsOfLife
+from .recovery.page_exchange import PageExchange
+from .recovery.page_supply import PAGE_MESSAGES, PageSupply
+from .recovery.snapshot_keeper import SnapshotKeeper
+from .recovery.stale_receipts import LostReceipts
+from .recovery.throttle import Throttle
 from .role_log import RoleLog
-from .security import PeerSecurity
-from .settings import RaftSettings
-from .signs_of_life import SIGNS, SignsOfLife
-from .snapshot_keeper import SnapshotKeeper
-from .status import ReplicaStatus
 from .steps import Steps
+from .storage.io.worker import ThreadWorker, Worker
+from .storage.node_storage import NodeStorage
 from .storage.page_files import PageFiles
-from .storage.snapshot_store import SnapshotInfo
-from .storage.worker import ThreadWorker, Worker
-from .throttle import Throttle
-from .transport import PeerTransport
+from .storage.snapshots.snapshot_store import SnapshotInfo
 
 __all__ = ["Replica", "ReplicaListener"]
 

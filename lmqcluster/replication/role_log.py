@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import structlog
 
 if TYPE_CHECKING:
-    from .raft_core import RaftCore
+    from .raft.core import RaftCore
 
 __all__ = ["RoleLog"]
 

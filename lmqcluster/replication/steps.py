@@ -17,10 +17,10 @@ from typing import Protocol
 
 from pysyncobj import syncobj as library
 
-from .histogram import Histogram
-from .journal import Journal
+from .base.histogram import Histogram
 from .member import MemberView
-from .storage.worker import Worker
+from .storage.io.worker import Worker
+from .storage.journal.journal import Journal
 
 __all__ = ["Steps"]
 

@@ -16,8 +16,8 @@ except ImportError as exc:
         f"written in Python ({exc})"
     ) from exc
 
+from .base.errors import DataLossError, OptionError, SchemaError, TakenOverError
+from .base.starting import start_query
 from .data_source import LmqDataSource, register
-from .errors import DataLossError, OptionError, SchemaError, TakenOverError
-from .starting import start_query
 
 __all__ = ["DataLossError", "LmqDataSource", "OptionError", "SchemaError", "TakenOverError", "register", "start_query"]

@@ -9,15 +9,15 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import StructType
 
-from .batch_reader import PeekReader
-from .errors import OptionError
-from .options import BatchRead, StreamRead, Write, check_common
-from .schema import check_read_schema, check_write_schema, read_schema
-from .writer import BatchWriter
+from .base.errors import OptionError
+from .base.options import BatchRead, StreamRead, Write, check_common
+from .base.schema import check_read_schema, check_write_schema, read_schema
+from .reading.batch_reader import PeekReader
+from .writing.writer import BatchWriter
 
 if TYPE_CHECKING:
-    from .stream_reader import StreamReader
-    from .stream_writer import StreamWriter
+    from .reading.stream_reader import StreamReader
+    from .writing.stream_writer import StreamWriter
 
 __all__ = ["LmqDataSource", "register"]
 
@@ -62,7 +62,7 @@ class LmqDataSource(DataSource):
             NotImplementedError: this release of Spark cannot read streams of queues.
         """
         try:
-            from .stream_reader import StreamReader  # noqa: PLC0415
+            from .reading.stream_reader import StreamReader  # noqa: PLC0415
         except ImportError as exc:
             raise _missing(
                 "readStream", "4.2", "use foreachBatch of another source, or read with lmqcluster.Client", exc
@@ -91,7 +91,7 @@ class LmqDataSource(DataSource):
             NotImplementedError: this release of Spark cannot write streams to queues.
         """
         try:
-            from .stream_writer import StreamWriter  # noqa: PLC0415
+            from .writing.stream_writer import StreamWriter  # noqa: PLC0415
         except ImportError as exc:
             raise _missing(
                 "writeStream", "4.1", "write in foreachBatch, with lmq.application and lmq.epoch", exc

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.replication.base.log_clock import LogClock
 
 __all__ = ["MovableClock", "MovableLoop"]
 

@@ -17,17 +17,17 @@ from typing import Any, Final
 import msgpack
 
 from lmqcluster.core import Machine
-from lmqcluster.core import command_layout as layout
-from lmqcluster.core.commands import Command
+from lmqcluster.core.log import command_layout as layout
+from lmqcluster.core.log.commands import Command
 from lmqcluster.node.access.access import Access, time_of_day_us
-from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.gates import Gates
-from lmqcluster.node.proposer import Group, Proposer
-from lmqcluster.node.queues.pattern_views import PatternViews
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.queues.pulls import Pulls
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.patterns.views import PatternViews
+from lmqcluster.node.queues.pulls.pulls import Pulls
 from lmqcluster.node.queues.service import QueueService
-from lmqcluster.node.turns import Turns
 from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
 from lmqcluster.wire.errors import LmqError
 

@@ -7,7 +7,7 @@ import socket
 import threading
 from concurrent.futures import Future
 
-from lmqcluster.client import in_memory
+from lmqcluster.client.transport import in_memory
 
 from .clock import MovableLoop
 from .node import MemoryNode

@@ -18,8 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from lmqcluster import Client
-from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import Pusher, Run
+from lmqcluster.spark.base.options import Write
+from lmqcluster.spark.writing.pushing import Pusher, Run
 from tests.integration.cluster import Cluster
 
 from .processor import Spent, Usage

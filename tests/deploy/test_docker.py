@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.node.config import OPTIONS
+from lmqcluster.node.config.config import OPTIONS
 from tests.promtool import run as promtool
 
 from .tools import DEPLOY, ROOT, compose_config, run

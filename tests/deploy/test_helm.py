@@ -11,7 +11,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from lmqcluster.node.config import OPTIONS
+from lmqcluster.node.config.config import OPTIONS
 from tests import promtool
 
 from .rendering import CHART, KUBERNETES, VARIANTS, kept, rendered, stamp

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from lmqcluster_cli.shared.certificates import Authority
 
-from lmqcluster.node.config_load import load_config
+from lmqcluster.node.config.load import load_config
 from tests.integration.cluster import ports, wait_for
 
 from .machine import Machine, why_not

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from lmqcluster import Client
-from lmqcluster.spark.reference import OPTIONS
+from lmqcluster.spark.base.reference import OPTIONS
 from tests.integration.cluster import Cluster, clean_environment, reaper, wait_for
 
 from .conftest import ROOT

@@ -17,7 +17,7 @@ from lmqcluster_chaos.judges.spark_checker import (
 )
 from pyspark.sql import SparkSession
 
-from lmqcluster.spark.pipelines.failures import PipelineError
+from lmqcluster.spark.pipelines.base.failures import PipelineError
 from tests.spark.conftest import spark, spark_python  # noqa: F401  fixtures
 
 from .history import History

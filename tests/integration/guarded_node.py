@@ -15,7 +15,7 @@ import aiohttp
 import msgpack
 
 from lmqcluster.node.access.tokens import create_token
-from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.protocols.http import HttpFrontEnd
 from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 
 from lmqcluster import Client
-from lmqcluster.node.config_kestrel import has_thrift
+from lmqcluster.node.config.kestrel import has_thrift
 
 from .cluster import Cluster, NodeProcess, ports
 

@@ -24,7 +24,7 @@ from typing import Self
 
 from lmqcluster import AsyncClient, Client
 from lmqcluster.client import BatchColumns
-from lmqcluster.node.turns import SLICE_ITEMS
+from lmqcluster.node.process.fair_slices import SLICE_ITEMS
 
 from .cluster import Cluster, NodeProcess, ports
 from .kestrel_ports import Lines, with_kestrel_ports

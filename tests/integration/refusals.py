@@ -18,7 +18,7 @@ from typing import Any
 
 import msgpack
 
-from lmqcluster.replication import messages
+from lmqcluster.replication.peers import messages
 
 from .bad_input import connect
 from .cluster import wait_for

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.protocols.http.server.permissions import PERMISSIONS as ROUTE_NEEDS
-from lmqcluster.protocols.msgpack_rpc.methods import METHODS
-from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS as METHOD_NEEDS
+from lmqcluster.protocols.msgpack_rpc.methods.permissions import PERMISSIONS as METHOD_NEEDS
+from lmqcluster.protocols.msgpack_rpc.methods.table import METHODS
 
 from .guarded_node import ADMIN, Guarded, guarded_node
 
@@ -140,7 +140,9 @@ def test_every_route_and_method_declares_its_permission(tmp_path: Path) -> None:
                 if not is_open(method, path) and method not in ROUTE_NEEDS.get(path, {})
             ]
             assert undeclared == [], "declare them in protocols/http/server/permissions.py"
-        assert METHODS.keys() - METHOD_NEEDS.keys() == set(), "declare them in protocols/msgpack_rpc/permissions.py"
+        assert METHODS.keys() - METHOD_NEEDS.keys() == set(), (
+            "declare them in protocols/msgpack_rpc/methods/permissions.py"
+        )
 
     run(main)
 

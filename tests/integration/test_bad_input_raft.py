@@ -15,9 +15,9 @@ from typing import Self
 import msgpack
 import pytest
 
-from lmqcluster.replication import handshake, messages
-from lmqcluster.replication.handshake import Exchange, Identity, stretched
-from lmqcluster.replication.sealing import SEAL_BYTES, Seal
+from lmqcluster.replication.peers import handshake, messages
+from lmqcluster.replication.peers.handshake import Exchange, Identity, stretched
+from lmqcluster.replication.peers.sealing import SEAL_BYTES, Seal
 from lmqcluster.wire.limits import FRAME_BYTES_MAX
 
 from .bad_input import MIB, bounded_memory, connect, dribble, end_of, fuzz_blocks, open_idle, pour, unharmed

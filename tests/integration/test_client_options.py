@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError
-from lmqcluster.client.transactions import Operations
+from lmqcluster.client.aio.transactions import Operations
 
 from .cluster import NodeProcess
 

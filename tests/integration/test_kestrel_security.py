@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.node.config import ConfigError
-from lmqcluster.node.config_kestrel import KESTREL_PORTS
-from lmqcluster.node.config_load import load_config
+from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.kestrel import KESTREL_PORTS
+from lmqcluster.node.config.load import load_config
 from lmqcluster.protocols.kestrel.port import KestrelPort
 from lmqcluster.protocols.kestrel.status import ServerStatus
 from lmqcluster.protocols.memcache import MemcacheConnection

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError
-from lmqcluster.client import session
-from lmqcluster.client.known_nodes import KnownNodes
+from lmqcluster.client.transport import failover as session
+from lmqcluster.client.transport.known_nodes import KnownNodes
 
 from ..unit.client.client_cluster import async_test
 from .cluster import Cluster, wait_for

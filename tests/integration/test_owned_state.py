@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.owners.quotas import Kind, Quotas
 from lmqcluster.node.access.tokens import list_tokens
 
 from .guarded_node import ADMIN, AsyncRpc, Guarded, guarded_node

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lmqcluster import Client, LmqError
-from lmqcluster.node.queues.pattern_views import CLIENT_VIEWS_MAX
+from lmqcluster.node.queues.patterns.views import CLIENT_VIEWS_MAX
 
 from .cluster import Cluster, NodeProcess, wait_for
 from .raw_rpc import Rpc, notification, open_rpc, request

@@ -17,7 +17,7 @@ import pytest
 
 from lmqcluster import Client
 from lmqcluster.core import Op
-from lmqcluster.replication import messages
+from lmqcluster.replication.peers import messages
 
 from .cluster import Cluster, NodeProcess, wait_for
 from .programs import Result, run

@@ -17,7 +17,7 @@ import uvloop
 
 import lmqcluster
 from lmqcluster.node.access.tokens import create_token
-from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.server import front_ends_of
 from lmqcluster.wire.address import Address

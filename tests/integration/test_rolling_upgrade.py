@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import IncompatibleVersionError, Machine
-from lmqcluster.node.config import NodeConfig
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.wire.address import Address
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.protocols.msgpack_rpc.stream import UNREAD_BYTES_MAX
+from lmqcluster.protocols.msgpack_rpc.connection.stream import UNREAD_BYTES_MAX
 
 from .cluster import NodeProcess
 from .guarded_node import Guarded, guarded_node

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core.transactions import OPERATIONS_MAX
+from lmqcluster.core.handlers.transactions import OPERATIONS_MAX
 
 from .cluster import NodeProcess
 from .raw_rpc import Rpc, is_error, pull_all

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.owners.quotas import Kind, Quotas
 
 from .guarded_node import ADMIN, AsyncRpc, Guarded
 from .test_owned_state import code_of, run, until

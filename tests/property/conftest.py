@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lmqcluster.core import idle_queues
+from lmqcluster.core.timers import idle_queues
 
 
 @pytest.fixture(scope="module")

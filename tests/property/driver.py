@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Fault, Machine, Op
-from lmqcluster.core.message import loaded
+from lmqcluster.core.messages.message import loaded
 
 __all__ = ["Driver", "bodies", "compile_pattern", "copied", "numbers", "over_the_wire", "records"]
 

@@ -6,9 +6,9 @@ from random import Random
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.commands import PULLS
-from lmqcluster.core.notices import Pushed
-from lmqcluster.core.waiting_push_commands import Waits
+from lmqcluster.core.handlers.waiting_pushes import Waits
+from lmqcluster.core.log.commands import PULLS
+from lmqcluster.core.sessions.notices import Pushed
 
 from .driver import SECOND
 

@@ -15,12 +15,15 @@ from random import Random
 from typing import Any
 from unittest.mock import patch
 
-from lmqcluster.core import Applied, Fault, Machine, Op, batch_leases, lease, state, waiting_push_commands
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.core.message import loaded
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.snapshot import Restoration
-from lmqcluster.core.snapshot_view import SnapshotView
+from lmqcluster.core import Applied, Fault, Machine, Op
+from lmqcluster.core.handlers import waiting_pushes as waiting_push_commands
+from lmqcluster.core.messages.message import loaded
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.core.queue import lease_table as lease
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.core.snapshot.records import Restoration
+from lmqcluster.core.snapshot.view import SnapshotView
+from lmqcluster.core.state import batch_leases, state
 
 from .driver import SECOND, compile_pattern, over_the_wire, records
 from .histories import NODES, History

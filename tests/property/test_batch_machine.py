@@ -10,10 +10,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
-from lmqcluster.core import Machine, Op, batch_leases
-from lmqcluster.core.batch_lease import BatchState
-from lmqcluster.core.batch_leases import BatchLeases
-from lmqcluster.core.message import loaded, traits_of
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.messages.message import loaded, traits_of
+from lmqcluster.core.state import batch_leases
+from lmqcluster.core.state.batch_lease import BatchState
+from lmqcluster.core.state.batch_leases import BatchLeases
 
 from .batch_model import BatchModel
 from .driver import SECOND

@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import batch_leases, idle_queues
-from lmqcluster.core.batch_leases import BatchLeases
-from lmqcluster.core.queue_state import QueueState
-from lmqcluster.core.rich_lines import RichLines
+from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.state import batch_leases
+from lmqcluster.core.state.batch_leases import BatchLeases
+from lmqcluster.core.state.queue_table import QueueState
+from lmqcluster.core.timers import idle_queues
 
 from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
 

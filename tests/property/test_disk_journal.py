@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.replication.journal import Entry
-from lmqcluster.replication.storage.disk import DamagedFileError
-from lmqcluster.replication.storage.disk_journal import DiskJournal
+from lmqcluster.replication.storage.io.disk import DamagedFileError
+from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
+from lmqcluster.replication.storage.journal.journal import Entry
 from tests.simulation.disk import PowerCut, SimDisk
 
 BASE = b"\x01"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.core import lease
-from lmqcluster.core.expiry import NEVER
-from lmqcluster.core.message import Message
+from lmqcluster.core.messages.message import Message
+from lmqcluster.core.queue import lease_table as lease
+from lmqcluster.core.queue.expiry import NEVER
 
 DEADLINES = st.integers(0, 12) | st.just(NEVER)
 STEPS = st.lists(

@@ -10,12 +10,14 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Fault, Machine, Op, batch_leases, lease
-from lmqcluster.core.batch_lease import BatchState
-from lmqcluster.core.batch_leases import BatchLeases
-from lmqcluster.core.cluster_commands import ClusterCommands
-from lmqcluster.core.past_deliveries import PastDeliveries
-from lmqcluster.core.state import REMEMBER_US
+from lmqcluster.core import Fault, Machine, Op
+from lmqcluster.core.handlers.cluster import ClusterCommands
+from lmqcluster.core.queue import lease_table as lease
+from lmqcluster.core.queue.settlement_history import PastDeliveries
+from lmqcluster.core.state import batch_leases
+from lmqcluster.core.state.batch_lease import BatchState
+from lmqcluster.core.state.batch_leases import BatchLeases
+from lmqcluster.core.state.state import REMEMBER_US
 from lmqcluster.wire import limits
 
 from . import model as m

@@ -10,10 +10,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, rule
 
-from lmqcluster.core import Machine, Op, backlog, backlogs
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.core.bodies import Body, BodyChunk, BodyTail
-from lmqcluster.core.snapshot import Restoration
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.messages.bodies import Body, BodyChunk, BodyTail
+from lmqcluster.core.queue import paged_tail as backlog
+from lmqcluster.core.queue import pager as backlogs
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.core.snapshot.records import Restoration
 from tests.unit.core.page_store import MemoryPages
 
 from .announced_pages import AnnouncedPages, watch

@@ -8,11 +8,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import bodies, idle_queues, machine, queue_contents
-from lmqcluster.core.backlogs import Backlogs
-from lmqcluster.core.bodies import Body, BodyChunk, BodyTail, QueueBodies
-from lmqcluster.core.loaded_bodies import LoadedBodies
-from lmqcluster.core.queue_contents import QueueContents
+from lmqcluster.core import machine
+from lmqcluster.core.messages import bodies
+from lmqcluster.core.messages.bodies import Body, BodyChunk, BodyTail, QueueBodies
+from lmqcluster.core.queue import store as queue_contents
+from lmqcluster.core.queue.pager import Backlogs
+from lmqcluster.core.queue.store import QueueContents
+from lmqcluster.core.snapshot.loaded_bodies import LoadedBodies
+from lmqcluster.core.timers import idle_queues
 
 from .test_paged_bodies import PagedBodiesAgainstModel, shrink
 

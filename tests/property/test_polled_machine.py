@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from lmqcluster.core import Op
-from lmqcluster.core.message_index import tag_of
-from lmqcluster.core.poll_limits import POLL_COUNTERS
+from lmqcluster.core.queue.limits import POLL_COUNTERS
+from lmqcluster.core.queue.message_index import tag_of
 
 from .driver import SECOND
 from .polled_model import PolledModel

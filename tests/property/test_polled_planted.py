@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import idle_queues
-from lmqcluster.core.indexed_queue import IndexedQueue
-from lmqcluster.core.message_index import MessageIndex
-from lmqcluster.core.poll_limits import PollLimits
-from lmqcluster.core.rich_lines import RichLines
+from lmqcluster.core.queue.indexed_queue import IndexedQueue
+from lmqcluster.core.queue.limits import PollLimits
+from lmqcluster.core.queue.message_index import MessageIndex
+from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.timers import idle_queues
 
 from .test_polled_machine import PolledMachineAgainstModel
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.core import refused_pushes
-from lmqcluster.core.refused_pushes import RefusedPushes
+from lmqcluster.core.dedup import refused_ranges as refused_pushes
+from lmqcluster.core.dedup.refused_ranges import RefusedPushes
 
 OWNERS = st.sampled_from([b"", b"o"])
 STEPS = st.lists(

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from lmqcluster.core import Applied, Fault, Machine, Op
-from lmqcluster.core.message import loaded
-from lmqcluster.core.rich_lines import TRAIT_BYTES
-from lmqcluster.core.transactions import Conflict
+from lmqcluster.core.handlers.transactions import Conflict
+from lmqcluster.core.messages.message import loaded
+from lmqcluster.core.queue.rich_messages import TRAIT_BYTES
 
 from . import rich_model as m
 from .driver import SECOND, compile_pattern, copied, records

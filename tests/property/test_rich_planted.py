@@ -9,21 +9,25 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core import idle_queues, intake, push_plan, queue, queue_state
-from lmqcluster.core.commands import Place, PushFlag
-from lmqcluster.core.exits import MessageExits
-from lmqcluster.core.expiry import NEVER
-from lmqcluster.core.intake import Intake, Room, Targets
-from lmqcluster.core.locks import Locks
-from lmqcluster.core.message import RichMessage
-from lmqcluster.core.producers import Producers
-from lmqcluster.core.queue import Queue
-from lmqcluster.core.queue_contents import QueueContents
-from lmqcluster.core.queue_options import QueueOptions
-from lmqcluster.core.refused_pushes import RefusedPushes
-from lmqcluster.core.rich_lines import RichLines
-from lmqcluster.core.sessions import Sessions
-from lmqcluster.core.waiting_pushes import WaitingPushes
+from lmqcluster.core.dedup.producers import Producers
+from lmqcluster.core.dedup.refused_ranges import RefusedPushes
+from lmqcluster.core.handlers import push_plan
+from lmqcluster.core.log.commands import Place, PushFlag
+from lmqcluster.core.messages.message import RichMessage
+from lmqcluster.core.queue import queue
+from lmqcluster.core.queue.expiry import NEVER
+from lmqcluster.core.queue.options import QueueOptions
+from lmqcluster.core.queue.queue import Queue
+from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.queue.store import QueueContents
+from lmqcluster.core.routing import admission as intake
+from lmqcluster.core.routing.admission import Intake, Room, Targets
+from lmqcluster.core.routing.dead_lettering import MessageExits
+from lmqcluster.core.routing.waiting_pushes import WaitingPushes
+from lmqcluster.core.sessions.locks import Locks
+from lmqcluster.core.sessions.sessions import Sessions
+from lmqcluster.core.state import queue_table as queue_state
+from lmqcluster.core.timers import idle_queues
 
 from .test_rich_machine import RichMachineAgainstModel
 from .test_session_machine import SessionMachineAgainstModel

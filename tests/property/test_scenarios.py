@@ -8,7 +8,7 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Fault, Machine, Op
-from lmqcluster.core.state import REMEMBER_US
+from lmqcluster.core.state.state import REMEMBER_US
 
 from .driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from lmqcluster.core import Applied, Op
-from lmqcluster.core.notices import Pushed
-from lmqcluster.core.waiting_push_commands import Waits
+from lmqcluster.core.handlers.waiting_pushes import Waits
+from lmqcluster.core.sessions.notices import Pushed
 
 from . import session_model as m
 from .driver import SECOND

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.core import Machine, Op, Queue, SnapshotView, lease, snapshot_view
-from lmqcluster.core.batch_leases import BatchLeases
+from lmqcluster.core import Machine, Op, Queue, SnapshotView
+from lmqcluster.core.queue import lease_table as lease
+from lmqcluster.core.snapshot import view as snapshot_view
+from lmqcluster.core.state.batch_leases import BatchLeases
 
 from . import model as m
 from .driver import SECOND, compile_pattern, over_the_wire, records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lmqcluster.replication.node_storage import JOURNAL, SNAPSHOTS
+from lmqcluster.replication.storage.node_storage import JOURNAL, SNAPSHOTS
 from tests.simulation.member_faults import MemberFaults
 from tests.simulation.network_faults import NetworkFaults
 

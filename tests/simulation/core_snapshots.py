@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.replication.membership import PeerNode
-    from lmqcluster.replication.snapshot_port import SnapshotReceiver
-    from lmqcluster.replication.storage import snapshot_store
-    from lmqcluster.replication.storage.snapshot_store import SnapshotInfo, SnapshotStore
+    from lmqcluster.replication.base.membership import PeerNode
+    from lmqcluster.replication.raft.snapshot_port import SnapshotReceiver
+    from lmqcluster.replication.storage.snapshots import snapshot_store
+    from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo, SnapshotStore
     from tests.simulation.host import Host
 
 __all__ = ["InlineSnapshots"]

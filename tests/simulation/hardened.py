@@ -7,11 +7,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from lmqcluster.replication import messages
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.node_storage import NodeStorage
-from lmqcluster.replication.raft_core import RaftCore
-from lmqcluster.replication.settings import RaftSettings
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.peers import messages
+from lmqcluster.replication.raft.core import RaftCore
+from lmqcluster.replication.storage.node_storage import NodeStorage
 from tests.simulation.core_snapshots import InlineSnapshots
 from tests.simulation.host import SimTransport
 from tests.simulation.journal import WatchedJournal

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pysyncobj.transport import Transport
 
-from lmqcluster.core.pages import PageError
-from lmqcluster.replication.lost_pages import MissingPagesError
-from lmqcluster.replication.meta import NodeMeta
-from lmqcluster.replication.storage.disk import DamagedFileError
+from lmqcluster.core.messages.pages import PageError
+from lmqcluster.replication.recovery.lost_pages import MissingPagesError
+from lmqcluster.replication.storage.io.disk import DamagedFileError
+from lmqcluster.replication.storage.meta import NodeMeta
 from tests.simulation.disk import PowerCut, SimDisk
 from tests.simulation.interfaces import Application, JudgeNeedsPageError
 

@@ -12,7 +12,7 @@ from tests.simulation.node_clients import Silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.proposer import Group
+    from lmqcluster.node.commit.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host

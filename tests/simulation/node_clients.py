@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.message import Content, Message, loaded
-from lmqcluster.core.pages import PageError
-from lmqcluster.node.proposer import UNKNOWN_AFTER_S
+from lmqcluster.core.messages.message import Content, Message, loaded
+from lmqcluster.core.messages.pages import PageError
+from lmqcluster.node.commit.proposer import UNKNOWN_AFTER_S
 from tests.simulation.interfaces import JudgeNeedsPageError
 from tests.simulation.log_time import LogTimeJudge
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from lmqcluster.core import Applied
-    from lmqcluster.node.proposer import Group
+    from lmqcluster.node.commit.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host

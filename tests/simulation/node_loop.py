@@ -10,25 +10,25 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 from unittest import mock
 
-import lmqcluster.core.backlog
+import lmqcluster.core.queue.paged_tail
+import lmqcluster.node.commit.proposer
+import lmqcluster.node.leader_commands
 import lmqcluster.node.membership.incarnation
 import lmqcluster.node.membership.replica_digests
 import lmqcluster.node.node
-import lmqcluster.node.own_commands
-import lmqcluster.node.proposer
-import lmqcluster.replication.log_clock
-import lmqcluster.replication.lost_pages
-import lmqcluster.replication.meta
-import lmqcluster.replication.node_storage
-import lmqcluster.replication.page_exchange
-import lmqcluster.replication.page_wait
+import lmqcluster.replication.base.log_clock
+import lmqcluster.replication.recovery.lost_pages
+import lmqcluster.replication.recovery.page_exchange
+import lmqcluster.replication.recovery.page_wait
+import lmqcluster.replication.recovery.snapshot_keeper
+import lmqcluster.replication.recovery.snapshot_requests
 import lmqcluster.replication.replica
-import lmqcluster.replication.snapshot_keeper
-import lmqcluster.replication.snapshot_requests
+import lmqcluster.replication.storage.meta
+import lmqcluster.replication.storage.node_storage
 import lmqcluster.replication.storage.page_files
-import lmqcluster.replication.storage.snapshot_file
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.replication.storage.disk_journal import DiskJournal
+import lmqcluster.replication.storage.snapshots.snapshot_file
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
 from tests.simulation.host import Host
 
 if TYPE_CHECKING:
@@ -214,19 +214,19 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
     modules = lmqcluster
     with storage_world(clock), contextlib.ExitStack() as patches:
         for module, name, value in (
-            (modules.node.proposer, "time", time),
-            (modules.node.own_commands, "time", time),
-            (modules.replication.log_clock, "time", time),
+            (modules.node.commit.proposer, "time", time),
+            (modules.node.leader_commands, "time", time),
+            (modules.replication.base.log_clock, "time", time),
             (modules.replication.replica, "random", randomness),
             (modules.replication.steps, "TICK_S", TICK_S),
             (modules.replication.replica, "PATIENCE_S", PATIENCE_S),
-            (modules.replication.commit_news, "PATIENCE_S", PATIENCE_S),
-            (modules.node.own_commands, "os", types.SimpleNamespace(urandom=rng.randbytes)),
-            (modules.node.proposer, "log", _ProposerLog()),
+            (modules.replication.raft.commit_notifier, "PATIENCE_S", PATIENCE_S),
+            (modules.node.leader_commands, "os", types.SimpleNamespace(urandom=rng.randbytes)),
+            (modules.node.commit.proposer, "log", _ProposerLog()),
             (modules.replication.replica, "log", silence),
-            (modules.replication.snapshot_keeper, "log", silence),
+            (modules.replication.recovery.snapshot_keeper, "log", silence),
             (modules.node.node, "log", silence),
-            (modules.node.own_commands, "log", silence),
+            (modules.node.leader_commands, "log", silence),
             (modules.node.membership.replica_digests, "os", types.SimpleNamespace(urandom=rng.randbytes)),
             (modules.node.membership.replica_digests, "log", silence),
             (modules.node.membership.replica_digests, "DIGEST_EVERY", 5),
@@ -234,11 +234,11 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
             (modules.replication.storage.page_files, "log", silence),
             (modules.replication.storage.page_files, "UNWRITTEN_MAX", UNWRITTEN_MAX),
             (modules.replication.storage.page_files, "WRITE_BYTES", 1),
-            (modules.replication.page_exchange, "log", silence),
-            (modules.replication.lost_pages, "log", silence),
-            (modules.replication.page_wait, "log", silence),
-            (modules.replication.snapshot_requests, "log", silence),
-            (modules.core.backlog, "CHUNK_SIZES", CHUNK_SIZES),
+            (modules.replication.recovery.page_exchange, "log", silence),
+            (modules.replication.recovery.lost_pages, "log", silence),
+            (modules.replication.recovery.page_wait, "log", silence),
+            (modules.replication.recovery.snapshot_requests, "log", silence),
+            (modules.core.queue.paged_tail, "CHUNK_SIZES", CHUNK_SIZES),
         ):
             patches.enter_context(mock.patch.object(module, name, value))
         yield

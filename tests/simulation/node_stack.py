@@ -12,17 +12,17 @@ import msgpack
 import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op, Restoration
-from lmqcluster.core.pages import PageError
-from lmqcluster.node.config import NodeConfig
+from lmqcluster.core.messages.pages import PageError
+from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
-from lmqcluster.node.proposer import Group, Proposer
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.queues.pulls import Pulls
-from lmqcluster.replication import messages
-from lmqcluster.replication.membership import PeerNode
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.pulls.pulls import Pulls
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.peers import messages
 from lmqcluster.replication.replica import Replica
-from lmqcluster.replication.settings import RaftSettings
 from tests.simulation.hardened import PeerTransport, core_settings, open_storage
 from tests.simulation.journal import WatchedJournal
 from tests.simulation.node_clients import Consumer, Ledger, Push, Raising, Silent
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from lmqcluster.core import Applied
-    from lmqcluster.replication.node_storage import NodeStorage
-    from lmqcluster.replication.storage.snapshot_store import SnapshotInfo
+    from lmqcluster.replication.storage.node_storage import NodeStorage
+    from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo
     from tests.simulation.clock import Clock
     from tests.simulation.host import Host
     from tests.simulation.run import Simulation

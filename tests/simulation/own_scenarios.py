@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.node_storage import PAGES, SNAPSHOTS
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.storage.node_storage import PAGES, SNAPSHOTS
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lmqcluster.replication.node_storage import PAGES
+from lmqcluster.replication.storage.node_storage import PAGES
 from tests.simulation.stage import Scenario, Stage
 
 if TYPE_CHECKING:

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from pysyncobj import SyncObj
 
-from lmqcluster.core.backlogs import Backlogs
+from lmqcluster.core.queue.pager import Backlogs
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
-from lmqcluster.replication.journal import Entry
-from lmqcluster.replication.log_clock import LogClock
-from lmqcluster.replication.page_wait import PageWait
-from lmqcluster.replication.raft_core import RaftCore
+from lmqcluster.replication.base.log_clock import LogClock
+from lmqcluster.replication.raft.core import RaftCore
+from lmqcluster.replication.recovery.page_wait import PageWait
+from lmqcluster.replication.recovery.snapshot_keeper import SnapshotKeeper
+from lmqcluster.replication.recovery.snapshot_requests import SnapshotRequests
+from lmqcluster.replication.recovery.throttle import Throttle
 from lmqcluster.replication.replica import Replica
-from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
-from lmqcluster.replication.snapshot_requests import SnapshotRequests
-from lmqcluster.replication.throttle import Throttle
+from lmqcluster.replication.storage.journal.journal import Entry
 from tests.simulation.switches import switch
 
 if TYPE_CHECKING:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmqcluster.core import intake
-from lmqcluster.core.commands import Delivered, Place, PushFlag
-from lmqcluster.core.exits import MessageExits
-from lmqcluster.core.intake import Intake, Push, Room, Targets
-from lmqcluster.core.message import Message, RichMessage
-from lmqcluster.core.queue import Queue
-from lmqcluster.core.queue_options import QueueOptions
-from lmqcluster.core.rich_lines import RichLines
-from lmqcluster.core.transactions import Transactions
+from lmqcluster.core.handlers.transactions import Transactions
+from lmqcluster.core.log.commands import Delivered, Place, PushFlag
+from lmqcluster.core.messages.message import Message, RichMessage
+from lmqcluster.core.queue.options import QueueOptions
+from lmqcluster.core.queue.queue import Queue
+from lmqcluster.core.queue.rich_messages import RichLines
+from lmqcluster.core.routing import admission as intake
+from lmqcluster.core.routing.admission import Intake, Push, Room, Targets
+from lmqcluster.core.routing.dead_lettering import MessageExits
 from tests.simulation.switches import switch
 
 __all__ = ["PLANTED_QUEUES"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmqcluster.core.claims import Claims
-from lmqcluster.core.locks import Locks
-from lmqcluster.core.message import Message
-from lmqcluster.core.queue import Queue
-from lmqcluster.core.session_lines import SessionLines
-from lmqcluster.core.sessions import Session, Sessions
-from lmqcluster.core.waiting_push_commands import WaitingPushCommands
-from lmqcluster.core.waiting_pushes import WaitingPush, WaitingPushes
+from lmqcluster.core.handlers.waiting_pushes import WaitingPushCommands
+from lmqcluster.core.messages.message import Message
+from lmqcluster.core.queue.queue import Queue
+from lmqcluster.core.routing.waiting_pushes import WaitingPush, WaitingPushes
+from lmqcluster.core.sessions.exclusive_queues import Claims
+from lmqcluster.core.sessions.locks import Locks
+from lmqcluster.core.sessions.sessions import Session, Sessions
+from lmqcluster.core.sessions.wait_lists import SessionLines
 from tests.simulation.session_judge import HELD
 from tests.simulation.switches import switch
 

@@ -10,7 +10,7 @@ from lmqcluster.core import Op
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lmqcluster.node.proposer import Group
+    from lmqcluster.node.commit.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host

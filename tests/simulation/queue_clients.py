@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
-from lmqcluster.node.proposer import UNKNOWN_AFTER_S
+from lmqcluster.node.commit.proposer import UNKNOWN_AFTER_S
 from tests.simulation.node_clients import Silent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.proposer import Group
+    from lmqcluster.node.commit.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.host import Host
     from tests.simulation.queue_judge import QueueJudge

@@ -12,7 +12,7 @@ import collections
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.transactions import Conflict
+from lmqcluster.core.handlers.transactions import Conflict
 from tests.simulation.node_clients import body_of, look_at_bodies
 from tests.simulation.queue_copies import Copies
 

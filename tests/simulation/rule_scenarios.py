@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from lmqcluster.core import Machine
-from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.base.membership import PeerNode
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
 if TYPE_CHECKING:

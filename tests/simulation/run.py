@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 from lmqcluster.core import Machine
-from lmqcluster.replication.meta import NodeMeta
+from lmqcluster.replication.storage.meta import NodeMeta
 from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.clock import Clock
 from tests.simulation.faults import Nemesis

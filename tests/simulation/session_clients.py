@@ -12,7 +12,7 @@ from tests.simulation.session_judge import HELD, LOCKS, NARROW, SESSION_QUEUES, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.proposer import Group
+    from lmqcluster.node.commit.proposer import Group
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.host import Host
     from tests.simulation.queue_clients import Requests

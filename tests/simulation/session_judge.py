@@ -11,9 +11,9 @@ import collections
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.message import loaded
-from lmqcluster.core.notices import Ended, Granted, Pushed
-from lmqcluster.core.waiting_push_commands import Waits
+from lmqcluster.core.handlers.waiting_pushes import Waits
+from lmqcluster.core.messages.message import loaded
+from lmqcluster.core.sessions.notices import Ended, Granted, Pushed
 from tests.simulation.node_clients import look_at_bodies
 from tests.simulation.session_book import Held, Lines, Messages, Session
 

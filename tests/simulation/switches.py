@@ -9,30 +9,30 @@ from unittest import mock
 from pysyncobj import SyncObj, syncobj
 
 import lmqcluster.node.membership.incarnation
-import lmqcluster.replication.batch_entry
-import lmqcluster.replication.meta
-import lmqcluster.replication.node_storage
+import lmqcluster.replication.base.batch_entry
 import lmqcluster.replication.replica
-import lmqcluster.replication.storage.disk_journal
-import lmqcluster.replication.storage.recovery
-import lmqcluster.replication.storage.segment
-from lmqcluster.core.batch_sessions import BatchSessions
-from lmqcluster.node.proposer import Proposer
-from lmqcluster.replication import messages
-from lmqcluster.replication.catch_up import Recovery
-from lmqcluster.replication.log_sender import LogSender
-from lmqcluster.replication.lost_receipts import LostReceipts
-from lmqcluster.replication.membership import apply_change
-from lmqcluster.replication.meta import NodeMeta
-from lmqcluster.replication.node_storage import NodeStorage
-from lmqcluster.replication.raft_core import RaftCore
-from lmqcluster.replication.snapshot_intake import SnapshotIntake
+import lmqcluster.replication.storage.journal.disk_journal
+import lmqcluster.replication.storage.journal.recovery
+import lmqcluster.replication.storage.journal.segment
+import lmqcluster.replication.storage.meta
+import lmqcluster.replication.storage.node_storage
+from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.node.commit.proposer import Proposer
+from lmqcluster.replication.base.membership import apply_change
+from lmqcluster.replication.peers import messages
+from lmqcluster.replication.raft.catch_up import Recovery
+from lmqcluster.replication.raft.core import RaftCore
+from lmqcluster.replication.raft.log_sender import LogSender
+from lmqcluster.replication.raft.snapshot_intake import SnapshotIntake
+from lmqcluster.replication.recovery.stale_receipts import LostReceipts
 from lmqcluster.replication.steps import Steps
-from lmqcluster.replication.storage.disk import DamagedFileError
-from lmqcluster.replication.storage.disk_journal import DiskJournal
-from lmqcluster.replication.storage.segment import RECORD_BYTES, Record
-from lmqcluster.replication.storage.segment_files import SegmentFiles
-from lmqcluster.replication.storage.snapshot_store import SnapshotStore
+from lmqcluster.replication.storage.io.disk import DamagedFileError
+from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
+from lmqcluster.replication.storage.journal.segment import RECORD_BYTES, Record
+from lmqcluster.replication.storage.journal.segment_files import SegmentFiles
+from lmqcluster.replication.storage.meta import NodeMeta
+from lmqcluster.replication.storage.node_storage import NodeStorage
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotStore
 from tests.simulation.hardened import CoreReplica
 from tests.simulation.node_stack import NodeReplica
 
@@ -49,9 +49,9 @@ _loaded = SnapshotIntake._loaded
 _core_init = RaftCore.__init__
 _journal_open = DiskJournal.open
 _meta_open = NodeMeta.open
-_decode_batch = lmqcluster.replication.batch_entry.decode_batch
+_decode_batch = lmqcluster.replication.base.batch_entry.decode_batch
 _synced = Steps._synced
-_align = lmqcluster.replication.node_storage._align
+_align = lmqcluster.replication.storage.node_storage._align
 _carry_out = SegmentFiles.carry_out
 _drop_before = DiskJournal.drop_before
 _store_open = SnapshotStore.open
@@ -146,7 +146,7 @@ def _open_unsynced(disk: Any, store: Any, base: bytes, **options: Any) -> DiskJo
 
 
 def _unchecked_record(data: Any, offset: int, seed: int) -> Record | None:
-    segment = lmqcluster.replication.storage.segment
+    segment = lmqcluster.replication.storage.journal.segment
     start = offset + RECORD_BYTES
     if start > len(data):
         return None
@@ -235,11 +235,11 @@ def _add_at_once(self: Any, member: str) -> None:
 
 
 def _patches() -> dict[str, Patches]:
-    journals = lmqcluster.replication.storage.disk_journal
-    segments = lmqcluster.replication.storage.segment
-    storage = lmqcluster.replication.node_storage
+    journals = lmqcluster.replication.storage.journal.disk_journal
+    segments = lmqcluster.replication.storage.journal.segment
+    storage = lmqcluster.replication.storage.node_storage
     replica = lmqcluster.replication.replica
-    meta = lmqcluster.replication.meta
+    meta = lmqcluster.replication.storage.meta
     return {
         "D1": [(RaftCore, "_on_append", _truncating)],
         "D2": [(RaftCore, "_on_append", _committing_all)],
@@ -267,7 +267,7 @@ def _patches() -> dict[str, Patches]:
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
         "D25": [(RaftCore, "members_from_log", _members_never_undone)],
-        "tail written again": [(lmqcluster.replication.storage.recovery._Replay, "rewrite", _nothing)],
+        "tail written again": [(lmqcluster.replication.storage.journal.recovery._Replay, "rewrite", _nothing)],
         "log kept for a snapshot": [(LogSender, "_kept_snapshots", lambda _self, _nodes: [])],
         "receipts of a lost log": [(LostReceipts, "are_possible", False)],
         "origin and incarnation": [

@@ -13,7 +13,7 @@ from unittest import mock
 
 import pytest
 
-import lmqcluster.replication.meta
+import lmqcluster.replication.storage.meta
 from tests.simulation.own_scenarios import OWN_SCENARIOS
 from tests.simulation.page_scenarios import PAGE_SCENARIOS
 from tests.simulation.rule_scenarios import RULE_SCENARIOS
@@ -100,5 +100,5 @@ def test_the_fix_is_missed(case: Case) -> None:
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_a_run_survives_a_later_incarnation_of_the_same_origin(seed: int) -> None:
     """Check this for a data directory of an earlier program, or an old copy of one."""
-    with mock.patch.object(lmqcluster.replication.meta, "_fresh_origin", lambda node_id: node_id):
+    with mock.patch.object(lmqcluster.replication.storage.meta, "_fresh_origin", lambda node_id: node_id):
         assert Task("node", "lostclock", seed).run()[0].kinds == set()

@@ -19,10 +19,10 @@ from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.spark import register
-from lmqcluster.spark.options import StreamRead
-from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.starting import retry_start
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.base.options import StreamRead
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.base.starting import retry_start
+from lmqcluster.spark.reading.stream_reader import StreamReader
 from tests.integration.cluster import Cluster
 
 from .forked_python import forked_python

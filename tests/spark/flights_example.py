@@ -19,7 +19,7 @@ from pathlib import Path
 import click
 
 from lmqcluster import Client
-from lmqcluster.spark.pipelines.session import SessionSettings, open_session
+from lmqcluster.spark.pipelines.base.session import SessionSettings, open_session
 from tests.integration.cluster import Cluster, clean_environment, reaper, wait_for
 
 from .flights import FLIGHTS, PUBLISHED, Figures, figures_of_csv, figures_of_table, flights_csv

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from lmqcluster import Client
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.reading.stream_reader import StreamReader
 from tests.integration.cluster import fetch, wait_for
 
 __all__ = [

@@ -11,9 +11,9 @@ from urllib.error import HTTPError
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from lmqcluster.spark.options import StreamRead
-from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.base.options import StreamRead
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.stream_reader import StreamReader
 from tests.integration.cluster import NodeProcess
 
 __all__ = ["Query", "Tokens"]

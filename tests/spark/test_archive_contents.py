@@ -20,13 +20,20 @@ from pyspark.sql.streaming.query import StreamingQuery
 from lmqcluster import AsyncClient, Client
 from lmqcluster.client import BatchMessage
 from lmqcluster.client.batches import BatchDetails
-from lmqcluster.spark.pipelines.access import Access
-from lmqcluster.spark.pipelines.archive import SCHEMA, ArchiveSettings, archive
-from lmqcluster.spark.pipelines.compaction import Compaction, batch_file_name
-from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError
-from lmqcluster.spark.pipelines.replay import Planned, PlannedQueue, Replayed, ReplaySettings, plan_replay, replay
-from lmqcluster.spark.pipelines.source import Source
-from lmqcluster.spark.pipelines.storage import Storage
+from lmqcluster.spark.pipelines.archives.archive import SCHEMA, ArchiveSettings, archive
+from lmqcluster.spark.pipelines.archives.compaction import Compaction, batch_file_name
+from lmqcluster.spark.pipelines.base.access import Access
+from lmqcluster.spark.pipelines.base.failures import BAD_DATA, USAGE, PipelineError
+from lmqcluster.spark.pipelines.base.source import Source
+from lmqcluster.spark.pipelines.base.storage import Storage
+from lmqcluster.spark.pipelines.replays.replay import (
+    Planned,
+    PlannedQueue,
+    Replayed,
+    ReplaySettings,
+    plan_replay,
+    replay,
+)
 
 from .queues import numbered, pulled, push, wait_until_ready
 

@@ -30,9 +30,9 @@ from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.client import BatchColumns
-from lmqcluster.spark.batch_reader import PeekReader, spread
-from lmqcluster.spark.options import BatchRead
-from lmqcluster.spark.schema import Extras, read_schema
+from lmqcluster.spark.base.options import BatchRead
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.batch_reader import PeekReader, spread
 from tests.integration.delay_proxy import DelayProxy
 
 from .queues import numbered, push

@@ -12,8 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from lmqcluster import Client
-from lmqcluster.spark.batch_reader import PeekReader
-from lmqcluster.spark.options import BatchRead
+from lmqcluster.spark.base.options import BatchRead
+from lmqcluster.spark.reading.batch_reader import PeekReader
 from tests.integration.cluster import Cluster, ports, wait_for
 
 from .queues import numbered, pulled, push

@@ -15,13 +15,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from lmqcluster import Client, LmqError
-from lmqcluster.spark import connecting
-from lmqcluster.spark.batch_reader import PeekReader
-from lmqcluster.spark.options import BatchRead, StreamRead, Write
-from lmqcluster.spark.pushing import Pusher
-from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.slices import Slice
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.base import connecting
+from lmqcluster.spark.base.options import BatchRead, StreamRead, Write
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.batch_reader import PeekReader
+from lmqcluster.spark.reading.slices import Slice
+from lmqcluster.spark.reading.stream_reader import StreamReader
+from lmqcluster.spark.writing.pushing import Pusher
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.test_membership_changes import agree, join, leave
 
@@ -189,7 +189,7 @@ def own(tmp_path: Path) -> Iterator[Cluster]:
 def test_a_query_outlives_its_only_named_node_and_all_initial_nodes(
     own: Cluster, new_reader: NewReader, queue: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmqcluster.client.session.ASK_S", 0.1)
+    monkeypatch.setattr("lmqcluster.client.transport.failover.ASK_S", 0.1)
     with Client(own.rpc_addresses) as client:
         push(client, queue, numbered(40))
     named = own[0].rpc

@@ -12,9 +12,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lmqcluster import Client, LmqError
-from lmqcluster.spark import moving
 from lmqcluster.spark.pipelines import dead_letters as dead_letters_module
-from lmqcluster.spark.pipelines.access import Access
+from lmqcluster.spark.pipelines.base.access import Access
+from lmqcluster.spark.pipelines.base.failures import BAD_DATA, USAGE, PipelineError
 from lmqcluster.spark.pipelines.dead_letters import (
     DeadLetters,
     Edits,
@@ -25,7 +25,7 @@ from lmqcluster.spark.pipelines.dead_letters import (
     store,
     summary,
 )
-from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError
+from lmqcluster.spark.writing import moving
 
 from .queues import numbered, pulled
 
@@ -146,8 +146,8 @@ def die_after(transactions: int) -> Callable[..., None]:
 
 def moves(dead: Letters, spark: SparkSession) -> Any:
     """The rows that `redrive` passes to the mover, as one batch, under leases that a killed process leaves behind."""
-    from lmqcluster.spark.leased_queue import LeasedQueue
     from lmqcluster.spark.pipelines.dead_letters import _described, _edited, _subscription
+    from lmqcluster.spark.reading.leased_queue import LeasedQueue
 
     options = dead.access.options() | {"subscribe": dead.dead, "includeHeaders": "true", "includeDelivery": "true"}
     leased = LeasedQueue(options, _subscription(dead.dead)).__enter__()

@@ -14,9 +14,9 @@ from typing import Any
 import fastavro
 import pytest
 
-from lmqcluster.spark.avro_schema import avro_decoder
-from lmqcluster.spark.decoding import BadSchemaError, decode_column
-from lmqcluster.spark.json_schema import json_decoder
+from lmqcluster.spark.decoding.avro_schema import avro_decoder
+from lmqcluster.spark.decoding.decoder import BadSchemaError, decode_column
+from lmqcluster.spark.decoding.json_schema import json_decoder
 
 ORDER = {
     "$schema": "https://json-schema.org/draft/2020-12/schema",

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from lmqcluster.client import BatchColumns, PushOptions
 from lmqcluster.client.options import packed_headers, packed_push_options
-from lmqcluster.client.requests import name_bytes
-from lmqcluster.protocols.msgpack_rpc.arguments import typed_body
-from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import digest
-from lmqcluster.spark.rows import RowMaker
-from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.writer import _push
+from lmqcluster.client.transport.requests import name_bytes
+from lmqcluster.protocols.msgpack_rpc.values.arguments import typed_body
+from lmqcluster.spark.base.options import Write
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.rows import RowMaker
+from lmqcluster.spark.writing.pushing import digest
+from lmqcluster.spark.writing.writer import _push
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
 
 ODD_TEXTS = st.binary(max_size=12) | st.text(alphabet="aé€😀\uef80\uefff\x00", max_size=6).map(str.encode)

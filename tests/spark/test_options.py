@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.spark.errors import OptionError
-from lmqcluster.spark.options import BatchRead, Connection, Selection, StreamRead, Write, check_common
-from lmqcluster.spark.reference import OPTIONS, Operation
-from lmqcluster.spark.schema import Extras
+from lmqcluster.spark.base.errors import OptionError
+from lmqcluster.spark.base.options import BatchRead, Connection, Selection, StreamRead, Write, check_common
+from lmqcluster.spark.base.reference import OPTIONS, Operation
+from lmqcluster.spark.base.schema import Extras
 
 READ = {"lmq.servers": "n1:18800,n2:18810", "subscribe": "jobs"}
 WRITE = {"lmq.servers": "n1:18800"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.spark.pacing import Pace
+from lmqcluster.spark.writing.pacing import Pace
 
 
 class Clock:
@@ -25,8 +25,8 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
-    monkeypatch.setattr("lmqcluster.spark.pacing.time.monotonic", clock.monotonic)
-    monkeypatch.setattr("lmqcluster.spark.pacing.time.sleep", clock.sleep)
+    monkeypatch.setattr("lmqcluster.spark.writing.pacing.time.monotonic", clock.monotonic)
+    monkeypatch.setattr("lmqcluster.spark.writing.pacing.time.sleep", clock.sleep)
     return clock
 
 

@@ -6,11 +6,11 @@ import json
 
 import pytest
 
-from lmqcluster.spark.errors import OptionError
-from lmqcluster.spark.offsets import Offset
-from lmqcluster.spark.options import Selection
-from lmqcluster.spark.pushing import digest
-from lmqcluster.spark.slices import slice_count
+from lmqcluster.spark.base.errors import OptionError
+from lmqcluster.spark.base.options import Selection
+from lmqcluster.spark.reading.offsets import Offset
+from lmqcluster.spark.reading.slices import slice_count
+from lmqcluster.spark.writing.pushing import digest
 
 QUEUES = Selection(("a", "b"))
 

@@ -6,10 +6,10 @@ import pytest
 from pyspark.errors import PySparkException, StreamingQueryException
 
 from lmqcluster import LmqError
-from lmqcluster.spark.connecting import Cluster
-from lmqcluster.spark.errors import TakenOverError
-from lmqcluster.spark.options import Connection
-from lmqcluster.spark.pipelines.failures import explained
+from lmqcluster.spark.base.connecting import Cluster
+from lmqcluster.spark.base.errors import TakenOverError
+from lmqcluster.spark.base.options import Connection
+from lmqcluster.spark.pipelines.base.failures import explained
 from tests.integration.cluster import ports
 
 

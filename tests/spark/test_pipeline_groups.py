@@ -11,11 +11,11 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lmqcluster import Client
 from lmqcluster.client import PushOptions
-from lmqcluster.spark.pipelines.access import Access
-from lmqcluster.spark.pipelines.archive import ArchiveSettings, archive
-from lmqcluster.spark.pipelines.failures import UNKNOWN, explained
+from lmqcluster.spark.pipelines.archives.archive import ArchiveSettings, archive
+from lmqcluster.spark.pipelines.base.access import Access
+from lmqcluster.spark.pipelines.base.failures import UNKNOWN, explained
+from lmqcluster.spark.pipelines.base.source import Source
 from lmqcluster.spark.pipelines.migrate import MigrateSettings, migrate
-from lmqcluster.spark.pipelines.source import Source
 from tests.integration.cluster import Cluster
 
 from .queues import numbered, pulled, push

@@ -13,9 +13,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from lmqcluster import Client
-from lmqcluster.spark.pipelines.failures import PipelineError
-from lmqcluster.spark.pipelines.report import ReportSettings, report
-from lmqcluster.spark.pipelines.report_page import report_page
+from lmqcluster.spark.pipelines.base.failures import PipelineError
+from lmqcluster.spark.pipelines.reports.report import ReportSettings, report
+from lmqcluster.spark.pipelines.reports.report_page import report_page
 from tests.integration.cluster import Cluster
 
 from .queues import numbered, push

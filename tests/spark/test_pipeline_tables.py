@@ -17,15 +17,15 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from lmqcluster import Client
 from lmqcluster.spark.pipelines import migrate as migrate_module
-from lmqcluster.spark.pipelines.access import Access
-from lmqcluster.spark.pipelines.archive import ArchiveSettings, archive
-from lmqcluster.spark.pipelines.compaction import Compaction
-from lmqcluster.spark.pipelines.failures import BAD_DATA, USAGE, PipelineError
+from lmqcluster.spark.pipelines.archives.archive import ArchiveSettings, archive
+from lmqcluster.spark.pipelines.archives.compaction import Compaction
+from lmqcluster.spark.pipelines.base.access import Access
+from lmqcluster.spark.pipelines.base.failures import BAD_DATA, USAGE, PipelineError
+from lmqcluster.spark.pipelines.base.progress import QueryProgress
+from lmqcluster.spark.pipelines.base.source import Source
+from lmqcluster.spark.pipelines.base.storage import Storage
 from lmqcluster.spark.pipelines.migrate import REMEMBERED_S, MigrateSettings, migrate
-from lmqcluster.spark.pipelines.progress import QueryProgress
-from lmqcluster.spark.pipelines.replay import Replayed, ReplaySettings, replay
-from lmqcluster.spark.pipelines.source import Source
-from lmqcluster.spark.pipelines.storage import Storage
+from lmqcluster.spark.pipelines.replays.replay import Replayed, ReplaySettings, replay
 from tests.integration.cluster import Cluster
 
 from .queues import numbered, pulled, push

@@ -11,9 +11,9 @@ import pytest
 
 from lmqcluster import Client, LmqError
 from lmqcluster.client import PushOptions
-from lmqcluster.spark.connecting import Cluster
-from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import Pusher, Run, Stream, finish
+from lmqcluster.spark.base.connecting import Cluster
+from lmqcluster.spark.base.options import Write
+from lmqcluster.spark.writing.pushing import Pusher, Run, Stream, finish
 
 from .queues import numbered, pulled
 

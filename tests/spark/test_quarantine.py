@@ -17,13 +17,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from lmqcluster import Client
-from lmqcluster.spark.pipelines import archive as archive_module
-from lmqcluster.spark.pipelines import delta
-from lmqcluster.spark.pipelines.access import Access
-from lmqcluster.spark.pipelines.archive import ArchiveSettings, archive
-from lmqcluster.spark.pipelines.failures import USAGE, PipelineError
-from lmqcluster.spark.pipelines.quarantine import Decoding
-from lmqcluster.spark.pipelines.source import Source
+from lmqcluster.spark.pipelines.archives import archive as archive_module
+from lmqcluster.spark.pipelines.archives import delta
+from lmqcluster.spark.pipelines.archives.archive import ArchiveSettings, archive
+from lmqcluster.spark.pipelines.base.access import Access
+from lmqcluster.spark.pipelines.base.failures import USAGE, PipelineError
+from lmqcluster.spark.pipelines.base.quarantine import Decoding
+from lmqcluster.spark.pipelines.base.source import Source
 
 from .queues import numbered, push
 from .test_decoding import AVRO, DATUM, avro_bytes

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import LeftBehindError
-from lmqcluster.spark.slices import Slice
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.base.errors import LeftBehindError
+from lmqcluster.spark.reading.slices import Slice
+from lmqcluster.spark.reading.stream_reader import StreamReader
 
 from .queues import NewReader, numbered, pulled, values
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import DataLossError, ExclusiveQueueError, LeftBehindError
+from lmqcluster.spark.base.errors import DataLossError, ExclusiveQueueError, LeftBehindError
 
 from .queues import NewReader, numbered, pulled, push, settled_and_open, values
 

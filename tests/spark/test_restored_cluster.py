@@ -15,10 +15,10 @@ from pyspark.sql.types import StructType
 
 from lmqcluster import Client
 from lmqcluster.spark import start_query
-from lmqcluster.spark.batch_reader import PeekReader
-from lmqcluster.spark.errors import DataLossError
-from lmqcluster.spark.options import BatchRead
-from lmqcluster.spark.schema import Extras, read_schema
+from lmqcluster.spark.base.errors import DataLossError
+from lmqcluster.spark.base.options import BatchRead
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.batch_reader import PeekReader
 from tests.integration.cluster import NodeProcess, wait_for
 from tests.integration.programs import Result, run
 

@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
-from lmqcluster.spark.rows import RowMaker
-from lmqcluster.spark.schema import Extras, read_schema
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.rows import RowMaker
 
 MSGPACK = b"application/x-msgpack"
 ID = "0190-{:012x}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
-from lmqcluster.spark.errors import SchemaError
-from lmqcluster.spark.schema import DELIVERY_COLUMNS, Extras, check_read_schema, check_write_schema, read_schema
+from lmqcluster.spark.base.errors import SchemaError
+from lmqcluster.spark.base.schema import DELIVERY_COLUMNS, Extras, check_read_schema, check_write_schema, read_schema
 
 ALL = Extras(headers=True, delivery=True)
 

@@ -13,11 +13,11 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import StructType
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import DataLossError, OptionError, TakenOverError
-from lmqcluster.spark.options import StreamRead
-from lmqcluster.spark.schema import Extras, read_schema
-from lmqcluster.spark.slices import Slice
-from lmqcluster.spark.stream_reader import StreamReader
+from lmqcluster.spark.base.errors import DataLossError, OptionError, TakenOverError
+from lmqcluster.spark.base.options import StreamRead
+from lmqcluster.spark.base.schema import Extras, read_schema
+from lmqcluster.spark.reading.slices import Slice
+from lmqcluster.spark.reading.stream_reader import StreamReader
 from tests.integration.cluster import wait_for
 
 from .queues import NewReader, expire_leases, numbered, push, settled_and_open, values, wait_until_ready

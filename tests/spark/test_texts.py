@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.spark.texts import column_text, message_text
+from lmqcluster.spark.base.texts import column_text, message_text
 
 
 def through(data: bytes) -> bytes:

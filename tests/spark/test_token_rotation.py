@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from lmqcluster import Client, LmqError
-from lmqcluster.spark.errors import DataLossError
-from lmqcluster.spark.options import Write
-from lmqcluster.spark.pushing import Pusher, Run
+from lmqcluster.spark.base.errors import DataLossError
+from lmqcluster.spark.base.options import Write
+from lmqcluster.spark.writing.pushing import Pusher, Run
 from tests.integration.cluster import NodeProcess, wait_for
 
 from .queues import numbered, pulled, push

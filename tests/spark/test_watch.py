@@ -18,12 +18,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StringType, StructField, StructType
 
 from lmqcluster import Client
-from lmqcluster.spark.errors import OptionError
-from lmqcluster.spark.journal_source import JournalReader, JournalSource
-from lmqcluster.spark.pipelines import watch as watch_module
-from lmqcluster.spark.pipelines.report import ReportSettings, report
-from lmqcluster.spark.pipelines.storage import Storage
-from lmqcluster.spark.pipelines.watch import Thresholds, WatchSettings, watch
+from lmqcluster.spark.base.errors import OptionError
+from lmqcluster.spark.pipelines.base.storage import Storage
+from lmqcluster.spark.pipelines.reports import watch as watch_module
+from lmqcluster.spark.pipelines.reports.report import ReportSettings, report
+from lmqcluster.spark.pipelines.reports.watch import Thresholds, WatchSettings, watch
+from lmqcluster.spark.reading.journal_source import JournalReader, JournalSource
 from tests.integration.cluster import Cluster, wait_for
 
 from .queues import numbered, push
@@ -120,7 +120,7 @@ def test_a_deleted_file_is_reported_and_the_others_are_read(tmp_path: Path, capl
 def test_available_now_ends_where_the_files_ended_and_a_micro_batch_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lmqcluster.spark.journal_source._BATCH_BYTES", 1)
+    monkeypatch.setattr("lmqcluster.spark.reading.journal_source._BATCH_BYTES", 1)
     for line in ("a", "b"):
         append(tmp_path, member(line))
     reader = JournalReader(tmp_path)

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from lmqcluster.client.tls import SYSTEM
+from lmqcluster.client.transport.tls import SYSTEM
 
 from ...shared import contexts
 from ...shared.aliases import AliasGroup

@@ -10,9 +10,9 @@ from typing import Final
 
 import click
 
-from lmqcluster.replication import offline
-from lmqcluster.replication.storage.disk import Folder
-from lmqcluster.replication.storage.snapshot_file import PREFIX
+from lmqcluster.replication.offline import data_directory as offline
+from lmqcluster.replication.storage.io.disk import Folder
+from lmqcluster.replication.storage.snapshots.snapshot_file import PREFIX
 from lmqcluster.wire.address import Address
 
 from ...shared.confirm import confirm, yes_option

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from lmqcluster.node.config import LOG_LEVELS
+from lmqcluster.node.config.config import LOG_LEVELS
 
 from ...shared.output import print_json
 from ...shared.target import Target, target_options

@@ -24,7 +24,7 @@ from rich.text import Text
 
 from lmqcluster import AsyncClient
 from lmqcluster.client import ClientOptions
-from lmqcluster.client.async_client import TIMEOUT_S_MAX
+from lmqcluster.client.aio.client import TIMEOUT_S_MAX
 from lmqcluster.wire.address import Address
 
 from ...shared.credentials import credentials

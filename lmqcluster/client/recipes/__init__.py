@@ -2,11 +2,11 @@
 
 from .blocking import BlockingQueueConsumer
 from .builder import QueueBuilder
-from .envelope import pack_items, unpack_items
-from .errors import CorruptItemError, PutError, QueueEmpty, QueueStateError
-from .options import ConnectionState, Consumer, ConsumerLike, ErrorMode, PutListener, QueueOptions
-from .serializers import BytesSerializer, JsonSerializer, MsgpackSerializer, Serializer, TextSerializer
 from .sharder import QueueSharderPolicies
+from .shared.envelope import pack_items, unpack_items
+from .shared.errors import CorruptItemError, PutError, QueueEmpty, QueueStateError
+from .shared.options import ConnectionState, Consumer, ConsumerLike, ErrorMode, PutListener, QueueOptions
+from .shared.serializers import BytesSerializer, JsonSerializer, MsgpackSerializer, Serializer, TextSerializer
 from .threads import (
     DistributedDelayQueue,
     DistributedIdQueue,

@@ -3,12 +3,12 @@
 from .base import QueueBase
 from .blocking import AsyncBlockingQueueConsumer as BlockingQueueConsumer
 from .builder import AsyncQueueBuilder as QueueBuilder
-from .envelope import pack_items, unpack_items
-from .errors import CorruptItemError, PutError, QueueEmpty, QueueStateError
-from .options import ConnectionState, Consumer, ConsumerLike, ErrorMode, PutListener, QueueOptions
 from .queues import DistributedDelayQueue, DistributedIdQueue, DistributedPriorityQueue, DistributedQueue
-from .serializers import BytesSerializer, JsonSerializer, MsgpackSerializer, Serializer, TextSerializer
 from .sharder import QueueSharder, QueueSharderPolicies
+from .shared.envelope import pack_items, unpack_items
+from .shared.errors import CorruptItemError, PutError, QueueEmpty, QueueStateError
+from .shared.options import ConnectionState, Consumer, ConsumerLike, ErrorMode, PutListener, QueueOptions
+from .shared.serializers import BytesSerializer, JsonSerializer, MsgpackSerializer, Serializer, TextSerializer
 from .simple import SimpleDistributedQueue
 
 __all__ = [

@@ -10,15 +10,15 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from lmqcluster.wire.errors import LmqError
 
-from ..async_client import AsyncClient
+from ..aio.client import AsyncClient
 from ..options import Place, PushOptions
-from .callers import Caller, OnLoop
 from .consumption import DELIVERIES_MAX, Consumption, dead_letters
-from .envelope import pack_items
-from .errors import QueueStateError
-from .options import ConnectionState, ConsumerLike, ErrorMode, PutListener, QueueOptions
 from .puts import Put, Puts
-from .serializers import Serializer
+from .shared.callers import Caller, OnLoop
+from .shared.envelope import pack_items
+from .shared.errors import QueueStateError
+from .shared.options import ConnectionState, ConsumerLike, ErrorMode, PutListener, QueueOptions
+from .shared.serializers import Serializer
 from .states import ConnectionStates
 
 __all__ = ["QueueBase", "deadline_of"]

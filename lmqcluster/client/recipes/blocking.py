@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
 
-from .options import ConnectionState
+from .shared.options import ConnectionState
 
 __all__ = ["AsyncBlockingQueueConsumer", "BlockingQueueConsumer"]
 

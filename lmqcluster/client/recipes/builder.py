@@ -6,11 +6,11 @@ from concurrent.futures import Executor
 from dataclasses import replace
 from typing import Any, Generic, Self, TypeVar
 
-from ..async_client import AsyncClient
-from ..sync_client import Client
+from ..aio.client import AsyncClient
+from ..blocking.client import Client
 from . import queues, threads
-from .options import ConsumerLike, QueueOptions
-from .serializers import Serializer
+from .shared.options import ConsumerLike, QueueOptions
+from .shared.serializers import Serializer
 
 __all__ = ["AsyncQueueBuilder", "QueueBuilder"]
 

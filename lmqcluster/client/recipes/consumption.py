@@ -9,16 +9,16 @@ from typing import Any, Generic, TypeVar
 
 from lmqcluster.wire.errors import LmqError, Outcome
 
-from ..async_client import AsyncClient
-from ..calls import Persistence
+from ..aio.client import AsyncClient
 from ..message import Message
 from ..options import Place, PushOptions
-from .callers import Caller, logger
-from .envelope import pack_items, unpack_items
-from .errors import CorruptItemError
-from .options import ErrorMode, QueueOptions
-from .serializers import Serializer
+from ..transport.calls import Persistence
 from .session_pulls import PAUSE_S, SessionPulls, Taken
+from .shared.callers import Caller, logger
+from .shared.envelope import pack_items, unpack_items
+from .shared.errors import CorruptItemError
+from .shared.options import ErrorMode, QueueOptions
+from .shared.serializers import Serializer
 
 __all__ = ["DELIVERIES_MAX", "Consumption", "ack_before_use", "content_bytes", "dead_letters"]
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from lmqcluster.wire.errors import LmqError, Outcome
 
-from ..async_client import AsyncClient
+from ..aio.client import AsyncClient
 from ..options import PushOptions, random_key
-from .callers import logger
-from .errors import PutError
+from .shared.callers import logger
+from .shared.errors import PutError
 
 __all__ = ["Put", "Puts", "store"]
 

@@ -6,10 +6,10 @@ import asyncio
 
 from lmqcluster.wire.errors import LmqError
 
-from ..async_client import AsyncClient
+from ..aio.client import AsyncClient
+from ..aio.session_calls import ClientSession
 from ..message import Message
-from ..session_calls import ClientSession
-from .callers import logger
+from .shared.callers import logger
 
 __all__ = ["PAUSE_S", "SessionPulls", "Taken"]
 

@@ -11,10 +11,10 @@ from typing import Any, Generic, Self, TypeVar
 
 from lmqcluster.wire.errors import LmqError
 
-from ..async_client import AsyncClient
+from ..aio.client import AsyncClient
 from .base import QueueBase
-from .callers import logger
-from .errors import QueueStateError
+from .shared.callers import logger
+from .shared.errors import QueueStateError
 
 __all__ = ["QueueSharder", "QueueSharderPolicies"]
 

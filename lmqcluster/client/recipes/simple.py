@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from ..async_client import AsyncClient
+from ..aio.client import AsyncClient
 from .base import deadline_of
 from .consumption import ack_before_use, content_bytes
-from .errors import QueueEmpty
+from .shared.errors import QueueEmpty
 
 __all__ = ["SimpleDistributedQueue"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from lmqcluster.wire.errors import LmqError, Outcome
 
-from ..async_client import AsyncClient
-from .options import ConnectionState
+from ..aio.client import AsyncClient
+from .shared.options import ConnectionState
 
 __all__ = ["ConnectionStates"]
 

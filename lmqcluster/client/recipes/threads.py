@@ -7,13 +7,13 @@ from datetime import datetime, timedelta
 from types import TracebackType
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
-from ..async_client import AsyncClient
-from ..sync_client import Client
+from ..aio.client import AsyncClient
+from ..blocking.client import Client
 from . import base, queues, sharder, simple
-from .callers import OnThreads
-from .options import ConsumerLike, ErrorMode, PutListener, QueueOptions
-from .serializers import Serializer
 from .sharder import QueueSharderPolicies
+from .shared.callers import OnThreads
+from .shared.options import ConsumerLike, ErrorMode, PutListener, QueueOptions
+from .shared.serializers import Serializer
 
 __all__ = [
     "DistributedDelayQueue",

@@ -15,11 +15,11 @@ from pathlib import Path
 import structlog
 
 from ...core import EVERY_QUEUE, ApiKeys, Role, Token, Tokens
-from ...core.owned import is_random
+from ...core.owners.owner_table import is_random
 from ...ports import ConnectionSlot
-from ...replication.storage.disk import Disk
+from ...replication.storage.io.disk import Disk
 from ...wire.errors import LmqError
-from ..queues.patterns import compile_pattern
+from ..queues.patterns.patterns import compile_pattern
 from .permissions import Permission, Scope
 
 __all__ = [

@@ -8,9 +8,9 @@ from itertools import chain, islice
 from typing import Final
 
 from ...ports import ConnectionLimiter, ConnectionSlot
-from ..queues.holders import Holding
-from ..queues.lines import Line, PatternLine
-from ..queues.pulls import Pulls
+from ..queues.pulls.holders import Holding
+from ..queues.pulls.pulls import Pulls
+from ..queues.pulls.wait_lists import Line, PatternLine
 
 __all__ = ["PAGE_MAX", "Connected", "Held", "Waiting", "connections", "held", "waiting"]
 

@@ -10,8 +10,8 @@ from collections.abc import Collection
 
 import structlog
 
+from ...replication.peers.security import PeerSecurity
 from ...replication.replica import Replica
-from ...replication.security import PeerSecurity
 from ...wire.errors import LmqError
 from .access import Access
 

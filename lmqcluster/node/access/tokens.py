@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core import EVERY_QUEUE, Role, TokenResult
-from ...core import command_layout as layout
-from ...core.tokens import NAME_BYTES_MAX, PRINCIPALS_MAX, TOKENS_MAX
+from ...core.log import command_layout as layout
+from ...core.owners.tokens import NAME_BYTES_MAX, PRINCIPALS_MAX, TOKENS_MAX
 from ...wire.errors import LmqError
-from ..queues.patterns import check_pattern
+from ..queues.patterns.patterns import check_pattern
 from . import raft_port
 from .access import ADMIN_FILE_NAME, digest_of, time_of_day_us
 

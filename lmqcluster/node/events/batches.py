@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from ...core import Machine
-from ...core.batch_lease import BatchLease
+from ...core.state.batch_lease import BatchLease
 
 __all__ = ["BatchWatch", "Change", "Run"]
 

@@ -73,11 +73,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
-from ...core.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, sent_to
-from ...core.commands import PULLS, Command, Delivered
-from ...core.notices import Pushed as StoredLater
-from ...core.transactions import single_commands
-from ...core.waiting_push_commands import Waits
+from ...core.handlers.transactions import single_commands
+from ...core.handlers.waiting_pushes import Waits
+from ...core.log.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, sent_to
+from ...core.log.commands import PULLS, Command, Delivered
+from ...core.sessions.notices import Pushed as StoredLater
 from ...wire.ids import ReceiptFormat
 from .batches import BatchWatch, Change, Run
 from .files import EventFiles

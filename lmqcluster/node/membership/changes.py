@@ -16,9 +16,9 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 
 from ...core import Machine
 from ...net.loop import find
+from ...replication.base.status import ReplicaStatus
 from ...replication.leader_transfer import transfer_leadership
 from ...replication.replica import Replica
-from ...replication.status import ReplicaStatus
 from ...wire.address import Address
 from ...wire.errors import LmqError
 from ..access.access import Access

@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 
 import structlog
 
-from ...replication.messages import FrameError
+from ...replication.peers.messages import FrameError
 from ...replication.replica import Replica
 from ...wire.address import Address
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import structlog
 
-from ...core.batch_sessions import BatchSessions
-from ...replication.meta import NodeMeta
-from ..proposer import Carrier, Proposer
+from ...core.dedup.node_sequences import BatchSessions
+from ...replication.storage.meta import NodeMeta
+from ..commit.proposer import Carrier, Proposer
 
 __all__ = ["begin", "outlive", "state_replaced"]
 

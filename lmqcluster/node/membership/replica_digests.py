@@ -15,11 +15,11 @@ from typing import Any
 import structlog
 
 from ...core import Op
-from ...core import command_layout as layout
-from ...core.commands import Command
-from ...replication.errors import FatalReplicationError
+from ...core.log import command_layout as layout
+from ...core.log.commands import Command
+from ...replication.base.errors import FatalReplicationError
 from ...replication.replica import Replica
-from ..proposer import Group, Proposer
+from ..commit.proposer import Group, Proposer
 
 __all__ = ["DIGEST_EVERY", "ReplicaDigests"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...replication.status import ReplicaStatus
+from ...replication.base.status import ReplicaStatus
 
 __all__ = ["cluster_status", "health", "impasse", "outside"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Final
 
-from ...replication.histogram import Histogram
+from ...replication.base.histogram import Histogram
 from .table import BY_NAME, Definition
 
 __all__ = ["Exposition", "escaped", "head"]

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 from ...core import Machine, Queue
 from ..access.clients import NODE
-from ..queues.info import info_of
-from ..turns import Turns
+from ..process.fair_slices import Turns
+from ..queues.views.info import info_of
 from .stats import Stats
 from .totals import Sums, Totals
 

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from ...core import Queue
-from ..queues.info import age_s
+from ..queues.views.info import age_s
 
 if TYPE_CHECKING:
     from ..node import Node

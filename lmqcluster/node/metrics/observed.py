@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...replication.histogram import Histogram
+from ...replication.base.histogram import Histogram
 from .kestrel_counts import KestrelCounts
 
 __all__ = ["Observed"]

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector, generate_latest
 
 from ...core import Op
-from ..queues.info import age_s
-from ..standard_output import dropped_lines
+from ..process.standard_output import dropped_lines
+from ..queues.views.info import age_s
 from .exposition import Exposition
 from .totals import QueueTotals, sum_queues
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from ...core import Machine, Queue
 from ..access.clients import NODE
+from ..process.fair_slices import Turns
 from ..queues.polls import PolledQueues
-from ..turns import Turns
 from .statsd_server import StatsdServer, clean
 
 __all__ = ["QueuedStatsd"]

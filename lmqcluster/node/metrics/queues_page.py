@@ -6,18 +6,18 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from ...core.queue_counters import COUNTERS
+from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
-from ..queues.info import age_s
-from ..queues.listing import names_in_order
-from ..queues.patterns import client_pattern
+from ..queues.patterns.patterns import client_pattern
+from ..queues.views.info import age_s
+from ..queues.views.listing import names_in_order
 from .exposition import escaped, head
 from .table import QUEUE_SECTION
 
 if TYPE_CHECKING:
     from ...core import Queue
     from ..node import Node
-    from ..queues.pulls import Pulls
+    from ..queues.pulls.pulls import Pulls
 
     Samples = Sequence[tuple[str, float]]
     """Further labels, and a value."""

@@ -14,14 +14,14 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ...core import Machine, Op, PushFlag
-from ...core.command_layout import OP, QUEUE
-from ...core.commands import PULLS, Command, Delivered, Fault
-from ...core.notices import Notice, Pushed
-from ...core.transactions import single_commands
-from ...core.waiting_push_commands import Waits
+from ...core.handlers.transactions import single_commands
+from ...core.handlers.waiting_pushes import Waits
+from ...core.log.command_layout import OP, QUEUE
+from ...core.log.commands import PULLS, Command, Delivered, Fault
+from ...core.sessions.notices import Notice, Pushed
 from ..access.clients import NODE
-from ..memory import MESSAGE_OVERHEAD_BYTES
-from ..turns import Turns
+from ..process.fair_slices import Turns
+from ..process.memory import MESSAGE_OVERHEAD_BYTES
 from .statsd_server import StatsdServer, clean
 
 __all__ = ["StatsdSender"]

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ...core.queue_counters import COUNTERS
+from ...core.queue.counters import COUNTERS
 
 __all__ = ["BY_NAME", "QUEUE_SECTION", "SECTIONS", "STANDARD", "Definition", "Section", "markdown"]
 

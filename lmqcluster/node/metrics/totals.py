@@ -9,10 +9,10 @@ from time import monotonic
 from typing import Any, Final, NamedTuple
 
 from ...core import Machine, Queue
-from ...core.queue_counters import COUNTERS
+from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
-from ..queues.info import counts_of
-from ..turns import Turns
+from ..process.fair_slices import Turns
+from ..queues.views.info import counts_of
 
 __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 

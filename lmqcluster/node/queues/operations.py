@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from ...core import Op, Queue, Role
-from ...core import command_layout as layout
-from ...core.commands import Command
-from ...core.operations import STEP_MAX
+from ...core.handlers.bulk import STEP_MAX
+from ...core.log import command_layout as layout
+from ...core.log.commands import Command
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
-from .listing import each_queue
-from .naming import no_queue
-from .proposals import Proposals
+from .sending.command_sender import Proposals
+from .sending.naming import no_queue
+from .views.listing import each_queue
 
 if TYPE_CHECKING:
     from ..access.access import Principal

@@ -8,21 +8,21 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import Queue
-from ...core import command_layout as layout
-from ...core.message_index import tag_of
-from ...core.poll_limits import POLL_COUNTERS, Endpoint, PollLimits
+from ...core.log import command_layout as layout
+from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
+from ...core.queue.message_index import tag_of
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
-from .lines import polls_are_suspended
-from .naming import no_queue
-from .push_items import SECONDS_MAX as DELAY_S_MAX
-from .push_items import PushItem, PushOptions
+from .pulls.wait_lists import polls_are_suspended
+from .sending.naming import no_queue
+from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
+from .sending.push_items import PushItem, PushOptions
 
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
-    from .deliveries import Delivery
-    from .proposals import Proposals
-    from .pulls import Pulls, Ticket
+    from .pulls.deliveries import Delivery
+    from .pulls.pulls import Pulls, Ticket
+    from .sending.command_sender import Proposals
 
 __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 

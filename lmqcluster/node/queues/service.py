@@ -9,46 +9,46 @@ from functools import partial
 from typing import Any
 
 from ...core import Machine, Op, PushFlag, Queue
-from ...core import command_layout as layout
-from ...core.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
-from ...core.commands import Delivered, Place
-from ...core.hooked_names import HookedNames
-from ...core.properties import SYSTEM_DEFAULTS, Rule, settings_of
+from ...core.log import command_layout as layout
+from ...core.log.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
+from ...core.log.commands import Delivered, Place
+from ...core.queue.properties import SYSTEM_DEFAULTS, Rule, settings_of
+from ...core.state.hooked_names import HookedNames
 from ...ports import ConnectionSlot
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ...wire.properties import Properties, Rules
-from ..proposer import Group, Proposer
-from ..turns import Turns
-from . import requests
-from .deliveries import Delivery, first_of, rendered
-from .due_times import DueTimes
-from .info import QueueInfo, Rates, info_of, no_rates
-from .jobs import Jobs
-from .listing import QueueList, QueuePage, each_queue, list_queues
-from .naming import no_queue
-from .notice_board import NoticeBoard
+from ..commit.proposer import Group, Proposer
+from ..process.fair_slices import Turns
+from .batches.subscriptions import Subscriptions
 from .operations import QueueOperations
-from .pattern_views import PatternViews
-from .patterns import check_pattern
-from .peek import Peeks
-from .peek_ranges import PeekRanges
+from .patterns.patterns import check_pattern
+from .patterns.views import PatternViews
 from .polls import PolledQueues
-from .proposals import Proposals
-from .pulls import Puller, Pulls, Ticket, Waiter
-from .push_copies import push_copies
-from .push_items import PushItem, Stored, check_all_stored, refusal_of, stored
-from .queue_events import QueueEvents
-from .rules import check_rules
-from .session_list import SessionList
+from .pulls.deliveries import Delivery, first_of, rendered
+from .pulls.pulls import Puller, Pulls, Ticket, Waiter
+from .pulls.unsent import Unsent
+from .pushes.copies import push_copies
+from .pushes.jobs import Jobs
+from .pushes.transactions import Step, run_transaction
+from .pushes.waiting import WaitingPushes
+from .sending import requests
+from .sending.coalesced_result import Share, shares
+from .sending.command_sender import Proposals
+from .sending.due_times import DueTimes
+from .sending.log_waiters import NoticeBoard
+from .sending.naming import no_queue
+from .sending.push_items import PushItem, Stored, check_all_stored, refusal_of, stored
+from .sending.rules import check_rules
+from .sending.times import lease_us, retry_delay_us
 from .sessions import Sessions
-from .shares import Share, shares
-from .subscriptions import Subscriptions
-from .times import lease_us, retry_delay_us
-from .transactions import Step, run_transaction
-from .unsent import Unsent
-from .waiting_pushes import WaitingPushes
+from .views.info import QueueInfo, Rates, info_of, no_rates
+from .views.listing import QueueList, QueuePage, each_queue, list_queues
+from .views.peek import Peeks
+from .views.peek_ranges import PeekRanges
+from .views.queue_events import QueueEvents
+from .views.session_list import SessionList
 
 __all__ = ["QueueService", "no_room"]
 
@@ -243,7 +243,7 @@ class QueueService(Proposals):
     async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
         """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue.
 
-        See `push_copies`.
+        See `copies`.
         """
         return await push_copies(self, pattern, item.row(), client)
 

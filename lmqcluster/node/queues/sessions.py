@@ -6,20 +6,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ...core import command_layout as layout
-from ...core.command_layout import Asked
+from ...core.log import command_layout as layout
+from ...core.log.command_layout import Asked
 from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
-from ..proposer import Group
-from . import requests
-from .deliveries import Delivery
-from .naming import no_queue
-from .notice_board import NoticeBoard
-from .proposals import Proposals, unheard
-from .times import lease_us
-from .unsent import Unsent, unsent_in_session
+from ..commit.proposer import Group
+from .pulls.deliveries import Delivery
+from .pulls.unsent import Unsent, unsent_in_session
+from .sending import requests
+from .sending.command_sender import Proposals, unheard
+from .sending.log_waiters import NoticeBoard
+from .sending.naming import no_queue
+from .sending.times import lease_us
 
 __all__ = ["Sessions"]
 

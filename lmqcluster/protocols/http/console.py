@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs
 
 from ...console.assets import INDEX, load
-from .server import problem
-from .server.problem import HttpRefusalError
-from .server.reply import Reply
+from .server.replies import problem
+from .server.replies.problem import HttpRefusalError
+from .server.replies.reply import Reply
 from .server.routing import Resource, Router
 
 if TYPE_CHECKING:
-    from .server.request import Request
+    from .server.requests.request import Request
 
 __all__ = ["ConsoleRoutes"]
 

@@ -12,9 +12,9 @@ from .lmq.properties import PropertyRoutes
 from .lmq.stats import StatsRoute
 from .metrics_routes import MetricsRoutes
 from .openapi.route import OpenapiRoute
-from .server import problem
 from .server.port import HttpPort
-from .server.reply import Reply
+from .server.replies import problem
+from .server.replies.reply import Reply
 from .server.routing import Router
 from .v1.clients import ClientRoutes
 from .v1.cluster import ClusterRoutes
@@ -31,7 +31,7 @@ from .v1.transactions import TransactionRoutes
 if TYPE_CHECKING:
     from ...node.node import Node
     from ...wire.errors import LmqError
-    from .server.request import Request
+    from .server.requests.request import Request
 
 __all__ = ["HttpFrontEnd"]
 

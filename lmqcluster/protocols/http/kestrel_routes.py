@@ -13,19 +13,19 @@ from ...node.access.clients import NODE
 from ...node.metrics.kestrel_counts import KestrelQueueCounts
 from ...node.metrics.kestrel_stats import OF_ALL_QUEUES, global_stats, queue_stats
 from ...wire.errors import LmqError
-from .server import problem
 from .server.barrier_read import marked, refresh
-from .server.compact_json import dumps, key_text
-from .server.reply import JSON
+from .server.replies import problem
+from .server.replies.compact_json import dumps, key_text
+from .server.replies.reply import JSON
+from .server.replies.streamed import streamed
 from .server.routing import Resource, Router
-from .server.streamed import streamed
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
     from ...node.node import Node
-    from ...node.turns import Turns
-    from .server.reply import Reply
-    from .server.request import Request
+    from ...node.process.fair_slices import Turns
+    from .server.replies.reply import Reply
+    from .server.requests.request import Request
 
 __all__ = ["KestrelStatsRoutes"]
 

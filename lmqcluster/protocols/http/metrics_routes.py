@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from ...node.metrics.page import MetricsPage
 from ...node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX, queues_page
 from ...wire.errors import LmqError
-from .server import problem
-from .server.reply import Reply
+from .server.replies import problem
+from .server.replies.reply import Reply
+from .server.replies.streamed import streamed
 from .server.routing import Resource, Router
-from .server.streamed import streamed
 
 if TYPE_CHECKING:
     from ...node.node import Node
-    from .server.request import Request
+    from .server.requests.request import Request
 
 __all__ = ["MetricsRoutes"]
 

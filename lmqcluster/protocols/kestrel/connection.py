@@ -13,12 +13,12 @@ import structlog
 
 from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
-from ...node.turns import gathered
+from ...node.process.fair_slices import gathered
 from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
 from ...wire.errors import LmqError, forget_frames
-from .held import HeldReads
-from .pieces import Pieces
+from .connection_reads import HeldReads
 from .queues import KestrelQueues
+from .request_buffer import Pieces
 
 if TYPE_CHECKING:
     from .port import KestrelPort

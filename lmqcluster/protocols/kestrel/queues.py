@@ -7,12 +7,12 @@ import contextlib
 from typing import Any
 
 from ...core import Queue, Role
-from ...core.commands import Delivered
-from ...core.message import Message, loaded
+from ...core.log.commands import Delivered
+from ...core.messages.message import Message, loaded
 from ...node.access.access import Principal
 from ...node.node import Node
-from ...node.queues.open_reads import HasRoom
-from ...node.queues.push_items import PushItem, PushOptions
+from ...node.queues.open_reads.open_reads import HasRoom
+from ...node.queues.sending.push_items import PushItem, PushOptions
 from ...wire.errors import LmqError, forget_frames
 from ...wire.legacy_msgpack import plain_body
 from .names import check_name, parent_of

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 from ...core import Role
 from ...node.metrics.kestrel_stats import OF_ALL_QUEUES, global_stats, queue_stats
-from ...node.queues.listing import names_in_order
+from ...node.queues.views.listing import names_in_order
 from ...wire.errors import LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.fetch import monitor

@@ -8,7 +8,7 @@ from collections.abc import Awaitable
 from typing import NamedTuple
 
 from ...core import PushFlag
-from ...node.queues.push_items import refusal_of
+from ...node.queues.sending.push_items import refusal_of
 from ...ports import ConnectionSlot, Ending
 from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection

@@ -8,13 +8,13 @@ import structlog
 
 from ...node.access.tls import handshake
 from ...ports import ConnectionSlot, Ending, Listener
-from .connection import Connection
-from .methods import METHODS
-from .permissions import guarded
-from .request_log import logged
+from .connection.connection import Connection
+from .connection.request_log import logged
+from .connection.stream import Stream
+from .methods.permissions import guarded
+from .methods.table import METHODS
 from .served_node import ServedNode
-from .stream import Stream
-from .transcoding import Transcoder
+from .values.transcoding import Transcoder
 
 __all__ = ["RpcFrontEnd"]
 

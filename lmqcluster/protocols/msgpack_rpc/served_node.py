@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from ...node.access.access import Access
     from ...node.access.tls import ServerTls
-    from ...node.config import NodeConfig
+    from ...node.config.config import NodeConfig
     from ...node.gates import Gates
     from ...node.queues.service import QueueService
 

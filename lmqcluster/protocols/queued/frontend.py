@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote
 
 from ..http.server.port import HttpPort
-from ..http.server.reply import Reply
+from ..http.server.replies.reply import Reply
+from ..http.server.requests.target import split_target
 from ..http.server.routing import Router
-from ..http.server.target import split_target
 from .media import error_reply
 from .message_routes import MessageRoutes
 from .metrics_routes import MetricsRoutes
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...node.node import Node
     from ...ports import ConnectionSlot
     from ...wire.errors import LmqError
-    from ..http.server.request import Request
+    from ..http.server.requests.request import Request
 
 __all__ = ["QueuedFrontEnd"]
 

@@ -12,13 +12,13 @@ from aiohttp import hdrs
 from ...ports import VALUE_BYTES
 from ...wire.errors import LmqError
 from ...wire.limits import REQUEST_BYTES_MAX
-from ..http.server.common_replies import RETRY_AFTER
-from ..http.server.json_body import decode_json
-from ..http.server.reply import JSON, Reply
-from ..http.server.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
+from ..http.server.replies.common_replies import RETRY_AFTER
+from ..http.server.replies.reply import JSON, Reply
+from ..http.server.requests.json_body import decode_json
+from ..http.server.requests.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
 
 if TYPE_CHECKING:
-    from ..http.server.request import Request
+    from ..http.server.requests.request import Request
 
 __all__ = ["NOTHING", "Media", "QueuedError", "error_reply", "read_object", "reply_media"]
 

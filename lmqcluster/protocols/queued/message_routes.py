@@ -17,8 +17,8 @@ from .resource import resource
 if TYPE_CHECKING:
     from ...node.node import Node
     from ...node.queues.polls import Polled
-    from ..http.server.reply import Reply
-    from ..http.server.request import Request
+    from ..http.server.replies.reply import Reply
+    from ..http.server.requests.request import Request
     from ..http.server.routing import Router
     from ..http.server.waits import Waits
 

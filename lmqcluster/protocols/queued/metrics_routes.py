@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import hdrs
 
-from ...node.memory import MESSAGE_OVERHEAD_BYTES
-from ..http.server.reply import Reply
+from ...node.process.memory import MESSAGE_OVERHEAD_BYTES
+from ..http.server.replies.reply import Reply
 from .media import Media, reply_media
 from .names import checked
 from .resource import resource
 
 if TYPE_CHECKING:
     from ...node.node import Node
-    from ..http.server.request import Request
+    from ..http.server.requests.request import Request
     from ..http.server.routing import Router
 
 __all__ = ["MetricsRoutes"]

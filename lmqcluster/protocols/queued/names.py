@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ...wire.errors import LmqError
-from ..http.server.target import check_name
+from ..http.server.requests.target import check_name
 
 __all__ = ["checked"]
 

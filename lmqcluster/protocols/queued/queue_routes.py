@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...node.access.access import SECRET_BYTES_MIN, digest_of
 from ...wire.errors import LmqError
-from ..http.server.long_list import LongList, list_pieces
-from ..http.server.streamed import streamed
+from ..http.server.replies.long_list import LongList, list_pieces
+from ..http.server.replies.streamed import streamed
 from .media import NOTHING, QueuedError, read_object, reply_media
 from .members import number_of, object_of, text_of
 from .names import checked
@@ -16,8 +16,8 @@ from .resource import resource
 
 if TYPE_CHECKING:
     from ...node.node import Node
-    from ..http.server.reply import Reply
-    from ..http.server.request import Request
+    from ..http.server.replies.reply import Reply
+    from ..http.server.requests.request import Request
     from ..http.server.routing import Router
 
 __all__ = ["QueueRoutes"]

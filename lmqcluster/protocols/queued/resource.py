@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from ...node.access.access import KeyHolder
 from ...wire.errors import LmqError
-from ..http.server.reply import Reply
+from ..http.server.replies.reply import Reply
 from ..http.server.routing import Handler, Resource
 from .media import error_reply
 from .permissions import opens_route
 
 if TYPE_CHECKING:
-    from ..http.server.request import Request
+    from ..http.server.requests.request import Request
 
 __all__ = ["QueuedResource", "resource"]
 

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from ...core import Role
-from ...core.commands import Delivered
+from ...core.log.commands import Delivered
 from ...node.metrics.kestrel_stats import queue_stats, waiters
-from ...node.queues.deliveries import rendered
+from ...node.queues.pulls.deliveries import rendered
 from ...wire.errors import LmqError
 from ...wire.limits import PULL_COUNT_MAX
 from ..kestrel.connection import ClosedError, KestrelConnection

@@ -19,9 +19,9 @@ import structlog
 import xxhash
 import zstandard
 
-from ...core.pages import PageError
-from .disk import Disk
-from .worker import Worker
+from ...core.messages.pages import PageError
+from .io.disk import Disk
+from .io.worker import Worker
 
 __all__ = ["PAGE_BYTES_MAX", "PREFIX", "SUFFIX", "PageFiles", "page_payload"]
 

@@ -1,7 +1,7 @@
 """Dead letters: what failed, why and how often, by queue and hour; and the return of messages, edited or unchanged.
 
 Inspection removes nothing. A returned message is acknowledged and stored in the other queue atomically, see
-`lmqcluster.spark.moving`. Messages that are not selected return to their positions.
+`lmqcluster.spark.writing.moving`. Messages that are not selected return to their positions.
 
 Conditions and expressions are Spark's SQL over these columns:
 
@@ -32,15 +32,15 @@ from pyspark.sql.types import DataType, DecimalType, NullType
 
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
+from ..base.errors import SchemaError
+from ..base.options import StreamRead
+from ..base.schema import check_write_schema
+from ..base.texts import text_bytes
 from ..data_source import register
-from ..errors import SchemaError
-from ..leased_queue import LeasedQueue
-from ..moving import MOVED_SCHEMA, SOURCE_COLUMNS, mover
-from ..options import StreamRead
-from ..schema import check_write_schema
-from ..texts import text_bytes
-from .access import Access
-from .failures import BAD_DATA, USAGE, PipelineError, condition
+from ..reading.leased_queue import LeasedQueue
+from ..writing.moving import MOVED_SCHEMA, SOURCE_COLUMNS, mover
+from .base.access import Access
+from .base.failures import BAD_DATA, USAGE, PipelineError, condition
 
 __all__ = ["DeadLetters", "Edits", "Redriven", "Sample", "letters", "preview", "redrive", "store", "summary"]
 

@@ -21,12 +21,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.streaming.query import StreamingQuery
 
-from .access import Access
-from .checkpoint import interrupted, query_id
-from .failures import BAD_DATA, PipelineError
-from .pushed import pushed
-from .source import Source
-from .stream import paced, run_stream
+from .base.access import Access
+from .base.checkpoint import interrupted, query_id
+from .base.failures import BAD_DATA, PipelineError
+from .base.pushed import pushed
+from .base.source import Source
+from .base.stream import paced, run_stream
 
 __all__ = ["REMEMBERED_S", "MigrateSettings", "migrate"]
 

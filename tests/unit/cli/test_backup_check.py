@@ -14,10 +14,11 @@ import pytest
 from lmqcluster_cli.shared.errors import ExitCode
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.snapshot import with_salt
-from lmqcluster.replication import backup_check, offline
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
-from lmqcluster.replication.storage.snapshot_file import (
+from lmqcluster.core.snapshot.records import with_salt
+from lmqcluster.replication.offline import backup_check
+from lmqcluster.replication.offline import data_directory as offline
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.snapshots.snapshot_file import (
     BLOCK_BYTES_MAX,
     PREFIX,
     Chain,

@@ -7,7 +7,7 @@ import socket
 import pytest
 from lmqcluster_cli.lmq.ports import check_free
 
-from lmqcluster.node.config import ConfigError
+from lmqcluster.node.config.config import ConfigError
 from lmqcluster.wire.address import Address
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.client.calls import Push
-from lmqcluster.client.shared_requests import SHARED
+from lmqcluster.client.transport.calls import Push
+from lmqcluster.client.transport.shared_requests import SHARED
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lmqcluster import AsyncClient, LmqError, Message, Outcome
-from lmqcluster.client.addresses import NodeAddress
-from lmqcluster.client.calls import Call
-from lmqcluster.client.connection import Connection
+from lmqcluster.client.transport.addresses import NodeAddress
+from lmqcluster.client.transport.calls import Call
+from lmqcluster.client.transport.connection import Connection
 
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test
 

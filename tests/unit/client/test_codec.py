@@ -8,10 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster import LmqError, Outcome
-from lmqcluster.client.addresses import parse_addresses
-from lmqcluster.client.backoff import Backoff
-from lmqcluster.client.replies import decode_strings, name_text, parse_error, push_text
-from lmqcluster.client.requests import Heads, encode_content, name_bytes, pack_array, request_body, split_batch
+from lmqcluster.client.transport.addresses import parse_addresses
+from lmqcluster.client.transport.backoff import Backoff
+from lmqcluster.client.transport.replies import decode_strings, name_text, parse_error, push_text
+from lmqcluster.client.transport.requests import (
+    Heads,
+    encode_content,
+    name_bytes,
+    pack_array,
+    request_body,
+    split_batch,
+)
 from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 

@@ -9,7 +9,7 @@ import pytest
 
 from lmqcluster import AsyncClient
 from lmqcluster.client import ClientOptions
-from lmqcluster.client.credentials import TOKEN_BYTES_MAX, Credentials, read_token
+from lmqcluster.client.transport.credentials import TOKEN_BYTES_MAX, Credentials, read_token
 
 
 def test_a_refused_token_is_replaced_by_the_one_in_the_file(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmqcluster import Client, LmqError
-from lmqcluster.client import Backoff, direct
+from lmqcluster.client import Backoff
+from lmqcluster.client.blocking import fast_path as direct
 
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode
 from .test_resend_property import PLAN, plan_script

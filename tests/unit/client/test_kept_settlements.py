@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError, Message, Outcome
-from lmqcluster.client.calls import Persistence
-from lmqcluster.client.kept_settlements import KeptSettlements
+from lmqcluster.client.transport.calls import Persistence
+from lmqcluster.client.transport.kept_settlements import KeptSettlements
 from lmqcluster.testing import MemoryCluster
 
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test

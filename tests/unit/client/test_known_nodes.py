@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lmqcluster import AsyncClient
-from lmqcluster.client.addresses import NodeAddress, parse_addresses
-from lmqcluster.client.known_nodes import NAMED_MAX, KnownNodes
+from lmqcluster.client.transport.addresses import NodeAddress, parse_addresses
+from lmqcluster.client.transport.known_nodes import NAMED_MAX, KnownNodes
 
 from .client_cluster import ModelCluster, ScriptedNode, async_test
 from .scripts import QUICK, client_of

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lmqcluster import Client
-from lmqcluster.client import in_memory
-from lmqcluster.client.calls import Settlement
 from lmqcluster.client.recipes import DistributedQueue, ErrorMode, QueueOptions, TextSerializer
+from lmqcluster.client.transport import in_memory
+from lmqcluster.client.transport.calls import Settlement
 from lmqcluster.testing import MemoryCluster
 
 PATIENCE_S = 120.0

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lmqcluster import AsyncClient, LmqError, Message
 from lmqcluster.client import Backoff
-from lmqcluster.client.shared_requests import CALLS_MAX, ITEM_BYTES_MAX
+from lmqcluster.client.transport.shared_requests import CALLS_MAX, ITEM_BYTES_MAX
 
 from .client_cluster import Fate, ModelCluster, Request, ScriptedNode, async_test
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgpack
 import xxhash
 
-from lmqcluster.core.pages import PageError
+from lmqcluster.core.messages.pages import PageError
 
 __all__ = ["MemoryPages"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.message import COMPOUND_BYTES_MAX, Part, part_bytes
+from lmqcluster.core.messages.message import COMPOUND_BYTES_MAX, Part, part_bytes
 from tests.property.driver import Driver, bodies, copied
 
 Q = b"q"

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.batch_leases import STEP_MAX
+from lmqcluster.core.state.batch_leases import STEP_MAX
 from tests.property.driver import SECOND, Driver
 from tests.property.work import counted
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Op, batch_leases
-from lmqcluster.core.batch_lease import BatchState
+from lmqcluster.core import Op
+from lmqcluster.core.state import batch_leases
+from lmqcluster.core.state.batch_lease import BatchState
 from tests.property.driver import SECOND, Driver, bodies, copied
 
 Q, S = b"q", b"s"

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, Op, batch_leases
-from lmqcluster.core.batch_lease import BatchState
-from lmqcluster.core.batch_leases import BatchLeases
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core import Fault, Op
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.core.state import batch_leases
+from lmqcluster.core.state.batch_lease import BatchState
+from lmqcluster.core.state.batch_leases import BatchLeases
 from tests.property.driver import SECOND, Driver, bodies, copied, records
 
 Q, S = b"q", b"s"
@@ -163,7 +164,7 @@ def test_a_session_does_not_outlive_its_subscription() -> None:
 
 
 def test_deleting_returns_everything_in_bounded_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmqcluster.core.batch_leases.STEP_MAX", 3)
+    monkeypatch.setattr("lmqcluster.core.state.batch_leases.STEP_MAX", 3)
     driver = Driver()
     driver.push(b"q", *[b"x"] * 7)
     session = driver.do(Op.CLAIM, b"s", b"")

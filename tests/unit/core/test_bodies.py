@@ -9,12 +9,12 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.backlog import CHUNK_SIZES
-from lmqcluster.core.backlogs import THIN_MAX
-from lmqcluster.core.message import loaded
-from lmqcluster.core.pages import PageError
-from lmqcluster.core.snapshot import Restoration
-from lmqcluster.node.memory import stored_bytes
+from lmqcluster.core.messages.message import loaded
+from lmqcluster.core.messages.pages import PageError
+from lmqcluster.core.queue.paged_tail import CHUNK_SIZES
+from lmqcluster.core.queue.pager import THIN_MAX
+from lmqcluster.core.snapshot.records import Restoration
+from lmqcluster.node.process.memory import stored_bytes
 from tests.property.driver import Driver, bodies, compile_pattern, numbers, over_the_wire
 
 from .page_store import MemoryPages

@@ -8,9 +8,9 @@ from random import Random
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.contents_digest import MESSAGES, QUEUES
-from lmqcluster.core.message import Message
-from lmqcluster.core.queue import Queue
+from lmqcluster.core.messages.message import Message
+from lmqcluster.core.queue.queue import Queue
+from lmqcluster.core.state.contents_digest import MESSAGES, QUEUES
 from tests.property.driver import SECOND, Driver, copied, records
 from tests.property.work import counted
 

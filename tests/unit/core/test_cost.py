@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.default_rules import SPREAD_STEPS
-from lmqcluster.core.queue import PASSES_MAX, REPEATS_MAX
+from lmqcluster.core.queue.queue import PASSES_MAX, REPEATS_MAX
+from lmqcluster.core.state.default_rules import SPREAD_STEPS
 from lmqcluster.wire import limits
 from tests.property.driver import Driver, bodies, numbers
 from tests.property.work import Work, counted

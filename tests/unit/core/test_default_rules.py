@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.default_rules import SPREAD_STEPS
+from lmqcluster.core.state.default_rules import SPREAD_STEPS
 from tests.property.driver import Driver, copied, records
 
 AGE_S = 15

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
-from lmqcluster.core.epochs import FINISHED_MAX, Epochs
-from lmqcluster.core.marks import Marks
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.dedup.epochs import FINISHED_MAX, Epochs
+from lmqcluster.core.dedup.stream_positions import Marks
+from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
 
 Q, JOB, SEED = b"q", b"job", b"s" * 16
@@ -152,7 +152,7 @@ def test_finished_epochs_leave_constant_state(driver: Driver) -> None:
 
 
 def test_a_restored_copy_continues_and_is_equal(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lmqcluster.core.epochs.CLAIM_STEP", 2)
+    monkeypatch.setattr("lmqcluster.core.dedup.epochs.CLAIM_STEP", 2)
     done, one, two = Writer(driver, b"done", 2), Writer(driver, b"one", 3), Writer(driver, b"two", 3)
     done.begin()
     done.finish()
@@ -302,7 +302,7 @@ def test_any_repetition_stores_every_row_once(seed: int, monkeypatch: pytest.Mon
     """Runs that are abandoned at any time, tasks that are repeated and run twice, other numbers of tasks,
     restored replicas.
     """
-    monkeypatch.setattr("lmqcluster.core.epochs.CLAIM_STEP", 3)
+    monkeypatch.setattr("lmqcluster.core.dedup.epochs.CLAIM_STEP", 3)
     rng = random.Random(seed)
     driver = Driver()
     wanted: list[bytes] = []

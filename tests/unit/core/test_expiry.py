@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.expiry import NEVER
-from lmqcluster.core.quotas import Kind
-from lmqcluster.core.state import REMEMBER_US
+from lmqcluster.core.owners.quotas import Kind
+from lmqcluster.core.queue.expiry import NEVER
+from lmqcluster.core.state.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
 from tests.property.work import counted
 

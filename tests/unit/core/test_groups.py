@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.commands import Place
+from lmqcluster.core.log.commands import Place
 from tests.property.driver import SECOND, Driver, bodies
 
 Q = b"q"

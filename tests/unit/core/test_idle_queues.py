@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.idle_queues import KEEP_US, TOUCH_US
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.core.timers.idle_queues import KEEP_US, TOUCH_US
 from tests.property.driver import Driver, copied, records
 
 HOUR_S = KEEP_US / 1e6

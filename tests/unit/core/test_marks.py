@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.marks import Marks
-from lmqcluster.core.quotas import Kind, Quotas
+from lmqcluster.core.dedup.stream_positions import Marks
+from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
 
 Q = b"q"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.core.batch_sessions import BatchSessions
-from lmqcluster.core.lease import LeaseTable
-from lmqcluster.core.patterns import PatternView
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.state import REMEMBER_US
+from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.core.queue.lease_table import LeaseTable
+from lmqcluster.core.state.patterns import PatternView
+from lmqcluster.core.state.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, numbers
 
 Q = b"q"

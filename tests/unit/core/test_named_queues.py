@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.batch_lease import BatchState
-from lmqcluster.core.named_queues import NAMES_MAX
+from lmqcluster.core.state.batch_lease import BatchState
+from lmqcluster.core.state.named_queues import NAMES_MAX
 from tests.property.driver import Driver, bodies
 
 A, B, C, NONE = b"a", b"b", b"c", b"none"

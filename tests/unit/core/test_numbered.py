@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
-from lmqcluster.core.quotas import Kind
+from lmqcluster.core.owners.quotas import Kind
 from tests.property.driver import Driver, copied, records
 
 Q = b"q"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Machine, Op
-from lmqcluster.core.batch_lease import BatchState
-from lmqcluster.core.operations import STEP_MAX
+from lmqcluster.core.handlers.bulk import STEP_MAX
+from lmqcluster.core.state.batch_lease import BatchState
 from tests.property.driver import SECOND, Driver, bodies, copied, numbers
 from tests.property.work import counted
 

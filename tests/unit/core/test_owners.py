@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, TokenResult
-from lmqcluster.core.owned import is_random
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.transactions import Conflict
+from lmqcluster.core.handlers.transactions import Conflict
+from lmqcluster.core.owners.owner_table import is_random
+from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import Driver, copied, records
 
 Q = b"q"
@@ -167,7 +167,7 @@ def test_a_name_that_owns_state_is_not_a_new_principal(driver: Driver) -> None:
 
 def test_principals_that_own_something_are_bounded(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack: tokens that are created, leave state and are deleted, each with another principal."""
-    monkeypatch.setattr("lmqcluster.core.tokens.PRINCIPALS_MAX", 20)
+    monkeypatch.setattr("lmqcluster.core.owners.tokens.PRINCIPALS_MAX", 20)
     results = []
     for index in range(25):
         name = b"%d" % index

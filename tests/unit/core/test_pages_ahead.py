@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.command_layout import taken_from
-from lmqcluster.core.commands import Place
-from lmqcluster.core.pages_ahead import PAGES_MAX
+from lmqcluster.core.log.command_layout import taken_from
+from lmqcluster.core.log.commands import Place
+from lmqcluster.core.prefetch import PAGES_MAX
 from tests.property.driver import Driver, numbers
 
 from .page_store import MemoryPages

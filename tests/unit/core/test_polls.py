@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.message_index import tag_of
+from lmqcluster.core.queue.message_index import tag_of
 from tests.property.driver import SECOND, Driver, copied
 
 Q = b"q"

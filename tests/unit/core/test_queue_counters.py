@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.queue_counters import COUNTERS, QueueCounters
-from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.core.queue.counters import COUNTERS, QueueCounters
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from tests.property.driver import Driver, copied
 
 

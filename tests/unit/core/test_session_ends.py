@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.core import Fault, Op, sessions, state
-from lmqcluster.core.notices import Ended
+from lmqcluster.core import Fault, Op
+from lmqcluster.core.sessions import sessions
+from lmqcluster.core.sessions.notices import Ended
+from lmqcluster.core.state import state
 from tests.property.driver import Driver, bodies, copied, records
 
 Q = b"q"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Applied, Machine, Op, PushFlag
-from lmqcluster.core.batch_sessions import BatchSessions
-from lmqcluster.core.state import REMEMBER_US
+from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.core.state.state import REMEMBER_US
 from lmqcluster.wire import limits
 from tests.property.driver import SECOND, Driver, compile_pattern, copied, records
 

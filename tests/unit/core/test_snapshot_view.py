@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op, snapshot_view
+from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op
+from lmqcluster.core.snapshot import view as snapshot_view
 from tests.property.driver import Driver, compile_pattern, copied, over_the_wire, records
 from tests.property.work import counted
 

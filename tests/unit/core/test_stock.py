@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.message import content_bytes, content_count
-from lmqcluster.core.sorted_names import SortedNames
-from lmqcluster.core.stock import property_bytes
+from lmqcluster.core.messages.message import content_bytes, content_count
+from lmqcluster.core.messages.totals import property_bytes
+from lmqcluster.core.state.sorted_names import SortedNames
 from tests.property.driver import Driver, copied, numbers
 
 A, B = b"a", b"b"

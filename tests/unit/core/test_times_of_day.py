@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.times_of_day import ROWS_MAX, TimesOfDay
+from lmqcluster.core.state.times_of_day import ROWS_MAX, TimesOfDay
 from tests.property.driver import SECOND, Driver, copied, records
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Machine, Op, Role, TokenResult
-from lmqcluster.core.tokens import TOKENS_MAX
+from lmqcluster.core.owners.tokens import TOKENS_MAX
 from tests.property.driver import SECOND, Driver, compile_pattern, copied, records
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
-from lmqcluster.core.bindings import BOUND_MAX, SOURCES_MAX
-from lmqcluster.core.commands import Place
-from lmqcluster.core.intake import COPIES_MAX, COPY_BYTES_MAX, TARGETS_MAX
-from lmqcluster.core.queue import PASSES_MAX
-from lmqcluster.core.queue_options import QueueOptions
-from lmqcluster.core.transactions import Conflict
+from lmqcluster.core.handlers.transactions import Conflict
+from lmqcluster.core.log.commands import Place
+from lmqcluster.core.queue.options import QueueOptions
+from lmqcluster.core.queue.queue import PASSES_MAX
+from lmqcluster.core.routing.admission import COPIES_MAX, COPY_BYTES_MAX, TARGETS_MAX
+from lmqcluster.core.routing.bindings import BOUND_MAX, SOURCES_MAX
 from tests.property.driver import Driver, bodies, copied, numbers
 
 Q, DEAD = b"q", b"dead"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.transactions import Conflict
+from lmqcluster.core.handlers.transactions import Conflict
 from tests.property.driver import Driver
 
 Q = b"q"

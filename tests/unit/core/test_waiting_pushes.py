@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op, PushFlag
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.core.waiting_push_commands import SERVED_MAX, Waits
+from lmqcluster.core.handlers.waiting_pushes import SERVED_MAX, Waits
+from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
 from tests.property.work import counted
 

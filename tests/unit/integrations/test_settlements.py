@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from lmqcluster import Client
-from lmqcluster.client import in_memory
+from lmqcluster.client.transport import in_memory
 from lmqcluster.integrations import settlements as module
 from lmqcluster.integrations.settlements import Settlements
 from lmqcluster.integrations.worker_session import WorkerSession

@@ -11,12 +11,12 @@ from typing import Any
 import msgpack
 
 from lmqcluster.core import Machine
-from lmqcluster.core.commands import Command
-from lmqcluster.node.proposer import Group, Proposer
-from lmqcluster.node.queues.pattern_views import PatternViews
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.queues.pulls import Pulls
-from lmqcluster.node.turns import Turns
+from lmqcluster.core.log.commands import Command
+from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.patterns.views import PatternViews
+from lmqcluster.node.queues.pulls.pulls import Pulls
 from lmqcluster.wire.errors import LmqError
 
 ORIGIN, INCARNATION = b"n1", 7

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.commands import Delivered
-from lmqcluster.node.queues.pulls import Waiter
+from lmqcluster.core.log.commands import Delivered
+from lmqcluster.node.queues.pulls.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import Bench

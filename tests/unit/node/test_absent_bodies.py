@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.bodies import Body
-from lmqcluster.core.message import loaded
-from lmqcluster.node.queues import absent_bodies
+from lmqcluster.core.messages.bodies import Body
+from lmqcluster.core.messages.message import loaded
 from lmqcluster.node.queues.node_session import NodeSession
-from lmqcluster.node.queues.open_reads import OpenReads
-from lmqcluster.node.queues.push_items import PushItem, PushOptions
+from lmqcluster.node.queues.open_reads.open_reads import OpenReads
+from lmqcluster.node.queues.pulls import body_fetcher as absent_bodies
+from lmqcluster.node.queues.sending.push_items import PushItem, PushOptions
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError, Outcome
 from tests.unit.core.page_store import MemoryPages

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import ApiKeys, Role, Token, Tokens
-from lmqcluster.core.quotas import Quotas
+from lmqcluster.core.owners.quotas import Quotas
 from lmqcluster.node.access.access import Access, Principal, digest_of, read_admin_token
-from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.ports import Bounds, ConnectionLimiter, ConnectionSlot, Memory
 from lmqcluster.ports.client import WRONG_SECRETS_PER_S, Client
-from lmqcluster.replication.storage.disk import Folder
+from lmqcluster.replication.storage.io.disk import Folder
 from lmqcluster.wire.address import is_loopback
 from lmqcluster.wire.errors import LmqError
 

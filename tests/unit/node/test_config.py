@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from lmqcluster.node.config import OPTIONS, Address, ConfigError, NodeConfig
+from lmqcluster.node.config.config import OPTIONS, Address, ConfigError, NodeConfig
 
 SECRET = "sixteen bytes ok"
 

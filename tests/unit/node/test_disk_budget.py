@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from lmqcluster.node.disk_budget import RESERVE_BYTES, DiskBudget
+from lmqcluster.node.process.disk_budget import RESERVE_BYTES, DiskBudget
 
 GIB = 1 << 30
 

@@ -7,9 +7,9 @@ import time
 import pytest
 
 from lmqcluster.core import Machine
-from lmqcluster.node.queues.due_times import DueTimes
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.sending.due_times import DueTimes
+from lmqcluster.replication.base.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.node.config import ConfigError, NodeConfig
-from lmqcluster.node.config_load import load_config
+from lmqcluster.node.config.config import ConfigError, NodeConfig
+from lmqcluster.node.config.load import load_config
 
 
 def test_it_is_off_by_default() -> None:

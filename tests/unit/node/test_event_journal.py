@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op, batch_leases
+from lmqcluster.core import Machine, Op
+from lmqcluster.core.state import batch_leases
 from lmqcluster.node.events import journal as event_journal
 from lmqcluster.node.events.journal import EventJournal
 from lmqcluster.wire.ids import ReceiptFormat

@@ -9,8 +9,8 @@ from weakref import ref
 
 import pytest
 
-from lmqcluster.node import garbage
-from lmqcluster.node.garbage import FULL_GROWTH_BYTES, GROWTH_BYTES, THRESHOLDS, GarbageCollection
+from lmqcluster.node.process import garbage
+from lmqcluster.node.process.garbage import FULL_GROWTH_BYTES, GROWTH_BYTES, THRESHOLDS, GarbageCollection
 
 
 class Ring:

@@ -10,7 +10,7 @@ from lmqcluster.node.metrics import history as history_module
 from lmqcluster.node.metrics.history import HISTORY_FIELDS, History
 from lmqcluster.node.metrics.stats import Stats
 from lmqcluster.node.metrics.totals import Totals
-from lmqcluster.node.turns import Turns
+from lmqcluster.node.process.fair_slices import Turns
 from tests.property.driver import Driver
 
 

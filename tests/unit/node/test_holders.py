@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.commands import Delivered
-from lmqcluster.node.queues import holders
-from lmqcluster.node.queues.holders import Holders, Holding
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.turns import Turns
+from lmqcluster.core.log.commands import Delivered
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.node.queues.pulls import holders
+from lmqcluster.node.queues.pulls.holders import Holders, Holding
 from lmqcluster.ports import ConnectionSlot
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from lmqcluster.node.logs import configure_logging
+from lmqcluster.node.process.logs import configure_logging
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.node.memory import MESSAGE_OVERHEAD_BYTES, QUEUE_BYTES, stored_bytes
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.node.process.memory import MESSAGE_OVERHEAD_BYTES, QUEUE_BYTES, stored_bytes
 from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError
 from tests.property.work import counted

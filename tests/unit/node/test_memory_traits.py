@@ -5,7 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 from lmqcluster.core import Op
-from lmqcluster.node.memory import stored_bytes
+from lmqcluster.node.process.memory import stored_bytes
 from tests.property.driver import Driver, copied
 
 

@@ -10,12 +10,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.queue_counters import COUNTERS
+from lmqcluster.core.queue.counters import COUNTERS
 from lmqcluster.node.metrics.queues_page import queues_page
 from lmqcluster.node.metrics.totals import Totals, sum_queues
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.turns import SLICE_ITEMS, Turns
-from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.node.process.fair_slices import SLICE_ITEMS, Turns
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.replication.base.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError
 
 SECOND_US = 1_000_000

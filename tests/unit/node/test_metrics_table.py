@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.core.queue_counters import COUNTERS
+from lmqcluster.core.queue.counters import COUNTERS
 from lmqcluster.node.metrics.table import BY_NAME, QUEUE_SECTION, SECTIONS, Definition, markdown
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "metrics.md"

@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.commands import Match
-from lmqcluster.node import turns
-from lmqcluster.node.queues import pattern_views, patterns
-from lmqcluster.node.queues.pattern_views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews, View
-from lmqcluster.node.queues.patterns import client_pattern
+from lmqcluster.core.log.commands import Match
+from lmqcluster.node.process import fair_slices as turns
+from lmqcluster.node.queues.patterns import patterns
+from lmqcluster.node.queues.patterns import views as pattern_views
+from lmqcluster.node.queues.patterns.patterns import client_pattern
+from lmqcluster.node.queues.patterns.views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews, View
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import Bench, until

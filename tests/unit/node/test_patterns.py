@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import Machine
-from lmqcluster.node.queues import patterns
-from lmqcluster.node.queues.patterns import ENGINE_VERSION, PROGRAM_MAX, check_engine, check_pattern
-from lmqcluster.node.queues.rules import RULES_INSTRUCTIONS_MAX, check_rules
+from lmqcluster.node.queues.patterns import patterns
+from lmqcluster.node.queues.patterns.patterns import ENGINE_VERSION, PROGRAM_MAX, check_engine, check_pattern
+from lmqcluster.node.queues.sending.rules import RULES_INSTRUCTIONS_MAX, check_rules
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import RULES_MAX, parse_rules
 

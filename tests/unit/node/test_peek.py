@@ -10,12 +10,13 @@ from itertools import pairwise
 import pytest
 
 from lmqcluster.core import Message, Op, Queue
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.core.message import content_bytes
-from lmqcluster.node.queues import absent_bodies, peek
-from lmqcluster.node.queues.peek import PeekPage, PeekQuery, Peeks
-from lmqcluster.node.queues.peek_ranges import RANGES_MAX, PeekRanges, RangeWish
-from lmqcluster.node.turns import Turns
+from lmqcluster.core.messages.message import content_bytes
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.pulls import body_fetcher as absent_bodies
+from lmqcluster.node.queues.views import peek
+from lmqcluster.node.queues.views.peek import PeekPage, PeekQuery, Peeks
+from lmqcluster.node.queues.views.peek_ranges import RANGES_MAX, PeekRanges, RangeWish
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import Driver, numbers
 from tests.unit.core.page_store import MemoryPages

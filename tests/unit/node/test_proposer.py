@@ -11,8 +11,8 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.node import proposer as module
-from lmqcluster.node.proposer import Group
+from lmqcluster.node.commit import proposer as module
+from lmqcluster.node.commit.proposer import Group
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import BATCH_BYTES_MAX
 from lmqcluster.wire.parts import LARGE_BYTES

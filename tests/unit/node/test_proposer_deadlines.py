@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.commands import Command
-from lmqcluster.node import proposer as module
-from lmqcluster.node.proposer import Group, Proposer
-from lmqcluster.node.queues.patterns import compile_pattern
+from lmqcluster.core.log.commands import Command
+from lmqcluster.node.commit import proposer as module
+from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.wire.errors import LmqError
 
 DEADLINE_S = module.UNKNOWN_AFTER_S + 2 * module.SWEEP_S

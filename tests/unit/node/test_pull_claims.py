@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from lmqcluster.node import proposer as proposer_module
+from lmqcluster.node.commit import proposer as proposer_module
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import DEADLINE_S, Bench, until

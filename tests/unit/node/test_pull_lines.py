@@ -10,8 +10,8 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core import command_layout as layout
-from lmqcluster.node.queues import pulls as pulls_module
+from lmqcluster.core.log import command_layout as layout
+from lmqcluster.node.queues.pulls import pulls as pulls_module
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import Bench, until

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core import queue as queue_module
-from lmqcluster.core import queue_state as queue_state_module
-from lmqcluster.node import proposer as proposer_module
-from lmqcluster.node import turns
-from lmqcluster.node.queues import pulls as pulls_module
+from lmqcluster.core.queue import queue as queue_module
+from lmqcluster.core.state import queue_table as queue_state_module
+from lmqcluster.node.commit import proposer as proposer_module
+from lmqcluster.node.process import fair_slices as turns
+from lmqcluster.node.queues.pulls import pulls as pulls_module
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import PULL_COUNT_MAX
 

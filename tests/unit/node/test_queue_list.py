@@ -10,9 +10,9 @@ import pytest
 from lmqcluster_cli.admin.queues import queues as cli_queues
 
 from lmqcluster.core import Op
-from lmqcluster.node.queues.info import Rates, no_rates
-from lmqcluster.node.queues.listing import SORT_KEYS, STATES, QueueList, QueuePage, each_queue, list_queues
-from lmqcluster.node.turns import Turns
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.views.info import Rates, no_rates
+from lmqcluster.node.queues.views.listing import SORT_KEYS, STATES, QueueList, QueuePage, each_queue, list_queues
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import SECOND, Driver
 

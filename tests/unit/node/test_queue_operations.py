@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.operations import STEP_MAX
+from lmqcluster.core.handlers.bulk import STEP_MAX
 from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError, Outcome
 

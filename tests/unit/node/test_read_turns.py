@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.commands import Delivered
-from lmqcluster.node.proposer import Group
+from lmqcluster.core.log.commands import Delivered
+from lmqcluster.node.commit.proposer import Group
 from lmqcluster.node.queues import node_session
 from lmqcluster.node.queues.node_session import OWNER, TTL_S, NodeSession
-from lmqcluster.node.queues.open_reads import OpenReads
+from lmqcluster.node.queues.open_reads.open_reads import OpenReads
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError
 
@@ -228,7 +228,7 @@ def test_possibly_lost_items_are_returned_if_the_session_cannot_be_checked(
 def test_a_read_beyond_the_room_of_the_session_does_not_look_empty(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    for module in ("lmqcluster.core.session_commands", "lmqcluster.node.queues.open_reads"):
+    for module in ("lmqcluster.core.handlers.sessions", "lmqcluster.node.queues.open_reads.open_reads"):
         monkeypatch.setattr(f"{module}.LEASES_MAX", 3)
 
     async def main(node: MemoryNode) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.replication.errors import FatalReplicationError
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.replication.base.errors import FatalReplicationError
 
 MEMBERS = {"a", "b", "c"}
 TOKEN = b"token..."

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from lmqcluster.node.service_manager import ServiceManager
+from lmqcluster.node.process.service_manager import ServiceManager
 
 DEADLINE_S = 120.0
 

@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from lmqcluster.node.queues.deliveries import Delivery
 from lmqcluster.node.queues.node_session import TTL_S, NodeSession
-from lmqcluster.node.queues.open_reads import OpenReads
-from lmqcluster.node.queues.peek import PeekQuery
-from lmqcluster.node.queues.push_items import PushItem
+from lmqcluster.node.queues.open_reads.open_reads import OpenReads
+from lmqcluster.node.queues.pulls.deliveries import Delivery
+from lmqcluster.node.queues.sending.push_items import PushItem
+from lmqcluster.node.queues.views.peek import PeekQuery
 from lmqcluster.testing.clock import MovableLoop
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError

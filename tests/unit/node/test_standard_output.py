@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lmqcluster.node.standard_output import StandardOutput
+from lmqcluster.node.process.standard_output import StandardOutput
 
 PENDING_BYTES = 64 * 1024
 LINE = "x" * 99
@@ -111,8 +111,8 @@ def test_closing_waits_for_a_limited_time(pipe: Pipe) -> None:
 
 PROGRAM = """
 import faulthandler, os, sys, threading, warnings
-from lmqcluster.node.logs import configure_logging
-from lmqcluster.node.standard_output import never_wait_for_readers
+from lmqcluster.node.process.logs import configure_logging
+from lmqcluster.node.process.standard_output import never_wait_for_readers
 never_wait_for_readers()
 configure_logging("info", "json")
 faulthandler.enable()

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core.quotas import Kind, Quotas
-from lmqcluster.node.config import NodeConfig
-from lmqcluster.node.disk_budget import DiskBudget
+from lmqcluster.core.owners.quotas import Kind, Quotas
+from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.health_checks import run_checks
 from lmqcluster.node.membership.standing import cluster_status, health, impasse, outside
-from lmqcluster.replication.about import About
-from lmqcluster.replication.status import ReplicaStatus
+from lmqcluster.node.process.disk_budget import DiskBudget
+from lmqcluster.replication.base.node_info import About
+from lmqcluster.replication.base.status import ReplicaStatus
 from lmqcluster.wire.address import Address
 
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.config import ConfigError
-from lmqcluster.node.config_load import load_config
+from lmqcluster.node.config.config import ConfigError
+from lmqcluster.node.config.load import load_config
 from lmqcluster.node.metrics.statsd import RETENTIONS_MAX, StatsdSender
 from lmqcluster.node.metrics.statsd_server import DATAGRAM_BYTES_MAX, StatsdServer
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.node.turns import Turns
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.wire.address import Address
 
 

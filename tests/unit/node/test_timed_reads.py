@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from lmqcluster.node.queues import timed_reads
 from lmqcluster.node.queues.node_session import TTL_S, NodeSession
-from lmqcluster.node.queues.open_reads import OpenReads
-from lmqcluster.node.queues.timed_reads import TimedReads
+from lmqcluster.node.queues.open_reads import timed as timed_reads
+from lmqcluster.node.queues.open_reads.open_reads import OpenReads
+from lmqcluster.node.queues.open_reads.timed import TimedReads
 from lmqcluster.testing.node import MemoryNode
 from lmqcluster.wire.errors import LmqError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core import command_layout as layout
+from lmqcluster.core.log import command_layout as layout
 
 ROOT = Path(__file__).parents[3] / "lmqcluster"
 OUTSIDE = ("node", "protocols", "testing", "server.py")

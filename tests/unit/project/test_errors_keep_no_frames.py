@@ -16,10 +16,10 @@ from .test_structure import trees
 KEEPING = {"append", "add", "put", "put_nowait", "set_exception", "set_result", "setdefault", "partial"}
 """Calls that keep an argument."""
 EXCEPTIONS = {
-    "lmqcluster/client/calls.py fail": "the caller's future is all that refers to it",
-    "lmqcluster/client/sync_client.py finished": "the caller's future is all that refers to it",
-    "lmqcluster/replication/snapshot_keeper.py have_read": "a disk fails, and no client can cause that",
-    "lmqcluster/replication/snapshot_keeper.py _give_up": "it comes from the writing thread, once per snapshot",
+    "lmqcluster/client/transport/calls.py fail": "the caller's future is all that refers to it",
+    "lmqcluster/client/blocking/client.py finished": "the caller's future is all that refers to it",
+    "lmqcluster/replication/recovery/snapshot_keeper.py have_read": "a disk fails, and no client can cause that",
+    "lmqcluster/replication/recovery/snapshot_keeper.py _give_up": "it comes from the writing thread, once per snapshot",
 }
 
 SHORT_LIVED = ("lmqcluster/spark/", "lmqcluster/testing/", "cli/", "chaos/")

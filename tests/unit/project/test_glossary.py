@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lmqcluster.core import Op
-from lmqcluster.core.queue_counters import COUNTERS
-from lmqcluster.protocols.http.v1.rendering import QUEUE_FIELDS
-from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS
+from lmqcluster.core.queue.counters import COUNTERS
+from lmqcluster.protocols.http.v1.bodies.rendering import QUEUE_FIELDS
+from lmqcluster.protocols.msgpack_rpc.methods.permissions import PERMISSIONS
 from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 

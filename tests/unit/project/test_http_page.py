@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 
 from lmqcluster.node.metrics.queues_page import QUEUES_DEFAULT, QUEUES_MAX
-from lmqcluster.node.queues.listing import SORT_KEYS, STATES
+from lmqcluster.node.queues.views.listing import SORT_KEYS, STATES
 from lmqcluster.protocols.http.openapi.document import build
-from lmqcluster.protocols.http.server import connection, error_reply, framing, reply, values
+from lmqcluster.protocols.http.server import connection, error_reply
 from lmqcluster.protocols.http.server.permissions import permissions_of
+from lmqcluster.protocols.http.server.replies import reply
+from lmqcluster.protocols.http.server.requests import framing, values
 from lmqcluster.protocols.http.v1 import queue_views, queues
-from lmqcluster.protocols.http.v1.rendering import QUEUE_FIELDS
+from lmqcluster.protocols.http.v1.bodies.rendering import QUEUE_FIELDS
 from lmqcluster.wire import limits
 from lmqcluster.wire.errors import ERRORS
 from tests.docs.http import PAGE, Route, routes

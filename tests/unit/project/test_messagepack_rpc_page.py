@@ -6,15 +6,20 @@ import re
 
 import pytest
 
-from lmqcluster.core.marks import NOTE_BYTES_MAX
-from lmqcluster.core.past_deliveries import PastDeliveries
-from lmqcluster.core.transactions import OPERATIONS_MAX
-from lmqcluster.node import proposer
+from lmqcluster.core.dedup.stream_positions import NOTE_BYTES_MAX
+from lmqcluster.core.handlers.transactions import OPERATIONS_MAX
+from lmqcluster.core.queue.settlement_history import PastDeliveries
+from lmqcluster.node.commit import proposer
 from lmqcluster.node.gates import ARRIVAL_BYTES_PER_S
-from lmqcluster.node.queues import jobs, pattern_views, push_copies, subscriptions
-from lmqcluster.protocols.msgpack_rpc import connection, frontend, intake, slow_answers, stream
-from lmqcluster.protocols.msgpack_rpc.methods import METHODS
-from lmqcluster.protocols.msgpack_rpc.permissions import PERMISSIONS
+from lmqcluster.node.queues.batches import subscriptions
+from lmqcluster.node.queues.patterns import views as pattern_views
+from lmqcluster.node.queues.pushes import copies as push_copies
+from lmqcluster.node.queues.pushes import jobs
+from lmqcluster.protocols.msgpack_rpc import frontend
+from lmqcluster.protocols.msgpack_rpc.connection import connection, slow_answers, stream
+from lmqcluster.protocols.msgpack_rpc.connection import request_reader as intake
+from lmqcluster.protocols.msgpack_rpc.methods.permissions import PERMISSIONS
+from lmqcluster.protocols.msgpack_rpc.methods.table import METHODS
 from lmqcluster.wire import limits, values
 from lmqcluster.wire.errors import ERRORS
 from lmqcluster.wire.legacy_msgpack import unpack

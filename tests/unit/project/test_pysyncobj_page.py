@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "pysyncobj.md").read_text(encoding="utf-8")
-CORE = "lmqcluster/replication/raft_core.py"
+CORE = "lmqcluster/replication/raft/core.py"
 SIMULATION = ROOT / "tests" / "simulation"
 SCRIPT_FILES = {"scenarios.py": "SCENARIOS", "own_scenarios.py": "OWN_SCENARIOS", "rule_scenarios.py": "RULE_SCENARIOS"}
 _NUMBER = re.compile(r"\bD[1-9]\d?\b")

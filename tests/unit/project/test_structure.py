@@ -20,12 +20,12 @@ FUNCTION_LINES_MAX = 60
 CODE = (".py", ".js", ".mjs", ".css", ".html", ".go", ".c", ".h", ".sh")
 
 LONG_FILES = {
-    "lmqcluster/replication/raft_core.py": "one class, because it overrides one class of PySyncObj",
+    "lmqcluster/replication/raft/core.py": "one class, because it overrides one class of PySyncObj",
 }
 GENERATED_FILES = {"tests/integration/kestrel_thrift/generated/Kestrel.py"}
 LONG_FUNCTIONS = {
     "cli/pipeline/streams.py _stream_options": "a list of click options",
-    "lmqcluster/client/async_client.py __init__": "documented keyword arguments",
+    "lmqcluster/client/aio/client.py __init__": "documented keyword arguments",
     "lmqcluster/replication/replica.py __init__": "it binds the parts of a member together",
 }
 CIRCLES_LEFT = {
@@ -140,7 +140,7 @@ def test_the_raft_core_is_reached_through_the_replica_alone() -> None:
 def test_circles_are_found() -> None:
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}, "d": set()}) == [{"b", "c"}]
     assert imports("lmqcluster.core.machine", modules()["lmqcluster.core.machine"], modules()) >= {
-        "lmqcluster.core.state"
+        "lmqcluster.core.state.state"
     }
 
 

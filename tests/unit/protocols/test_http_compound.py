@@ -8,8 +8,8 @@ import secrets
 import msgpack
 import pytest
 
-from lmqcluster.core.message import Traits
-from lmqcluster.node.queues.deliveries import Delivery, Part
+from lmqcluster.core.messages.message import Traits
+from lmqcluster.node.queues.pulls.deliveries import Delivery, Part
 from lmqcluster.protocols.http.lmq.compound import render
 
 ID = b"0fe7f7b1-0c4f-4bd0-8c4b-1f7e3f2d0c11"

@@ -10,10 +10,11 @@ import pytest
 
 from lmqcluster.ports import Bounds, ConnectionLimiter, Listener, Memory
 from lmqcluster.protocols.http.lmq.errors import on_error
-from lmqcluster.protocols.http.server import body, reply
 from lmqcluster.protocols.http.server.http_server import HttpServer
-from lmqcluster.protocols.http.server.reply import Reply
-from lmqcluster.protocols.http.server.request import Request
+from lmqcluster.protocols.http.server.replies import reply
+from lmqcluster.protocols.http.server.replies.reply import Reply
+from lmqcluster.protocols.http.server.requests import body
+from lmqcluster.protocols.http.server.requests.request import Request
 from lmqcluster.wire.errors import LmqError
 
 MiB = 1 << 20

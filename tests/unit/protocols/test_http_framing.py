@@ -10,7 +10,7 @@ from aiohttp.streams import StreamReader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.server.framing import HEAD_BYTES_MAX, Framing
+from lmqcluster.protocols.http.server.requests.framing import HEAD_BYTES_MAX, Framing
 
 NAME = "キュー é".replace(" ", "")
 CRLF_BODY = b"\r\n\r\n\xff\x00GET /\xe9 HTTP/1.1\r\n\r\n"

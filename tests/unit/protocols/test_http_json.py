@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.server.compact_json import dumps, number
-from lmqcluster.protocols.http.server.json_body import parse_json
-from lmqcluster.protocols.http.server.shown_properties import shown
+from lmqcluster.protocols.http.server.replies.compact_json import dumps, number
+from lmqcluster.protocols.http.server.replies.shown_properties import shown
+from lmqcluster.protocols.http.server.requests.json_body import parse_json
 from lmqcluster.wire.errors import LmqError
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.server import json_body
-from lmqcluster.protocols.http.server.json_body import NESTING_MAX, SLICE_BYTES, decode_json, parse_json
+from lmqcluster.protocols.http.server.requests import json_body
+from lmqcluster.protocols.http.server.requests.json_body import NESTING_MAX, SLICE_BYTES, decode_json, parse_json
 from lmqcluster.wire.errors import LmqError
 
 SMALL = 80

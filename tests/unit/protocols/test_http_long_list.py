@@ -8,9 +8,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.node.turns import SLICE_ITEMS, Turns
-from lmqcluster.protocols.http.server.long_list import LongList, reply_with_list
-from lmqcluster.protocols.http.v1.media import Media
+from lmqcluster.node.process.fair_slices import SLICE_ITEMS, Turns
+from lmqcluster.protocols.http.server.replies.long_list import LongList, reply_with_list
+from lmqcluster.protocols.http.v1.bodies.media import Media
 
 
 def row(number: int) -> dict[str, Any]:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.node.turns import Turns
-from lmqcluster.protocols.http.server.long_content import LONG_BYTES, base64_decoded
-from lmqcluster.protocols.http.server.long_list import LongList, reply_with_list
-from lmqcluster.protocols.http.v1.media import Media, content_of
+from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.protocols.http.server.replies.long_content import LONG_BYTES, base64_decoded
+from lmqcluster.protocols.http.server.replies.long_list import LongList, reply_with_list
+from lmqcluster.protocols.http.v1.bodies.media import Media, content_of
 from lmqcluster.wire.errors import LmqError
 
 

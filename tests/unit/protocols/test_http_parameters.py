@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.protocols.http.lmq import parameters
-from lmqcluster.protocols.http.server.target import Query, pattern_of
+from lmqcluster.protocols.http.server.requests.target import Query, pattern_of
 from lmqcluster.wire.errors import LmqError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.protocols.http.lmq import errors as lmq_errors
-from lmqcluster.protocols.http.server import problem
-from lmqcluster.protocols.http.server.reply import Reply, header_value
+from lmqcluster.protocols.http.server.replies import problem
+from lmqcluster.protocols.http.server.replies.reply import Reply, header_value
 from lmqcluster.protocols.http.server.routing import Resource, Router
 from lmqcluster.wire.errors import ERRORS, LmqError
 

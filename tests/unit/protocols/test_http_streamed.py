@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 from lmqcluster.ports import Memory
-from lmqcluster.protocols.http.server.reply import JSON, Reply
-from lmqcluster.protocols.http.server.request import Request
-from lmqcluster.protocols.http.server.streamed import HELD_BYTES, WHOLE_BYTES_MAX, streamed
+from lmqcluster.protocols.http.server.replies.reply import JSON, Reply
+from lmqcluster.protocols.http.server.replies.streamed import HELD_BYTES, WHOLE_BYTES_MAX, streamed
+from lmqcluster.protocols.http.server.requests.request import Request
 from lmqcluster.wire.errors import LmqError
 
 from .test_http_connection import serve

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.server.target import Query, check_name, decode, has_control, split_target
+from lmqcluster.protocols.http.server.requests.target import Query, check_name, decode, has_control, split_target
 from lmqcluster.wire.errors import LmqError
 
 

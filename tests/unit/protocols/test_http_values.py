@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.http.server import values
-from lmqcluster.protocols.http.server.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
+from lmqcluster.protocols.http.server.requests import values
+from lmqcluster.protocols.http.server.requests.values import VALUES_MAX, WINDOW_BYTES, check_json, check_msgpack
 from lmqcluster.wire.errors import LmqError
 
 

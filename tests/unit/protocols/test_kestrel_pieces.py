@@ -7,8 +7,8 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.protocols.kestrel import pieces as module
-from lmqcluster.protocols.kestrel.pieces import Pieces
+from lmqcluster.protocols.kestrel import request_buffer as module
+from lmqcluster.protocols.kestrel.request_buffer import Pieces
 
 
 @given(first=st.binary(), rest=st.lists(st.binary(min_size=1), min_size=1))

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.protocols.msgpack_rpc import arguments
+from lmqcluster.protocols.msgpack_rpc.values import arguments
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import UnsupportedExtensionError
 

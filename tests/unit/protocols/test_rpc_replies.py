@@ -7,8 +7,8 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.core.message import Message, Part
-from lmqcluster.protocols.msgpack_rpc import replies
+from lmqcluster.core.messages.message import Message, Part
+from lmqcluster.protocols.msgpack_rpc.values import replies
 from lmqcluster.wire.ids import ReceiptFormat
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.core.message import Message
-from lmqcluster.protocols.msgpack_rpc.replies import DeliveryEncoder, LargeBodyError, encode_content
-from lmqcluster.protocols.msgpack_rpc.transcoding import DECODED_BYTES_MAX, SLICE_VALUES, Transcoder, old_form
+from lmqcluster.core.messages.message import Message
+from lmqcluster.protocols.msgpack_rpc.values.replies import DeliveryEncoder, LargeBodyError, encode_content
+from lmqcluster.protocols.msgpack_rpc.values.transcoding import DECODED_BYTES_MAX, SLICE_VALUES, Transcoder, old_form
 from lmqcluster.wire.ids import ReceiptFormat
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, unpack
 

@@ -8,13 +8,13 @@ import pytest
 from pysyncobj import syncobj as library
 from pysyncobj.transport import Transport
 
-from lmqcluster.replication.catch_up import CatchUp, Recovery
-from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.learners import Learners
-from lmqcluster.replication.log_sender import LogSender
-from lmqcluster.replication.member_history import MemberHistory
-from lmqcluster.replication.membership import MEMBERSHIP, PeerNode, encode_change
-from lmqcluster.replication.settings import RaftSettings
+from lmqcluster.replication.base.membership import MEMBERSHIP, PeerNode, encode_change
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.raft.catch_up import CatchUp, Recovery
+from lmqcluster.replication.raft.learners import Learners
+from lmqcluster.replication.raft.log_sender import LogSender
+from lmqcluster.replication.raft.member_history import MemberHistory
+from lmqcluster.replication.storage.journal.journal import MemoryJournal
 
 A, B = PeerNode("a", "h:1"), PeerNode("b", "h:2")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmqcluster.replication.commit_news import PATIENCE_S, CommitNews
+from lmqcluster.replication.raft.commit_notifier import PATIENCE_S, CommitNews
 
 SOON_S = PATIENCE_S / 4
 ROUNDS = 40

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import uvloop
 
-from lmqcluster.replication import messages
-from lmqcluster.replication.dialling import dial
-from lmqcluster.replication.handshake import Identity
-from lmqcluster.replication.security import PeerSecurity
-from lmqcluster.replication.transport import PeerTransport
+from lmqcluster.replication.peers import messages
+from lmqcluster.replication.peers.dialer import dial
+from lmqcluster.replication.peers.handshake import Identity
+from lmqcluster.replication.peers.security import PeerSecurity
+from lmqcluster.replication.peers.transport import PeerTransport
 
 SECURITY = PeerSecurity(b"the cluster's secret")
 DEADLINE_S = 120.0

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.replication.journal import Entry
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
-from lmqcluster.replication.storage.disk_journal import DiskJournal
-from lmqcluster.replication.storage.segment_files import PIECE_BYTES
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
+from lmqcluster.replication.storage.journal.journal import Entry
+from lmqcluster.replication.storage.journal.segment_files import PIECE_BYTES
 from tests.simulation.disk import PowerCut, SimDisk
 
 BASE = b"\x01"

@@ -7,8 +7,8 @@ from itertools import pairwise
 
 import pytest
 
-from lmqcluster.replication.follower_progress import WINDOW_BYTES_MAX, Progress, State
-from lmqcluster.replication.storage.snapshot_store import SnapshotInfo
+from lmqcluster.replication.raft.progress import WINDOW_BYTES_MAX, Progress, State
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo
 
 SNAPSHOT = SnapshotInfo(8, 1, {}, 0, 1, 1, "x")
 

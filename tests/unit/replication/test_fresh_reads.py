@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.replication import fresh_reads
-from lmqcluster.replication.fresh_reads import FreshReads
-from lmqcluster.replication.membership import PeerNode
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.raft import read_index as fresh_reads
+from lmqcluster.replication.raft.read_index import FreshReads
 
 
 class Member:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgpack
 import pytest
 
-from lmqcluster.replication import handshake
-from lmqcluster.replication.handshake import Exchange, Greeting, HandshakeError, Identity, stretched
+from lmqcluster.replication.peers import handshake
+from lmqcluster.replication.peers.handshake import Exchange, Greeting, HandshakeError, Identity, stretched
 
 SECRET = b"the cluster's secret"
 DIALER = Identity("n1", 17, "127.0.0.1:1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmqcluster.replication.histogram import Histogram
+from lmqcluster.replication.base.histogram import Histogram
 
 
 def test_a_value_on_a_bound_belongs_below_it() -> None:

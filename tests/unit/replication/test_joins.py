@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.replication import joins as module
-from lmqcluster.replication.joins import Joins
+from lmqcluster.replication.peers import chunked_copy as module
+from lmqcluster.replication.peers.chunked_copy import Joins
 
 
 def run(scenario: Callable[[Joins], Awaitable[None]]) -> None:

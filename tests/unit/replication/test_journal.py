@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from lmqcluster.replication.journal import Entry, MemoryJournal
+from lmqcluster.replication.storage.journal.journal import Entry, MemoryJournal
 
 BASE = b"\x01"
 

@@ -15,13 +15,13 @@ import uvloop
 from cryptography import x509
 from lmqcluster_cli.shared.certificates import Authority
 
-from lmqcluster.replication import handshake, messages
-from lmqcluster.replication.dialling import ask, dial
-from lmqcluster.replication.handshake import HandshakeError, Identity
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.peer_tls import PeerTls
-from lmqcluster.replication.security import PeerSecurity
-from lmqcluster.replication.transport import PeerTransport
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.peers import handshake, messages
+from lmqcluster.replication.peers.dialer import ask, dial
+from lmqcluster.replication.peers.handshake import HandshakeError, Identity
+from lmqcluster.replication.peers.security import PeerSecurity
+from lmqcluster.replication.peers.tls import PeerTls
+from lmqcluster.replication.peers.transport import PeerTransport
 from lmqcluster.wire.limits import FRAME_BYTES_MAX
 
 SECRET = b"the cluster's secret"
@@ -249,7 +249,7 @@ def test_a_certificate_that_is_not_marked_as_a_nodes_is_refused_by_both_sides(
     with pytest.raises(ValueError, match="is not marked as a node's"):
         guarded(ours, "client")
     with monkeypatch.context() as patch:
-        patch.setattr("lmqcluster.replication.peer_tls._why_no_node", lambda _cert: None)
+        patch.setattr("lmqcluster.replication.peers.tls._why_no_node", lambda _cert: None)
         stranger = guarded(ours, "client")
     # This checks the other side: its finding counts.
     asyncio.run(refuses(stranger, guarded(ours, "n2"), "closed the connection|certificate"))

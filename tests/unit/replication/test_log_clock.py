@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from lmqcluster.replication.log_clock import LogClock
+from lmqcluster.replication.base.log_clock import LogClock
 
 HOUR_US = 3_600_000_000
 DAY_US = 24 * HOUR_US

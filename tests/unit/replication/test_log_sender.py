@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.log_sender import LogSender
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.messages import BULK_BYTES
-from lmqcluster.replication.settings import RaftSettings
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.peers.messages import BULK_BYTES
+from lmqcluster.replication.raft.log_sender import LogSender
+from lmqcluster.replication.storage.journal.journal import MemoryJournal
 
 FOLLOWER = PeerNode("f", "h:1")
 TERM = 3

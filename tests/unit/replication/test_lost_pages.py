@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.replication import lost_pages, page_exchange
-from lmqcluster.replication.lost_pages import LostPages
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.page_exchange import PageExchange
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.recovery import lost_pages, page_exchange
+from lmqcluster.replication.recovery.lost_pages import LostPages
+from lmqcluster.replication.recovery.page_exchange import PageExchange
 from lmqcluster.replication.storage import page_files
-from lmqcluster.replication.storage.disk import Folder
+from lmqcluster.replication.storage.io.disk import Folder
+from lmqcluster.replication.storage.io.worker import ThreadWorker
 from lmqcluster.replication.storage.page_files import PageFiles
-from lmqcluster.replication.storage.worker import ThreadWorker
 from tests.simulation.disk import SimDisk
 from tests.unit.replication.test_page_files import Turns
 

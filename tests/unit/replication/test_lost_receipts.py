@@ -12,11 +12,11 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.node.queues.patterns import compile_pattern
-from lmqcluster.replication.lost_receipts import LostReceipts
-from lmqcluster.replication.meta import NodeMeta
-from lmqcluster.replication.node_storage import JOURNAL, PAGES, SNAPSHOTS, NodeStorage
-from lmqcluster.replication.offline import recover, restore
+from lmqcluster.node.queues.patterns.patterns import compile_pattern
+from lmqcluster.replication.offline.data_directory import recover, restore
+from lmqcluster.replication.recovery.stale_receipts import LostReceipts
+from lmqcluster.replication.storage.meta import NodeMeta
+from lmqcluster.replication.storage.node_storage import JOURNAL, PAGES, SNAPSHOTS, NodeStorage
 from lmqcluster.wire.ids import ReceiptFormat
 from tests.simulation.disk import SimDisk
 

@@ -7,9 +7,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.replication import messages
-from lmqcluster.replication.journal import Entry
-from lmqcluster.replication.messages import FrameError
+from lmqcluster.replication.peers import messages
+from lmqcluster.replication.peers.messages import FrameError
+from lmqcluster.replication.storage.journal.journal import Entry
 
 EVERY: list[dict[str, Any]] = [
     {

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import xxhash
 
-from lmqcluster.replication.meta import FILE_NAMES, INCARNATION_STEP, NodeMeta, boot_id
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.meta import FILE_NAMES, INCARNATION_STEP, NodeMeta, boot_id
 from tests.simulation.disk import PowerCut, SimDisk
 
 FOUNDERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"}

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 from pysyncobj import syncobj as library
 
-from lmqcluster.replication.follower_progress import SNAPSHOT_PAUSE_S, SNAPSHOT_PAUSE_S_MAX
-from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.log_sender import LogSender
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.settings import RaftSettings
-from lmqcluster.replication.storage.snapshot_store import SnapshotInfo
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.raft.log_sender import LogSender
+from lmqcluster.replication.raft.progress import SNAPSHOT_PAUSE_S, SNAPSHOT_PAUSE_S_MAX
+from lmqcluster.replication.storage.journal.journal import MemoryJournal
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo
 from tests.unit.replication.test_log_sender import TERM, Store
 
 FOLLOWER = PeerNode("f", "h:1")

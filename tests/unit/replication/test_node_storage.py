@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.node_storage import JOURNAL, PAGES, SNAPSHOTS, DurabilityError, NodeStorage
-from lmqcluster.replication.offline import discard_data, recover
-from lmqcluster.replication.storage.disk import DamagedFileError, Disk
+from lmqcluster.replication.offline.data_directory import discard_data, recover
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Disk
+from lmqcluster.replication.storage.journal.journal import MemoryJournal
+from lmqcluster.replication.storage.node_storage import JOURNAL, PAGES, SNAPSHOTS, DurabilityError, NodeStorage
 from tests.simulation.disk import PowerCut, SimDisk
 
 MEMBERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"}

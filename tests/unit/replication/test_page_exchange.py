@@ -7,15 +7,15 @@ import random
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.core.backlogs import Backlogs
-from lmqcluster.core.stock import Stock
-from lmqcluster.replication import page_exchange
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.page_exchange import PageExchange
+from lmqcluster.core.messages.totals import Stock
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.core.queue.pager import Backlogs
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.recovery import page_exchange
+from lmqcluster.replication.recovery.page_exchange import PageExchange
 from lmqcluster.replication.storage import page_files
+from lmqcluster.replication.storage.io.worker import AtOnce
 from lmqcluster.replication.storage.page_files import PageFiles
-from lmqcluster.replication.storage.worker import AtOnce
 from tests.property.driver import Driver
 from tests.simulation.disk import SimDisk
 

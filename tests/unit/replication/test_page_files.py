@@ -13,7 +13,7 @@ import pytest
 import xxhash
 import zstandard
 
-from lmqcluster.core.pages import PageError
+from lmqcluster.core.messages.pages import PageError
 from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.page_files import PREFIX, PageFiles, page_payload
 from tests.simulation.disk import SimDisk

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.replication import page_wait, snapshot_requests
-from lmqcluster.replication.lost_pages import LostPages
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.page_exchange import PageExchange
-from lmqcluster.replication.page_wait import PageWait
-from lmqcluster.replication.snapshot_requests import SnapshotRequests
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.recovery import page_wait, snapshot_requests
+from lmqcluster.replication.recovery.lost_pages import LostPages
+from lmqcluster.replication.recovery.page_exchange import PageExchange
+from lmqcluster.replication.recovery.page_wait import PageWait
+from lmqcluster.replication.recovery.snapshot_requests import SnapshotRequests
 from lmqcluster.replication.storage import page_files
 from lmqcluster.replication.storage.page_files import PREFIX, SUFFIX, PageFiles
 from tests.simulation.disk import SimDisk

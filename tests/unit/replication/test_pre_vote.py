@@ -7,8 +7,8 @@ import random
 import pytest
 from pysyncobj import syncobj as library
 
-from lmqcluster.replication.pre_vote import PreVote
-from lmqcluster.replication.settings import RaftSettings
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.raft.pre_vote import PreVote
 
 SETTINGS = RaftSettings(election_min_s=0.6, leader_lost_max_s=0.4)
 

@@ -10,14 +10,14 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.core.columns import messages_of
-from lmqcluster.replication import offline
-from lmqcluster.replication.node_storage import PAGES
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
+from lmqcluster.core.messages.columns import messages_of
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.replication.offline import data_directory as offline
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.io.worker import AtOnce
+from lmqcluster.replication.storage.node_storage import PAGES
 from lmqcluster.replication.storage.page_files import PageFiles
-from lmqcluster.replication.storage.snapshot_file import Kind
-from lmqcluster.replication.storage.worker import AtOnce
+from lmqcluster.replication.storage.snapshots.snapshot_file import Kind
 from tests.unit.cli.test_backup_check import backup
 
 MESSAGES = 40

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.replication.membership import MEMBERSHIP, encode_change
-from lmqcluster.replication.node_storage import NodeStorage
-from lmqcluster.replication.offline import remains
-from lmqcluster.replication.salvage import is_alone, salvage
-from lmqcluster.replication.storage.disk import DamagedFileError, Disk, Folder
+from lmqcluster.replication.base.membership import MEMBERSHIP, encode_change
+from lmqcluster.replication.offline.data_directory import remains
+from lmqcluster.replication.offline.salvage import is_alone, salvage
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Disk, Folder
+from lmqcluster.replication.storage.node_storage import NodeStorage
 
 ENTRIES = 200
 SEGMENT_BYTES = 16 * 1024

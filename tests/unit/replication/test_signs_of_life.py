@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pysyncobj import syncobj as library
 
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.signs_of_life import ANSWER_S, SignsOfLife
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.raft.sync_heartbeats import ANSWER_S, SignsOfLife
 
 A, B, C = (PeerNode(name) for name in "abc")
 TERM = 7

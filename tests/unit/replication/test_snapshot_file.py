@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.replication.storage import snapshot_file
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
-from lmqcluster.replication.storage.snapshot_store import SnapshotStore
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.snapshots import snapshot_file
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotStore
 
 RECORDS: list[Any] = [["lmqcluster", 2, b"salt"], ["queue", b"q", []], [b"x" * 90, 1.5, None], ["end", 3]]
 

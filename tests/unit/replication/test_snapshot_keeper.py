@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.backlog import ChunkSizes
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.page_exchange import PageExchange
-from lmqcluster.replication.snapshot_keeper import SnapshotKeeper
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.recovery.page_exchange import PageExchange
+from lmqcluster.replication.recovery.snapshot_keeper import SnapshotKeeper
 from lmqcluster.replication.storage import page_files
+from lmqcluster.replication.storage.io.worker import AtOnce
 from lmqcluster.replication.storage.page_files import PageFiles
-from lmqcluster.replication.storage.snapshot_store import SnapshotInfo, SnapshotStore
-from lmqcluster.replication.storage.worker import AtOnce
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo, SnapshotStore
 from tests.property.driver import Driver, compile_pattern
 from tests.simulation.disk import SimDisk
 

@@ -10,9 +10,9 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.replication.storage import snapshot_file
-from lmqcluster.replication.storage.disk import DamagedFileError, Folder
-from lmqcluster.replication.storage.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore
+from lmqcluster.replication.storage.io.disk import DamagedFileError, Folder
+from lmqcluster.replication.storage.snapshots import snapshot_file
+from lmqcluster.replication.storage.snapshots.snapshot_store import SnapshotInfo, SnapshotReceiver, SnapshotStore
 
 MEMBERS = {"a": "127.0.0.1:1", "b": "127.0.0.1:2"}
 

@@ -10,8 +10,8 @@ import pytest
 from pysyncobj import syncobj as library
 
 from lmqcluster.replication.steps import DISK_PATIENCE_S, STALL_S, TICK_S, Steps
-from lmqcluster.replication.storage.disk_journal import DiskJournal
-from lmqcluster.replication.storage.worker import ThreadWorker
+from lmqcluster.replication.storage.io.worker import ThreadWorker
+from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
 from tests.simulation.disk import SimDisk
 from tests.unit.replication.test_disk_journal import open_journal
 

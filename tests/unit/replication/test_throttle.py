@@ -6,11 +6,11 @@ import asyncio
 import random
 
 from lmqcluster.core import Machine
-from lmqcluster.core.backlog import ChunkSizes
+from lmqcluster.core.queue.paged_tail import ChunkSizes
+from lmqcluster.replication.recovery.throttle import Throttle
 from lmqcluster.replication.storage import page_files
+from lmqcluster.replication.storage.io.worker import AtOnce, Done, Work, Worker
 from lmqcluster.replication.storage.page_files import PageFiles
-from lmqcluster.replication.storage.worker import AtOnce, Done, Work, Worker
-from lmqcluster.replication.throttle import Throttle
 from tests.property.driver import Driver
 from tests.simulation.disk import SimDisk
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 import uvloop
 
-from lmqcluster.replication.frames import FrameStream
+from lmqcluster.replication.peers.frames import FrameStream
 
 
 class _Closing(FrameStream):

@@ -12,10 +12,10 @@ import pytest
 from pysyncobj import syncobj as library
 from pysyncobj.transport import Transport
 
-from lmqcluster.replication.journal import MemoryJournal
-from lmqcluster.replication.membership import PeerNode
-from lmqcluster.replication.raft_core import VOTES_TAKE, VOTES_WAIT_S_MAX, RaftCore
-from lmqcluster.replication.settings import RaftSettings
+from lmqcluster.replication.base.membership import PeerNode
+from lmqcluster.replication.base.settings import RaftSettings
+from lmqcluster.replication.raft.core import VOTES_TAKE, VOTES_WAIT_S_MAX, RaftCore
+from lmqcluster.replication.storage.journal.journal import MemoryJournal
 
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
 B, C = PeerNode("b", "h:2"), PeerNode("c", "h:3")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core.properties import checked_properties
+from lmqcluster.core.queue.properties import checked_properties
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import parse_properties, parse_rules
 

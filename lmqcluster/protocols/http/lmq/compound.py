@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import msgpack
 
-from ....core.message import Headers
-from ....node.queues.deliveries import Delivery, Part
+from ....core.messages.message import Headers
+from ....node.queues.pulls.deliveries import Delivery, Part
 from ....wire.headers import is_reserved
-from ..server.common_replies import OCTET_STREAM
-from ..server.reply import header_value
+from ..server.replies.common_replies import OCTET_STREAM
+from ..server.replies.reply import header_value
 from .parameters import CompoundFormat
 
 __all__ = ["emitted_headers", "part_headers", "render"]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 
 from ....wire.errors import LmqError
-from ..server.common_replies import RETRY_AFTER, WWW_AUTHENTICATE
-from ..server.reply import Reply
+from ..server.replies.common_replies import RETRY_AFTER, WWW_AUTHENTICATE
+from ..server.replies.reply import Reply
 
 __all__ = ["on_error", "refuse"]
 

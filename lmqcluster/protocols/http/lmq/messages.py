@@ -8,24 +8,24 @@ from typing import TYPE_CHECKING
 from aiohttp import hdrs
 
 from ....core import PushFlag
-from ....node.queues.naming import no_queue
-from ....node.queues.push_items import PushItem
+from ....node.queues.sending.naming import no_queue
+from ....node.queues.sending.push_items import PushItem
 from ....wire.errors import LmqError
 from ....wire.headers import is_reserved
-from ..server.common_replies import OCTET_STREAM, no_content
-from ..server.compact_json import dumps
-from ..server.push_flags import ACCUMULATION, FLAGS
-from ..server.reply import JSON, Reply, header_value
+from ..server.replies.common_replies import OCTET_STREAM, no_content
+from ..server.replies.compact_json import dumps
+from ..server.replies.push_flags import ACCUMULATION, FLAGS
+from ..server.replies.reply import JSON, Reply, header_value
+from ..server.requests.target import check_name, has_control, pattern_of
 from ..server.routing import Resource, Router
-from ..server.target import check_name, has_control, pattern_of
 from . import parameters
 from .compound import emitted_headers, render
 from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.deliveries import Delivery
-    from ..server.request import Request
+    from ....node.queues.pulls.deliveries import Delivery
+    from ..server.requests.request import Request
     from ..server.waits import Waits
     from .parameters import CompoundFormat
 

@@ -7,7 +7,7 @@ import re
 from typing import Literal
 
 from ....wire.errors import LmqError
-from ..server.target import Query
+from ..server.requests.target import Query
 
 __all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_kind", "tells_sequence", "wait"]
 

@@ -8,19 +8,19 @@ from ....node.access.named_queues import check_named_queues
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ....wire.properties import parse_properties, parse_rules
-from ..server.common_replies import no_content
-from ..server.compact_json import dumps
-from ..server.json_body import decode_json
-from ..server.reply import JSON, Reply
+from ..server.replies.common_replies import no_content
+from ..server.replies.compact_json import dumps
+from ..server.replies.reply import JSON, Reply
+from ..server.replies.shown_properties import shown
+from ..server.requests.json_body import decode_json
+from ..server.requests.target import check_name
+from ..server.requests.values import check_json
 from ..server.routing import Resource, Router
-from ..server.shown_properties import shown
-from ..server.target import check_name
-from ..server.values import check_json
 from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ..server.request import Request
+    from ..server.requests.request import Request
 
 __all__ = ["PropertyRoutes"]
 

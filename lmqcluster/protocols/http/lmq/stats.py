@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.queues.info import info_of
+from ....node.queues.views.info import info_of
 from ..server.barrier_read import marked, refresh
-from ..server.compact_json import dumps
-from ..server.reply import JSON
+from ..server.replies.compact_json import dumps
+from ..server.replies.reply import JSON
+from ..server.replies.streamed import streamed
 from ..server.routing import Resource, Router
-from ..server.streamed import streamed
 from .errors import on_error, refuse
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.info import QueueInfo
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ....node.queues.views.info import QueueInfo
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
 
 __all__ = ["StatsRoute", "node_names"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....core.transactions import OPERATIONS_MAX
+from ....core.handlers.transactions import OPERATIONS_MAX
 from ....wire.queue_options import QUEUE_OPTIONS
 
 __all__ = ["DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....core.queue_counters import COUNTERS
+from ....core.queue.counters import COUNTERS
 from ....node.metrics.history import HISTORY_FIELDS, QUEUES_MAX, SAMPLES_MAX
 from .parts import NAME_VALUE
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....node.queues.listing import SORT_KEYS, STATES
+from ....node.queues.views.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
-from ..v1.rendering import QUEUE_FIELDS
+from ..v1.bodies.rendering import QUEUE_FIELDS
 from .parts import NAME, Json, operation, query
 
 __all__ = ["job_paths", "queue_paths", "subscription_paths"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..server import problem
-from ..server.reply import JSON, Reply
+from ..server.replies import problem
+from ..server.replies.reply import JSON, Reply
 from ..server.routing import Resource, Router
 from .document import document
 
 if TYPE_CHECKING:
-    from ..server.request import Request
+    from ..server.requests.request import Request
 
 __all__ = ["OpenapiRoute"]
 

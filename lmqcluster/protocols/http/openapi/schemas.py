@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ....core.queue_counters import COUNTERS
-from ....node.config import LOG_LEVELS
+from ....core.queue.counters import COUNTERS
+from ....node.config.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from .options import DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
 from .sessions import SESSION_ID, WAIT

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from ....node.queues.times import SESSION_S_MAX, WAIT_S_MAX
+from ....node.queues.sending.times import SESSION_S_MAX, WAIT_S_MAX
 from .parts import NAME, NAME_VALUE, PAGE, Json, operation
 
 __all__ = ["SESSION_ID", "SESSION_SCHEMAS", "WAIT", "session_paths"]

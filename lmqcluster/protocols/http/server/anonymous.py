@@ -25,11 +25,11 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import hdrs
 
 from ....wire.errors import LmqError
-from .target import authority_of
+from .requests.target import authority_of
 
 if TYPE_CHECKING:
-    from ....node.config import NodeConfig
-    from .request import Request
+    from ....node.config.config import NodeConfig
+    from .requests.request import Request
 
 __all__ = ["CONSOLE_HEADER", "AnonymousRequests"]
 

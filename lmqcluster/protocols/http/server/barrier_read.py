@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from ....node.queues.naming import no_queue, shown
+from ....node.queues.sending.naming import no_queue, shown
 from ....wire.errors import LmqError
 
 if TYPE_CHECKING:
     from ....node.queues.service import QueueService
-    from .reply import Reply
+    from .replies.reply import Reply
 
 __all__ = ["marked", "not_found", "refresh"]
 

@@ -16,7 +16,7 @@ from ....ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed,
 from ....wire.address import is_loopback
 from ....wire.errors import forget_frames
 from .error_reply import REQUEST_LINE_BYTES_MAX, HeadTooLargeError
-from .framing import HEAD_BYTES_MAX, Framing
+from .requests.framing import HEAD_BYTES_MAX, Framing
 
 __all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "Connection", "ErrorReply"]
 

@@ -11,11 +11,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ....ports import ConnectionSlot
 from ....wire.errors import forget_frames
-from .body import REQUEST_S
 from .connection import Connection
 from .error_reply import refusal_of
-from .reply import Reply
-from .request import Request
+from .replies.reply import Reply
+from .requests.body import REQUEST_S
+from .requests.request import Request
 
 __all__ = ["HttpServer"]
 

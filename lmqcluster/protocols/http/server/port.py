@@ -19,16 +19,16 @@ from .anonymous import AnonymousRequests
 from .connection import HEADER_VALUE_BYTES_MAX, Connection
 from .error_reply import REQUEST_LINE_BYTES_MAX
 from .http_server import HttpServer
-from .reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .replies.reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .requests.target import split_target
 from .routing import KNOWN_METHODS, Router
-from .target import split_target
 from .waits import Waits
 
 if TYPE_CHECKING:
     from ....node.access.access import Principal
     from ....node.node import Node
     from ....ports import ConnectionLimiter, ConnectionSlot
-    from .request import Request
+    from .requests.request import Request
     from .routing import Resource
 
 __all__ = ["HttpPort"]

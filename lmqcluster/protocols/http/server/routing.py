@@ -10,9 +10,9 @@ from ....core import Role
 from ....node.access.permissions import MANAGE, Permission, Scope
 from ....wire.errors import LmqError, forget_frames
 from .permissions import permissions_of
-from .reply import Reply
-from .request import Request
-from .target import pattern_of
+from .replies.reply import Reply
+from .requests.request import Request
+from .requests.target import pattern_of
 
 __all__ = ["KNOWN_METHODS", "Handler", "Resource", "Router"]
 

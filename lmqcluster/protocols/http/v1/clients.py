@@ -9,15 +9,15 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from ....node.access.consumers import PAGE_MAX, connections, held, waiting
-from ..server import problem
+from ..server.replies import problem
 from ..server.routing import Resource
-from .media import reply_media
-from .members import page_of
+from .bodies.media import reply_media
+from .bodies.members import page_of
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Router
 
 __all__ = ["ClientRoutes"]

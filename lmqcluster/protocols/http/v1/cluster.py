@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 from ....core import Role
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
-from ..server import problem
-from ..server.common_replies import RETRY_AFTER
-from ..server.reply import Reply
+from ..server.replies import problem
+from ..server.replies.common_replies import RETRY_AFTER
+from ..server.replies.reply import Reply
 from ..server.routing import Resource, Router
-from .media import read_value, reply_media
+from .bodies.media import read_value, reply_media
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....node.node import Node
-    from ..server.request import Request
+    from ..server.requests.request import Request
     from ..server.routing import Handler
 
 __all__ = ["ClusterRoutes"]

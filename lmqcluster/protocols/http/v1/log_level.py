@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....node.config import LOG_LEVELS
-from ....node.logs import log_level, set_log_level
+from ....node.config.config import LOG_LEVELS
+from ....node.process.logs import log_level, set_log_level
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
-from ..server import problem
+from ..server.replies import problem
 from ..server.routing import Resource, Router
-from .media import read_value, reply_media
+from .bodies.media import read_value, reply_media
 
 if TYPE_CHECKING:
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
 
 __all__ = ["LogLevelRoute"]
 

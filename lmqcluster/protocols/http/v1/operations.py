@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.queues.push_items import TEXT_BYTES_MAX
+from ....node.queues.sending.push_items import TEXT_BYTES_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ..server.barrier_read import marked, refresh
-from ..server.problem import on_error, refuse
+from ..server.replies.problem import on_error, refuse
+from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from ..server.target import check_name
-from .media import content_of, read_value, reply_media
-from .members import object_of, text_of, whole_member
+from .bodies.media import content_of, read_value, reply_media
+from .bodies.members import object_of, text_of, whole_member
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
 
 __all__ = ["QueueOperationRoutes"]

@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 from ....node.metrics.history import PERIOD_S
 from ..server.barrier_read import marked, not_found, refresh
-from ..server.problem import on_error, refuse
+from ..server.replies.problem import on_error, refuse
+from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from ..server.target import check_name
-from .media import reply_media
+from .bodies.media import reply_media
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
 
 __all__ = ["OverviewRoutes"]

@@ -5,25 +5,25 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ....node.queues.listing import SORT_KEYS, STATES, QueueList
-from ....node.queues.peek import PeekQuery
-from ....node.queues.push_items import TEXT_BYTES_MAX
+from ....node.queues.sending.push_items import TEXT_BYTES_MAX
+from ....node.queues.views.listing import SORT_KEYS, STATES, QueueList
+from ....node.queues.views.peek import PeekQuery
 from ....wire.errors import LmqError
 from ....wire.limits import PATTERN_BYTES_MAX
 from ..server.barrier_read import marked, not_found, refresh
-from ..server.long_list import LongList, list_pieces, reply_with_list
-from ..server.shown_properties import shown
-from ..server.streamed import streamed
-from ..server.target import check_name
-from .media import reply_media
-from .members import choice, text_of, whole
-from .rendering import QUEUE_FIELDS, peeked_message, queue_row
+from ..server.replies.long_list import LongList, list_pieces, reply_with_list
+from ..server.replies.shown_properties import shown
+from ..server.replies.streamed import streamed
+from ..server.requests.target import check_name
+from .bodies.media import reply_media
+from .bodies.members import choice, text_of, whole
+from .bodies.rendering import QUEUE_FIELDS, peeked_message, queue_row
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
-    from ..server.target import Query
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
+    from ..server.requests.target import Query
 
 __all__ = ["QueueViews"]
 

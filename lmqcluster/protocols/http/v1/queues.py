@@ -7,18 +7,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....node.access.named_queues import check_named_queues
-from ....node.queues.naming import no_queue
+from ....node.queues.sending.naming import no_queue
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties
-from ..server.common_replies import no_content
-from ..server.long_list import LongList, reply_with_list
-from ..server.problem import on_error, refuse
+from ..server.replies.common_replies import no_content
+from ..server.replies.long_list import LongList, reply_with_list
+from ..server.replies.problem import on_error, refuse
+from ..server.replies.shown_properties import shown
+from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from ..server.shown_properties import shown
-from ..server.target import check_name
-from .media import read_value, reply_media
-from .members import (
+from .bodies.media import read_value, reply_media
+from .bodies.members import (
     after_of,
     flag_of,
     list_of,
@@ -30,19 +30,19 @@ from .members import (
     text_of,
     whole_member,
 )
-from .message_items import item_of
+from .bodies.message_items import item_of
+from .bodies.rendering import delivered_message
+from .bodies.results import pushed
 from .queue_views import QueueViews
-from .rendering import delivered_message
-from .results import pushed
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from collections.abc import Set as AbstractSet
 
     from ....node.node import Node
-    from ....node.queues.push_items import PushItem, Stored
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ....node.queues.sending.push_items import PushItem, Stored
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
     from ..server.waits import Waits
 

@@ -5,23 +5,23 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from ....node.queues.session_list import PAGE_MAX
-from ....node.queues.times import WAIT_S_MAX
+from ....node.queues.sending.times import WAIT_S_MAX
+from ....node.queues.views.session_list import PAGE_MAX
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX
 from ..server.barrier_read import marked, refresh
-from ..server.problem import on_error, refuse
+from ..server.replies.problem import on_error, refuse
+from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from ..server.target import check_name
-from .media import read_value, reply_media
-from .members import number_of, object_of, page_of, session_of
+from .bodies.media import read_value, reply_media
+from .bodies.members import number_of, object_of, page_of, session_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
     from ..server.waits import Waits
 

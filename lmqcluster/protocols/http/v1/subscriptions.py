@@ -6,19 +6,19 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....node.queues.naming import no_subscription
-from ..server.common_replies import no_content
-from ..server.long_list import LongList, list_pieces
-from ..server.problem import on_error, refuse
+from ....node.queues.sending.naming import no_subscription
+from ..server.replies.common_replies import no_content
+from ..server.replies.long_list import LongList, list_pieces
+from ..server.replies.problem import on_error, refuse
+from ..server.replies.streamed import streamed
 from ..server.routing import Resource, Router
-from ..server.streamed import streamed
-from .media import Media, reply_media
+from .bodies.media import Media, reply_media
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.subscriptions import SubscriptionInfo
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ....node.queues.batches.subscriptions import SubscriptionInfo
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
 
 __all__ = ["SubscriptionRoutes"]

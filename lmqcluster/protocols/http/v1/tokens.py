@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 from ....core import Role
 from ....node.access.tokens import create_token, delete_token, list_tokens
 from ....wire.errors import LmqError
-from ..server.common_replies import no_content
-from ..server.problem import on_error, refuse
+from ..server.replies.common_replies import no_content
+from ..server.replies.problem import on_error, refuse
 from ..server.routing import Resource, Router
-from .media import read_value, reply_media
+from .bodies.media import read_value, reply_media
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from ....node.node import Node
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
     from ..server.routing import Handler
 
 __all__ = ["TokenRoutes"]

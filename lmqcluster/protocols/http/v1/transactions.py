@@ -7,24 +7,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from ....core import Role
-from ....core.transactions import OPERATIONS_MAX
-from ....node.queues.push_items import Stored
-from ....node.queues.transactions import AckStep, ExtendStep, NackStep, PushStep
+from ....core.handlers.transactions import OPERATIONS_MAX
+from ....node.queues.pushes.transactions import AckStep, ExtendStep, NackStep, PushStep
+from ....node.queues.sending.push_items import Stored
 from ....wire.errors import LmqError
 from ....wire.limits import REQUEST_BYTES_MAX
-from ..server.problem import on_error, refuse
+from ..server.replies.problem import on_error, refuse
+from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
-from ..server.target import check_name
-from .media import content_of, read_value, reply_media
-from .members import list_of, number_of, object_of, place_of, text_of
-from .message_items import MEMBERS, item_of
-from .results import pushed
+from .bodies.media import content_of, read_value, reply_media
+from .bodies.members import list_of, number_of, object_of, place_of, text_of
+from .bodies.message_items import MEMBERS, item_of
+from .bodies.results import pushed
 
 if TYPE_CHECKING:
     from ....node.node import Node
-    from ....node.queues.transactions import Step
-    from ..server.reply import Reply
-    from ..server.request import Request
+    from ....node.queues.pushes.transactions import Step
+    from ..server.replies.reply import Reply
+    from ..server.requests.request import Request
 
 __all__ = ["TransactionRoutes"]
 

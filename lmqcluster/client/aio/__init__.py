@@ -1,0 +1,1 @@
+"""The asyncio client, its calls grouped by subject."""

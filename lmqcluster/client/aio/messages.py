@@ -1,0 +1,63 @@
+"""Iterating over the messages of a queue."""
+
+from __future__ import annotations
+
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from lmqcluster.wire.limits import PULL_COUNT_MAX
+
+if TYPE_CHECKING:
+    from ..message import Message
+    from .client import AsyncClient
+
+__all__ = ["Messages"]
+
+
+class Messages:
+    """An asynchronous iterator that pulls as it is asked; see `AsyncClient.messages`.
+
+    It runs nothing in the background. One task at a time may iterate.
+    """
+
+    def __init__(self, client: AsyncClient, queue: str | bytes, prefetch: int, wait_s: float | None) -> None:
+        if not 1 <= prefetch <= PULL_COUNT_MAX:
+            raise ValueError(f"prefetch must be 1 to {PULL_COUNT_MAX}, not {prefetch!r}")
+        self._client = client
+        self._queue = queue
+        self._prefetch = prefetch
+        self._wait_s = wait_s
+        self._ready: deque[Message] = deque()
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Message:
+        message = await self.next()
+        if message is None:
+            raise StopAsyncIteration
+        return message
+
+    async def next(self) -> Message | None:
+        """The next message, or None at the end of the iteration."""
+        if not self._ready and not self._closed:
+            self._ready.extend(await self._client.pull_many(self._queue, self._prefetch, self._wait_s))
+        return self._ready.popleft() if self._ready else None
+
+    async def aclose(self) -> None:
+        """End the iteration and give back what was not handed out, without a charged retry."""
+        self._closed = True
+        if self._ready:
+            ids = [message.id for message in self._ready]
+            self._ready.clear()
+            await self._client.put_back_many(self._queue, ids)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()

@@ -1,0 +1,356 @@
+"""Sessions: what a client holds until it gives it back, or is not heard of any more."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import abstractmethod
+from asyncio import Future
+from collections.abc import AsyncIterator, Callable, Coroutine
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from lmqcluster.wire.errors import LmqError
+
+from ..transport.calls import Call
+from ..transport.replies import name_text
+from ..transport.requests import Name, name_bytes, request_body
+from .call_base import CallBase
+
+if TYPE_CHECKING:
+    from ..message import Message
+
+__all__ = ["ClientSession", "SessionCalls"]
+
+logger = logging.getLogger("lmqcluster.client")
+
+_NO_LIMIT_S = 1e8
+_LEAST_WAIT_S = 0.001
+
+
+class SessionCalls(CallBase):
+    """Sessions, exclusive queues and locks. Most programs use them through `AsyncClient.session`."""
+
+    def open_session(self, ttl: float) -> Future[str]:
+        """Begin a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
+
+        Raises:
+            LmqError: awaited: ``bad_request``, ``quota_exceeded``.
+        """
+        return self._call(Call, request_body(b"open_session", [ttl]), name_text)
+
+    def renew_session(self, session: Name) -> Future[bool]:
+        """Let a session live its whole time from now. Awaited: False if it has ended."""
+        return self._call(Call, request_body(b"renew_session", [name_bytes(session)]), bool)
+
+    def end_session(self, session: Name) -> Future[bool]:
+        """End a session with all that it holds. Awaited: False if it has ended before."""
+        return self._call(Call, request_body(b"end_session", [name_bytes(session)]), bool)
+
+    def leave_queue(self, queue: Name, session: Name) -> Future[bool]:
+        """Give up the turn, or the place in line, at an exclusive queue; what the session holds of it goes back.
+
+        Returns:
+            Awaited: whether the session stood in line.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._call(Call, request_body(b"leave_queue", [name_bytes(queue), name_bytes(session)]), bool)
+
+    def lock(self, name: Name, session: Name, wait: float | None = None) -> Future[int | None]:
+        """Get a named lock for a session, in the order of requests.
+
+        Args:
+            name: 1 to 255 bytes.
+            session: id of the session, with which the lock ends.
+            wait: how long to wait for it, in seconds; 0 = not at all, None = without limit.
+
+        Returns:
+            Awaited: the fencing token, larger than all tokens before it; the same as before if the session has the lock already.
+            None if another session had it all the time.
+
+        Raises:
+            LmqError: awaited: ``session_lost``, ``quota_exceeded``.
+        """
+        wait_s = _NO_LIMIT_S if wait is None else wait
+        arguments = [name_bytes(name), name_bytes(session)]
+
+        def body(left_s: float) -> bytes:
+            return request_body(b"lock", [*arguments, left_s] if wait_s else arguments)
+
+        return self._call_waiting(body, _token, wait_s)
+
+    def unlock(self, name: Name, session: Name) -> Future[bool]:
+        """Free a lock. Awaited: whether the session had it, or stood in line for it; of a repeated call perhaps not.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
+
+    @abstractmethod
+    def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
+        """Send a request that the node may hold back for so long; `body` makes it for what is left of the time."""
+
+
+def _token(result: Any) -> int | None:
+    return None if result is None else int(result)
+
+
+class Received:
+    """How far the messages of one queue have arrived in a session.
+
+    Attributes:
+        last_id: of the last message, empty before the first.
+        answers: how many pulls were answered.
+    """
+
+    def __init__(self) -> None:
+        self._turn = asyncio.Lock()
+        self.last_id = ""
+        self.answers = 0
+
+    @contextlib.asynccontextmanager
+    async def turn(self, timeout_s: float | None) -> AsyncIterator[Received | None]:
+        """Pull while nobody else does; None if others did all the time."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._turn.acquire()
+        except TimeoutError:
+            yield None
+            return
+        try:
+            yield self
+        finally:
+            self._turn.release()
+
+    def note(self, messages: list[Message]) -> None:
+        """These have arrived."""
+        self.answers += 1
+        if messages:
+            self.last_id = messages[-1].id
+
+
+class ClientSession:
+    """A session that is renewed in the background: ``async with client.session() as session:``.
+
+    It is part of the cluster's state: the loss of a node does not end it. It ends with the block, or when the client could not
+    renew it for `ttl` seconds; then `lost` is true, its messages are back in their queues, and its calls raise
+    ``session_lost``. A client that gives up settlements renews its sessions no more, so that nothing stays leased for ever.
+
+    Attributes:
+        id: known within the block.
+        ttl: the longest time for which the client may be silent, in seconds.
+        until: the time of the event loop until which the session lives for sure, unless it is ended.
+    """
+
+    def __init__(self, client: SessionClient, ttl: float) -> None:
+        self._client = client
+        self._lost = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+        self._given_up = 0
+        self._received: dict[bytes, Received] = {}
+        self._returning: set[asyncio.Task[None]] = set()
+        self.ttl = ttl
+        self.id = ""
+        self.until = 0.0
+
+    @property
+    def lost(self) -> bool:
+        """Whether the session has ended although the block has not."""
+        return self._lost.is_set()
+
+    async def wait_lost(self) -> None:
+        """Return when the session is lost."""
+        await self._lost.wait()
+
+    async def __aenter__(self) -> Self:
+        began = asyncio.get_running_loop().time()
+        self._given_up = self._client.settlements_given_up
+        self.id = await self._client.open_session(self.ttl)
+        self.until = began + self.ttl
+        self._renewing = asyncio.create_task(self._renew())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.abandon()
+        if not self.lost:
+            try:
+                await self._client.end_session(self.id)
+            except LmqError as exc:
+                logger.warning("a session ends later, because the cluster could not be told: %s", exc)
+
+    async def abandon(self) -> None:
+        """Renew the session no more: it ends `ttl` seconds after its last renewal, unless the block ends before."""
+        ending = [*self._returning] if self._renewing is None else [self._renewing, *self._returning]
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        while not self.lost:
+            await asyncio.sleep(self.ttl / 3)
+            if self._client.settlements_given_up != self._given_up:
+                logger.warning("a session is not renewed any more, because the client has given up settlements")
+                self._lost.set()
+                return
+            began = loop.time()
+            try:
+                async with asyncio.timeout_at(self.until):
+                    alive = await self._client.renew_session(self.id)
+            except TimeoutError:
+                alive = False
+            except LmqError as exc:
+                # Until its time is over the next attempt may succeed.
+                alive = loop.time() < self.until
+                logger.info("a session could not be renewed: %s", exc)
+            else:
+                self.until = began + self.ttl if alive else began
+            if not alive:
+                logger.warning("a session was lost: the cluster has not heard of it for %g seconds", self.ttl)
+                self._lost.set()
+
+    async def pull(
+        self,
+        queue: Name,
+        timeout: float | None = None,  # noqa: ASYNC109 - as of the client
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> Message | None:
+        """Take the next message until it is settled, or the session ends; see `AsyncClient.pull`.
+
+        Of several sessions that pull from a queue with the property ``exclusive`` one gets messages; the others stand by in the
+        order in which they first asked. Pulls of one session from one queue take place one after the other, so that a message
+        whose response was lost with a connection comes with the next one.
+        """
+        client = self._client
+        async with self._turn(queue, 1, timeout) as received:
+            if received is None:
+                return None
+            after = None if auto_ack else received.last_id
+            message = await client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after)
+            # What was acknowledged on its way says nothing of a message before it.
+            if not auto_ack:
+                received.note([] if message is None else [message])
+            return message
+
+    async def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,  # noqa: ASYNC109 - as of the client
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> list[Message]:
+        """Take up to `max` messages, see `pull` and `AsyncClient.pull_many`."""
+        client = self._client
+        async with self._turn(queue, max, timeout) as received:
+            if received is None:
+                return []
+            after = None if auto_ack else received.last_id
+            messages = await client.pull_many(
+                queue, max, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after
+            )
+            if not auto_ack:
+                received.note(messages)
+            return messages
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, queue: Name, count: int, timeout_s: float | None) -> AsyncIterator[Received | None]:
+        """Pull up to `count` messages while no other pull of the queue is under way; None if one was all the time."""
+        received = self._received.setdefault(name_bytes(queue), Received())
+        async with received.turn(timeout_s) as turn:
+            try:
+                yield turn
+            except asyncio.CancelledError:
+                task = asyncio.create_task(self._return_lost(queue, received, count, received.answers))
+                self._returning.add(task)
+                task.add_done_callback(self._returning.discard)
+                raise
+
+    async def _return_lost(self, queue: Name, received: Received, count: int, answers: int) -> None:
+        """Put back what a cancelled pull may have taken, unless a later pull has returned it."""
+        async with received.turn(None):
+            if received.answers != answers:
+                return
+            try:
+                lost = await self._client.pull_many(queue, count, 0, session=self.id, after=received.last_id)
+                await asyncio.gather(*(message.put_back() for message in lost))
+            except LmqError as exc:
+                logger.info("what a cancelled pull has taken stays with its session until the next pull: %s", exc)
+
+    def leave(self, queue: Name) -> Future[bool]:
+        """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""
+        return self._client.leave_queue(queue, self.id)
+
+    @contextlib.asynccontextmanager
+    async def lock(self, name: Name, wait: float | None = None) -> AsyncIterator[int]:
+        """Hold a lock in a block: ``async with session.lock("report") as token:``; see `AsyncClient.lock`.
+
+        Raises:
+            TimeoutError: another session had it all the time.
+        """
+        token = await self._client.lock(name, self.id, wait)
+        if token is None:
+            raise TimeoutError(f"the lock {name!r} was not free within {wait} seconds")
+        try:
+            yield token
+        finally:
+            if not self.lost:
+                try:
+                    await self._client.unlock(name, self.id)
+                except LmqError as exc:
+                    if exc.code != "session_lost":
+                        raise
+
+
+class SessionClient(SessionCalls):
+    """What a session needs of its client."""
+
+    @property
+    @abstractmethod
+    def settlements_given_up(self) -> int:
+        """How many settlements have ended without a known outcome: what they were for stays leased as long as the session."""
+
+    @abstractmethod
+    def pull(
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Take a message."""
+
+    @abstractmethod
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> Coroutine[Any, Any, list[Message]]:
+        """Take messages."""
+
+    def session(self, ttl: float = 30.0) -> ClientSession:
+        """A session that is renewed in the background: ``async with client.session() as session:``.
+
+        Args:
+            ttl: how long the client may be silent before others get what the session holds, in seconds; at most 3,600.
+        """
+        return ClientSession(self, ttl)

@@ -1,0 +1,578 @@
+"""The blocking client: the asynchronous one on an event loop of its own, in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeVar, Unpack
+
+from lmqcluster.wire.errors import LmqError
+
+from ..aio.client import AsyncClient
+from ..aio.job_calls import Mark
+from ..aio.messages import Messages
+from ..aio.transactions import SyncTransaction
+from ..batches import BatchColumns, BatchLease
+from ..client_options import ClientOptions
+from ..message import Delivery, Message, logger
+from ..options import Header, Place, PushOptions
+from ..transport.addresses import NodeAddress
+from ..transport.known_nodes import KnownNodes
+from ..transport.requests import Name
+from .fast_path import Direct, HandedOver, driven
+from .peeks import SyncPeeks
+from .queue_calls import SyncQueueCalls
+from .session_calls import SyncSession, SyncSessionCalls
+
+__all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages"]
+
+T = TypeVar("T")
+
+
+class _Run(Protocol):
+    """Awaits what the function returns on the client's loop."""
+
+    def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
+    """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
+
+    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads.
+    Calls that are made at once go over one connection together. A thread that calls alone, and often, has a second connection
+    to the same node, over which it sends and receives by itself. Errors and options are those of `AsyncClient`.
+    """
+
+    def __init__(
+        self, nodes: str | Iterable[str] | KnownNodes = "127.0.0.1:18800", **options: Unpack[ClientOptions]
+    ) -> None:
+        """Set the client up; nothing is sent yet.
+
+        Args:
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, where to start.
+            options: see `ClientOptions`.
+
+        Raises:
+            ValueError: an argument is out of range or no address.
+        """
+        self._client: AsyncClient = AsyncClient(nodes, **options)
+        self._pid = os.getpid()
+        self._thread = _LoopThread()
+        self._direct = Direct(self._client, self._thread.loop, self._thread.ident)
+        self._calling: set[int] = set()  # threads whose calls go the long way
+        # A client that is dropped without `close` must not leave its thread behind.
+        self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
+
+    def __enter__(self) -> Self:
+        try:
+            self.ping()
+        except BaseException:
+            self.close(0)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self, grace_s: float | None = None) -> None:
+        """Wait for the answers to calls of other threads, for `grace_s` (default ``timeout_s``), and disconnect."""
+        if self._pid != os.getpid():
+            self._end()
+        elif self._end.alive:
+            try:
+                left_s = self._client._timeout_s if grace_s is None else grace_s
+                self._direct.close(left_s)
+                self._run(lambda: self._close(left_s))
+            finally:
+                self._end()
+
+    async def _close(self, grace_s: float) -> None:
+        await self._direct.finish(grace_s)
+        await self._client.close(grace_s)
+
+    @property
+    def timeout_s(self) -> float:
+        """How long a call may take."""
+        return self._client._timeout_s
+
+    @property
+    def settlements_given_up(self) -> int:
+        """How many acks, nacks and the like have ended without a known outcome, see `AsyncClient.settlements_given_up`."""
+        return self._client.settlements_given_up
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """The node that the client is connected to at present, as ``(host, port)``."""
+        return self._client.address
+
+    @property
+    def nodes(self) -> tuple[NodeAddress, ...]:
+        """Every node that the client may turn to, see `AsyncClient.nodes`."""
+        return self._client.nodes
+
+    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
+        """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
+        return self._do(lambda client: client.push(queue, content, **options))
+
+    def push_many(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        keys: Sequence[Name] | None = None,
+        content_types: Sequence[Name | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+    ) -> list[str]:
+        """Push many messages to one queue, see `AsyncClient.push_many`."""
+        return self._run(
+            lambda: self._client.push_many(
+                queue, contents, keys=keys, content_types=content_types, options=options, headers=headers
+            )
+        )
+
+    def push_marked(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        job: Name,
+        stream: Name,
+        first: int,
+        note: bytes = b"",
+        done: bool = False,
+        epoch: int | None = None,
+        run: Name = b"",
+        content_types: Sequence[Name | None] | None = None,
+        headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+    ) -> int | None:
+        """Push the next messages of a stream, all or none of them, see `AsyncClient.push_marked`."""
+        return self._run(
+            lambda: self._client.push_marked(
+                queue,
+                contents,
+                job=job,
+                stream=stream,
+                first=first,
+                note=note,
+                done=done,
+                epoch=epoch,
+                run=run,
+                content_types=content_types,
+                headers=headers,
+                options=options,
+            )
+        )
+
+    def begin_epoch(self, job: Name, epoch: int, run: Name) -> bool:
+        """Begin an attempt to write an epoch of a job; False if it is finished, see `AsyncClient.begin_epoch`."""
+        return self._run(lambda: self._client.begin_epoch(job, epoch, run))
+
+    def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> None:
+        """Finish an epoch all of whose messages have been pushed, see `AsyncClient.finish_epoch`."""
+        self._run(lambda: self._client.finish_epoch(job, epoch, run, rows, digest))
+
+    def mark(self, job: Name, stream: Name) -> Mark | None:
+        """How far a stream is stored, see `AsyncClient.mark`."""
+        return self._run(lambda: self._client.mark(job, stream))
+
+    def end_jobs(self, jobs: Sequence[Name]) -> int:
+        """Let the cluster forget jobs, see `AsyncClient.end_jobs`."""
+        return self._run(lambda: self._client.end_jobs(jobs))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """The jobs of writers, see `AsyncClient.jobs`."""
+        return self._run(self._client.jobs)
+
+    def push_all(self, pattern: Name, content: Any) -> str:
+        """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""
+        return self._run(lambda: self._client.push_all(pattern, content))
+
+    def pull(
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> SyncMessage | None:
+        """Take the next message, waiting up to `timeout` seconds (None = without limit), see `AsyncClient.pull`."""
+        pulled = self._pull(
+            lambda client: client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after)
+        )
+        return self._message(pulled)
+
+    def pull_any(self, pattern: Name, timeout: float | None = None) -> SyncMessage | None:
+        """Take one message from any queue whose name matches, see `AsyncClient.pull_any`."""
+        return self._message(self._pull(lambda client: client.pull_any(pattern, timeout)))
+
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> list[SyncMessage]:
+        """Take up to `max` messages, see `AsyncClient.pull_many`."""
+        found = self._pull(
+            lambda client: client.pull_many(
+                queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after
+            )
+        )
+        return self._messages(found)
+
+    def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> SyncMessages:
+        """Iterate over the messages of a queue: ``for message in client.messages("jobs"):``, see `AsyncClient.messages`."""
+        return SyncMessages(self, self._run, self._client.messages(queue, prefetch=prefetch, timeout=timeout))
+
+    def done(self, queue: Name, message_id: Name) -> bool:
+        """Ack: remove a message for good. Returns whether its lease was alive, see `AsyncClient.done`."""
+        return self._do(lambda client: client.done(queue, message_id))
+
+    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
+        """Nack: give a message back, which costs a retry, see `AsyncClient.release`."""
+        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
+
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
+        """Extend: restart a message's lease, see `AsyncClient.retain`."""
+        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
+
+    def put_back(self, queue: Name, message_id: Name) -> bool:
+        """Give a message back as if it had never been pulled, see `AsyncClient.put_back`."""
+        return self.put_back_many(queue, [message_id])[0]
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Ack several messages of one queue, see `AsyncClient.done_many`."""
+        return self._do(lambda client: client.done_many(queue, message_ids))
+
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> list[bool]:
+        """Nack several messages of one queue, see `AsyncClient.release_many`."""
+        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
+
+    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
+        """Extend the leases of several messages of one queue, see `AsyncClient.retain_many`."""
+        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
+        return self._do(lambda client: client.put_back_many(queue, message_ids))
+
+    def reserve_batch(
+        self,
+        subscription: Name,
+        epoch: int,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        count: int,
+        lease_s: float = 86_400.0,
+        session: int | None = None,
+    ) -> BatchLease:
+        """Lease many messages together, for an epoch of a subscription, see `AsyncClient.reserve_batch`."""
+        return self._run(
+            lambda: self._client.reserve_batch(
+                subscription, epoch, queue=queue, pattern=pattern, count=count, lease_s=lease_s, session=session
+            )
+        )
+
+    def read_batch(
+        self,
+        subscription: Name,
+        epoch: int,
+        start: int,
+        count: int,
+        *,
+        session: int | None = None,
+        details: bool = False,
+        skip_lost: bool = False,
+    ) -> BatchColumns:
+        """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
+        return self._run(
+            lambda: self._client.read_batch(
+                subscription, epoch, start, count, session=session, details=details, skip_lost=skip_lost
+            )
+        )
+
+    def cut_batch(self, subscription: Name, epoch: int, parts: int) -> list[int]:
+        """Where several readers may begin to read a batch, see `AsyncClient.cut_batch`."""
+        return self._run(lambda: self._client.cut_batch(subscription, epoch, parts))
+
+    def incarnation(self) -> str:
+        """The name of the cluster's present life, see `AsyncClient.incarnation`."""
+        return self._run(self._client.incarnation)
+
+    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
+        """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""
+        return self._run(lambda: self._client.renew_batches(subscription, lease_s, session=session))
+
+    def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> list[int]:
+        """Ack all batches up to an epoch, see `AsyncClient.settle_batches`."""
+        return self._run(lambda: self._client.settle_batches(subscription, epoch, session=session))
+
+    def abandon_batches(self, subscription: Name, *, session: int | None = None) -> str:
+        """Give all batches of a subscription back, see `AsyncClient.abandon_batches`."""
+        return self._run(lambda: self._client.abandon_batches(subscription, session=session))
+
+    def claim_subscription(self, subscription: Name) -> int:
+        """Take a subscription over, see `AsyncClient.claim_subscription`."""
+        return self._run(lambda: self._client.claim_subscription(subscription))
+
+    def delete_subscription(self, subscription: Name) -> str:
+        """Give all batches of a subscription back and forget it, see `AsyncClient.delete_subscription`."""
+        return self._run(lambda: self._client.delete_subscription(subscription))
+
+    def subscription(self, name: Name) -> dict[str, Any] | None:
+        """What is known of a subscription, see `AsyncClient.subscription`."""
+        return self._run(lambda: self._client.subscription(name))
+
+    def subscriptions(self) -> list[dict[str, Any]]:
+        """All subscriptions, see `AsyncClient.subscriptions`."""
+        return self._run(self._client.subscriptions)
+
+    def session(self, ttl: float = 30.0) -> SyncSession:
+        """A session that is renewed in the background: ``with client.session() as session:``, see `AsyncClient.session`."""
+        return SyncSession(self, self._client.session(ttl), self._run)
+
+    def transaction(self) -> SyncTransaction:
+        """Several operations in one step, all of them or none: ``with client.transaction() as transaction:``.
+
+        See `AsyncClient.transaction`.
+        """
+        return SyncTransaction(self._client._send_transaction, self._run)
+
+    def _message(self, message: Message | None) -> SyncMessage | None:
+        return None if message is None else SyncMessage(self, message)
+
+    def _messages(self, messages: list[Message]) -> list[SyncMessage]:
+        return [SyncMessage(self, message) for message in messages]
+
+    def _do(self, call: Callable[[AsyncClient], asyncio.Future[T]]) -> T:
+        """The result of a call, which goes the short way if nobody else is calling."""
+        direct = self._direct
+        if self._calling or not direct.enter():
+            return self._run_counted(lambda: call(self._client))
+        try:
+            future = call(direct.client)
+        finally:
+            direct.leave()
+        return future.result() if future.done() else self._run(lambda: future)
+
+    def _pull(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
+        """As `_do`, for pulls."""
+        direct = self._direct
+        if not direct.enter():
+            return self._run(lambda: call(self._client))
+        try:
+            return driven(call(direct.client))
+        except HandedOver as handed:
+            pull = handed.call
+        finally:
+            direct.leave()
+        found: T = self._run(lambda: self._client._pulled(pull))
+        return found
+
+    def _run_counted(self, call: Callable[[], Awaitable[T]]) -> T:
+        # Calls of several threads go together, which is cheaper for the cluster than side by side.
+        thread = threading.get_ident()
+        self._calling.add(thread)
+        try:
+            return self._run(call)
+        finally:
+            self._calling.discard(thread)
+
+    def _run(self, call: Callable[[], Awaitable[T]]) -> T:
+        self._check_usable()
+        return self._thread.run(call)
+
+    def _call_soon(self, call: Callable[[], None]) -> None:
+        """Have the client's event loop call a function."""
+        self._check_usable()
+        self._thread.loop.call_soon_threadsafe(call)
+
+    def _check_usable(self) -> None:
+        if not self._end.alive:
+            raise LmqError("unreachable", "the client is closed", retryable=False)
+        if self._pid != os.getpid():
+            raise RuntimeError(
+                "this process was forked from the one that made the client: make a client in each process"
+            )
+
+
+class SyncMessage(Delivery):
+    """A message pulled by a `Client`.
+
+    Used as ``with message:`` it is acked when the block is left normally and nacked when an exception leaves it; an exit of the
+    program gives it back without a charged retry. A message that was settled within the block is left alone.
+    """
+
+    __slots__ = ("_client", "_settled")
+
+    def __init__(self, client: Client, message: Message) -> None:
+        super().__init__(message._reply, message.content)
+        self._client = client
+        self._settled = message._settled
+
+    def ack(self) -> bool:
+        """Remove the message for good. Returns whether the lease was still alive; if not, it will be redelivered."""
+        self._settled = True
+        return self._client.done(self._reply[b"queue"], self._reply[b"id"])
+
+    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
+        """Give the message back for redelivery, which costs a retry; see `AsyncClient.release`.
+
+        Returns whether the lease was still alive.
+        """
+        self._settled = True
+        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
+
+    def extend(self, *, lease: float | None = None) -> bool:
+        """Restart the lease, for so many seconds or the queue's ``timeout``. Returns whether it was still alive."""
+        return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
+
+    def put_back(self) -> bool:
+        """Give the message back as if it had never been pulled: no retry is charged."""
+        self._settled = True
+        return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._settled:
+            return
+        if kind is None:
+            if not self.ack():
+                logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
+        elif issubclass(kind, Exception):
+            self.nack()
+        else:
+            self.put_back()
+
+
+class SyncMessages:
+    """An iterator over the messages of a queue, see `AsyncClient.messages`."""
+
+    def __init__(self, client: Client, run: _Run, messages: Messages) -> None:
+        self._client = client
+        self._run = run
+        self._messages = messages
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> SyncMessage:
+        message = self._run(self._messages.next)
+        if message is None:
+            raise StopIteration
+        return SyncMessage(self._client, message)
+
+    def close(self) -> None:
+        """End the iteration and give back what was not handed out, without a charged retry."""
+        self._run(self._messages.aclose)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _end(direct: Direct, thread: _LoopThread, pid: int) -> None:
+    direct.drop()
+    if pid == os.getpid():  # A process that was forked off does not have the thread.
+        thread.stop()
+
+
+class _LoopThread:
+    """An event loop that runs in a daemon thread until it is stopped.
+
+    Attributes:
+        loop: for `call_soon_threadsafe`.
+        ident: of the thread.
+    """
+
+    def __init__(self) -> None:
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=_serve, args=(started,), name="lmqcluster-client", daemon=True)
+        self._thread.start()
+        self.loop, self._stop = started.result()
+        self.ident = self._thread.ident
+
+    def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Have the loop await what `call` returns, and wait for it.
+
+        An interruption of this thread cancels the call.
+        """
+        if self._thread is threading.current_thread():
+            raise RuntimeError("the blocking client cannot be used on its own event loop")
+        outcome: Future[T] = Future()
+        try:
+            self.loop.call_soon_threadsafe(_start, call, outcome)
+            return outcome.result()
+        except BaseException:
+            # Of no effect if it was the call that failed. The future exists before the call starts, so that there is no moment at
+            # which an interruption could leave a pull behind.
+            outcome.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the loop and the thread."""
+        self.loop.call_soon_threadsafe(self._stop.set)
+        # A client that is dropped may be collected in any thread, also in this one.
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+def _start(call: Callable[[], Awaitable[T]], outcome: Future[T]) -> None:
+    loop = asyncio.get_running_loop()
+    task = loop.create_task(_awaited(call))
+
+    def finished(task: asyncio.Task[T]) -> None:
+        if task.cancelled():
+            outcome.cancel()
+        elif outcome.set_running_or_notify_cancel():
+            error = task.exception()
+            if error is None:
+                outcome.set_result(task.result())
+            else:
+                outcome.set_exception(error)
+
+    def pass_cancellation_on(outcome: Future[T]) -> None:
+        if outcome.cancelled():
+            loop.call_soon_threadsafe(task.cancel)
+
+    task.add_done_callback(finished)
+    outcome.add_done_callback(pass_cancellation_on)
+
+
+async def _awaited(call: Callable[[], Awaitable[T]]) -> T:
+    return await call()
+
+
+def _serve(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+    async def until_stopped() -> None:
+        stop = asyncio.Event()
+        started.set_result((asyncio.get_running_loop(), stop))
+        await stop.wait()
+
+    asyncio.run(until_stopped())

@@ -1,0 +1,1 @@
+"""Parts that all recipes share: options, errors, item formats, running callbacks."""

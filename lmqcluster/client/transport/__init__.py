@@ -1,0 +1,1 @@
+"""Calls to the cluster: connections, failover, requests, replies, credentials."""

@@ -1,0 +1,88 @@
+"""Several pushes that are stored as a whole or not at all."""
+
+from __future__ import annotations
+
+from ..dedup.keys import KnownPush, digest_of
+from ..log.commands import PushFlag, RefusedError
+from ..log.items import Item
+from ..messages.message import Message, content_bytes
+from ..owners.quotas import Kind
+from ..queue.queue import Queue
+from ..routing.admission import Push, Room, refuse
+from ..state.state import State
+from .keyed_pushes import FLAG_BITS, store_item
+
+__all__ = ["PushPlan"]
+
+
+class PushPlan:
+    """Checks all of them first; once every check has passed, none is refused any more."""
+
+    def __init__(self, state: State, owner: bytes) -> None:
+        self._state = state
+        self._owner = owner
+        self._room = Room(state.intake)
+        self._new_keys: dict[tuple[bytes, bytes], bytes] = {}
+
+    def add(self, queue: Queue, item: Item) -> None:
+        """Count a push; one under a known key stores nothing.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for new keys that are too many.
+        """
+        self.check(queue, self.try_add(queue, item))
+
+    def try_add(self, queue: Queue, item: Item) -> PushFlag:
+        """As `add`, but tells why the queue does not take the push.
+
+        Raises:
+            RefusedError: ``key_reused``, ``quota_exceeded``.
+        """
+        if item.key is not None and self._is_known(queue, item, item.key):
+            return PushFlag.STORED
+        return self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
+
+    def check(self, queue: Queue, flag: PushFlag) -> None:
+        """Refuse everything if a queue does not take one of the pushes.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``.
+        """
+        if flag is not PushFlag.STORED:
+            refuse(queue, flag)
+
+    def give_back(self, queue: Queue, message: Message) -> None:
+        """Count a message that comes back to a queue, or leaves it for another one."""
+        size = content_bytes(message.content)
+        destination = queue.destination_of(message, self._state.now_us)
+        if destination is None:
+            self._room.add(queue, size)
+        elif destination:
+            self._room.add(self._state.exits.target(queue, destination), size)
+
+    def _is_known(self, queue: Queue, item: Item, key: bytes) -> bool:
+        digest = digest_of(item.content)
+        known = self._state.keys.find(self._owner, queue.name, key)
+        before = self._new_keys.get((queue.name, key)) if known is None else known.digest
+        if before not in (None, digest):
+            raise RefusedError(
+                "key_reused", f"the idempotency key {key!r} was used for another body on this queue; nothing is stored"
+            )
+        if before is None and known is None:
+            self._state.quotas.check(Kind.KEYS, self._owner, len(self._new_keys) + 1)
+            self._new_keys[queue.name, key] = digest
+        return before is not None
+
+    def store(self, queue: Queue, item: Item, push: Push) -> tuple[int, int]:
+        """Store a message; returns its flag and its sequence, under a known key those of the first push."""
+        state = self._state
+        known = None if item.key is None else state.keys.find(self._owner, queue.name, item.key)
+        if known is not None:
+            return known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS
+        sequence = state.last_sequence + 1
+        flag = store_item(state, queue, item, push)
+        if item.key is not None:
+            known = KnownPush(flag | sequence << FLAG_BITS, digest_of(item.content))
+            state.keys.remember(self._owner, queue.name, item.key, known, state.now_us)
+            state.expiry.at(state.now_us + state.REMEMBER_US)
+        return flag, sequence

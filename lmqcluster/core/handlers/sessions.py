@@ -1,0 +1,134 @@
+"""Commands on sessions and what they hold. Every public method is one command of the state machine."""
+
+from __future__ import annotations
+
+from ..log.commands import Delivered, RefusedError
+from ..owners.quotas import checked_owner
+from ..queue.expiry import NEVER
+from ..queue.queue import Queue
+from ..sessions.sessions import END_STEPS, LEASES_MAX, TTL_US_MAX, Session
+from ..state.state import State
+from .traits import checked_time
+
+__all__ = ["SessionCommands"]
+
+_NAME_BYTES_MAX = 255
+
+
+class SessionCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def open(self, ttl_us: int, owner: bytes = b"") -> int:
+        """Begin a session that ends `ttl_us` after its last renewal; returns its number.
+
+        Raises:
+            ValueError: the time is out of range.
+            RefusedError: ``quota_exceeded``.
+        """
+        if not 0 < checked_time(ttl_us) <= TTL_US_MAX:
+            raise ValueError(f"a session lives up to {TTL_US_MAX // 1_000_000} seconds")
+        return self._state.sessions.open(checked_owner(owner), ttl_us)
+
+    def renew(self, number: int, owner: bytes = b"") -> bool:
+        """Let a session live its whole time from now; False if it has ended."""
+        session = self._state.sessions.find(number, owner)
+        if session is not None:
+            self._state.sessions.renew(session)
+        return session is not None
+
+    def end(self, number: int, owner: bytes = b"") -> bool:
+        """End a session, with all that it holds; False if it has ended."""
+        session = self._state.sessions.find(number, owner)
+        if session is not None:
+            self._state.sessions.end(session)
+        return session is not None
+
+    # --- pull -----------------------------------------------------------------------------------------------------
+
+    def pull(
+        self, name: bytes, count: int, lease_us: int, number: int, charge: int, known: int, owner: bytes = b""
+    ) -> list[Delivered] | None:
+        """Lease up to `count` messages until the session ends; from an exclusive queue when it is the session's turn.
+
+        Args:
+            lease_us: after which time the leases end at the latest; 0 for no such time but the queue's.
+            charge: how many deliveries that uses up, 0 or 1.
+            known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. Later ones
+                that the session holds were lost on the way, and are returned again instead of others. So a pull that arrives
+                late, when the client has repeated it, changes nothing for what the client has received since.
+
+        Returns:
+            As ``Op.PULL``; nothing as long as another session has the exclusive queue.
+
+        Raises:
+            ValueError: an argument is out of range.
+            RefusedError: ``session_lost``; ``quota_exceeded`` if the session holds too many messages, or has too many places in
+                lines.
+        """
+        if {type(count), type(known)} != {int} or charge not in (0, 1):
+            raise ValueError("a count and a known delivery must be integers, and a charge 0 or 1")
+        state = self._state
+        session = state.sessions.live(number, owner)
+        queue = state.queue(name)
+        if queue.is_exclusive():
+            state.claims.join(name, number, owner)
+            if state.claims.holder(name) != number:
+                state.idle.pulled(queue)
+                return []
+        options = queue.settings.options
+        limit_us = checked_time(lease_us) or (options.open_us if options is not None else None)
+        ends_us = state.now_us + limit_us if limit_us else NEVER
+        if known >= 0 and (lost := self._lost(session, queue, known)[: max(0, count)]):
+            return state.delivered_again(queue, lost, ends_us)
+        if len(session.leases) >= LEASES_MAX:
+            raise RefusedError("quota_exceeded", f"session {number} holds {LEASES_MAX} messages, which is the limit")
+        passed_before = queue.passed_over
+        delivered = state.take(queue, min(count, LEASES_MAX - len(session.leases)), ends_us, charge, in_turn=True)
+        state.sessions.lease(session, name, [one[1] for one in delivered])
+        return delivered or state.pulled_nothing(queue, passed_before)
+
+    def _lost(self, session: Session, queue: Queue, known: int) -> list[int]:
+        """The live deliveries of a queue to a session that are later than this one, the oldest first."""
+        held = self._state.sessions.held_after(session, queue.name, known)
+        return [number for number in held if queue.live(number, self._state.now_us) is not None]
+
+    def leave(self, name: bytes, number: int, owner: bytes = b"") -> bool | None:
+        """Give up the turn, or the place in line, at an exclusive queue, with the leases of its messages.
+
+        Returns:
+            Whether the session stood in line; None if it has to be repeated because there are many leases.
+
+        Raises:
+            RefusedError: ``session_lost``.
+        """
+        state = self._state
+        session = state.sessions.live(number, owner)
+        if state.sessions.release_leases(session, END_STEPS, name) == END_STEPS:
+            return None
+        return state.claims.leave(name, number)
+
+    # --- locks ----------------------------------------------------------------------------------------------------
+
+    def lock(self, name: bytes, number: int, waits: bool, owner: bytes = b"") -> int:
+        """Get a lock, or a place in line; returns the fencing token, 0 if the session does not have the lock yet.
+
+        Raises:
+            ValueError: the name is out of range.
+            RefusedError: ``session_lost``, ``quota_exceeded``.
+        """
+        if type(name) is not bytes or not 0 < len(name) <= _NAME_BYTES_MAX or type(waits) is not bool:
+            raise ValueError(f"the name of a lock must have 1 to {_NAME_BYTES_MAX} bytes, and waits be true or false")
+        session = self._state.sessions.live(number, owner)
+        return self._state.locks.acquire(name, session.number, session.owner, waits=waits)
+
+    def unlock(self, name: bytes, number: int, owner: bytes = b"") -> bool:
+        """Free a lock, or leave the line; False if the session has nothing to do with it.
+
+        Raises:
+            RefusedError: ``session_lost``.
+        """
+        session = self._state.sessions.live(number, owner)
+        return self._state.locks.leave(name, session.number)

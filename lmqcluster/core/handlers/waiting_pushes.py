@@ -1,0 +1,117 @@
+"""Pushes that may wait for room. Every public method but `serve` is one command of the state machine."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from ..log.commands import Fault, PushFlag, RefusedError
+from ..log.items import Item, checked_item
+from ..owners.quotas import checked_owner
+from ..queue.queue import Queue
+from ..routing.admission import Push
+from ..routing.waiting_pushes import WaitingPush
+from ..state.state import State
+from .push_plan import PushPlan
+from .traits import checked_push, checked_time
+
+__all__ = ["SERVED_MAX", "WaitingPushCommands", "Waits"]
+
+SERVED_MAX = 1_000
+"""Most messages of waiting pushes that are stored with one batch, copies included, but for those of the last push."""
+
+_Items = list[tuple[Item, Push]]
+
+
+class Waits(NamedTuple):
+    """The result of a push that waits; a notice of a later batch tells what became of it.
+
+    Attributes:
+        ticket: names the push.
+    """
+
+    ticket: int
+
+
+class WaitingPushCommands:
+    """Carries them out on the state."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def push(self, name: bytes, rows: list[list[Any]], wait_us: int, owner: bytes = b"") -> Any:
+        """Store messages, all of them or none, or let them wait for room for so long.
+
+        Returns:
+            A flag and the sequence of each; or `Waits`, also for a repetition of a push that waits, known by its first key.
+
+        Raises:
+            RefusedError: ``full`` for an alias, which has no room of its own; ``too_large``, ``key_reused``,
+                ``quota_exceeded``. Nothing is stored.
+        """
+        state = self._state
+        items = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
+        queue = state.queue(name)
+        waiting = WaitingPush(0, name, checked_owner(owner), 0, items)
+        before = state.waiting_pushes.repeated(waiting)
+        if before is not None:
+            if list(before.items) != items:
+                raise RefusedError("key_reused", "the idempotency key was used for another body on this queue")
+            state.waiting_pushes.join(before)
+            return Waits(before.ticket)
+        result = self._stored(queue, waiting)
+        if result is not None:
+            return result
+        return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
+
+    def cancel(self, ticket: int, owner: bytes = b"") -> bool:
+        """Refuse a push that waits, unless a repetition of it waits too; False if it does not wait, or is another client's."""
+        table = self._state.waiting_pushes
+        push = table.find(ticket)
+        if push is None or push.owner != owner:
+            return False
+        if table.leave(push):
+            table.refuse(push, "the client waits no more")
+            table.note(push.queue)
+        return True
+
+    def serve(self) -> None:
+        """Store what there is room for by now, a bounded number of messages, queue by queue."""
+        state, table = self._state, self._state.waiting_pushes
+        served = 0
+        for name in sorted(table.gaining):
+            queue = state.queue(name)
+            while served < SERVED_MAX and (push := table.first(name)) is not None:
+                result = self._served(queue, push)
+                if result is None:
+                    table.gaining.discard(name)
+                    break
+                table.settle(push, result)
+                served += len(push.items) * state.intake.reach(queue)
+        if table.gaining:
+            state.expiry.at(0)
+
+    def _served(self, queue: Queue, push: WaitingPush) -> Any:
+        """The result of a push that is first in line; None if it has to wait."""
+        # It does not have to wait for those behind it.
+        waiting, queue.pushes_waiting = queue.pushes_waiting, 0
+        try:
+            return self._stored(queue, push)
+        except RefusedError as exc:
+            return Fault(exc.reason, exc.code)
+        finally:
+            queue.pushes_waiting = waiting
+
+    def _stored(self, queue: Queue, push: WaitingPush) -> list[tuple[int, int]] | None:
+        """Store a push; None if the queue has no room for it."""
+        plan = PushPlan(self._state, push.owner)
+        for item, _ in push.items:
+            flag = plan.try_add(queue, item)
+            if flag is PushFlag.FULL and not _is_alias(queue):
+                return None
+            plan.check(queue, flag)
+        return [plan.store(queue, item, options) for item, options in push.items]
+
+
+def _is_alias(queue: Queue) -> bool:
+    options = queue.settings.options
+    return options is not None and bool(options.destinations)

@@ -1,0 +1,1 @@
+"""The commands that the log carries: codes, layouts and results."""

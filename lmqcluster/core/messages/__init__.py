@@ -1,0 +1,1 @@
+"""Messages and their bodies in memory, in pages and as columns."""

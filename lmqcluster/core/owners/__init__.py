@@ -1,0 +1,1 @@
+"""Tokens and keys, and how much state each owner may have."""

@@ -1,0 +1,160 @@
+"""Which pages a batch needs, told before it is applied: a node that cannot read one waits for it instead of failing halfway.
+
+Whether a page is in memory never changes a result, so none of this is part of what replicas have to agree on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from typing import Protocol
+
+from .log.command_layout import given_back, session_that_gives_back, steps_of, stored_in, taken_from, taken_to
+from .log.commands import Command
+from .messages.bodies import Body
+from .messages.message import Message
+from .queue.pager import Backlogs
+from .queue.queue import Queue
+from .sessions.sessions import END_STEPS, Sessions
+from .timers.lease_expiry import LeaseWatch
+from .timers.message_timers import RichTimers
+
+__all__ = ["PAGES_MAX", "pages_ahead"]
+
+PAGES_MAX = 64
+"""Most pages that are told of one batch; what else it needs is read when it is needed."""
+_QUEUES_MAX = 1_000
+"""Most queues that are looked at because their time has come, and of each most messages."""
+_ENDING_MAX = 10_000
+"""Most of these messages together: a batch lets no more leases end, and messages expire, than a fifth of it."""
+
+
+class _State(Protocol):
+    queues: dict[bytes, Queue]
+    backlogs: Backlogs
+    timers: RichTimers
+    lease_watch: LeaseWatch
+    sessions: Sessions
+
+
+def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
+    """See `Machine.pages_ahead`."""
+    backlogs = state.backlogs
+    if not (backlogs.thin or backlogs.paged_messages or backlogs.paged_body_bytes):
+        return []
+    steps = list(chain.from_iterable(map(steps_of, commands)))
+    found = dict.fromkeys(chunk.page for chunk in backlogs.absent_thin()) if backlogs.thin else {}
+    if backlogs.paged_messages:
+        found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
+    if backlogs.paged_body_bytes:
+        ending = islice(_that_end(state, now_us), _ENDING_MAX)
+        returned = _leased(state, chain(_given_back(steps), islice(_of_sessions(state, now_us, steps), END_STEPS)))
+        moving = chain(ending, returned, _taken_to_others(state, steps), _shortened(state, steps))
+        found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
+    return list(islice(found, PAGES_MAX))
+
+
+# --- messages in line -------------------------------------------------------------------------------------------------
+
+
+def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
+    """Pages of the chunks whose turn comes in the line of a queue."""
+    taken: dict[bytes, int] = {}
+    for step in steps:
+        names, count = taken_from(step)
+        if not count:
+            names, count = _discarded(state, step)
+        for name in names:
+            taken[name] = taken.get(name, 0) + count
+    for name, count in taken.items():
+        queue = state.queues.get(name)
+        if queue is not None and queue.backlog is not None:
+            yield from (chunk.page for chunk in queue.backlog.absent(count - len(queue.ready)))
+
+
+def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
+    """A queue that discards what is old for a push, and about how much of it."""
+    name, count = stored_in(step)
+    queue = state.queues.get(name)
+    options = None if queue is None else queue.settings.options
+    return ([name], count) if options is not None and options.discard_old_when_full else ([], 0)
+
+
+# --- bodies of messages that go elsewhere ---------------------------------------------------------------------------------
+
+
+def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
+    """Pages of the bodies of these messages."""
+    for message in messages:
+        chunk = message.content.missing() if isinstance(message.content, Body) else None
+        if chunk is not None:
+            yield chunk.page
+
+
+def _that_end(state: _State, now_us: int) -> Iterator[Message]:
+    """Messages that go to other queues because their time, or that of their last lease, is over."""
+    for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
+        options = queue.settings.options
+        if queue.gathered is not None and queue.rich is not None and options is not None and options.expire_to:
+            yield from islice(queue.rich.expired(now_us), _QUEUES_MAX)
+    for name in islice(state.lease_watch.due(now_us), _QUEUES_MAX):
+        leaving = state.queues.get(name)
+        if leaving is not None and leaving.gathered is not None and _passes_on(leaving):
+            ended = islice(leaving.leases.ended(now_us), _QUEUES_MAX)
+            yield from (one for one in ended if one.remaining <= 0 or leaving.is_expired(one, now_us))
+
+
+def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
+    """Leased messages that go to dead letters, or to a backlog, where they stand with their bodies.
+
+    The backlog may begin with the batch itself, so whether there is one now says nothing.
+    """
+    for number, name in deliveries:
+        queue = state.queues.get(name)
+        message = None if queue is None else queue.leases.messages.get(number)
+        if message is not None:
+            yield message
+
+
+def _given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+    """Number and queue of the deliveries that clients give back one by one."""
+    for step in steps:
+        name, numbers = given_back(step)
+        yield from ((number, name) for number in numbers)
+
+
+def _of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+    """The same for deliveries of sessions that end, or give some back."""
+    yield from state.sessions.ending(now_us)
+    for step in steps:
+        yield from state.sessions.held(session_that_gives_back(step))
+
+
+def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
+    """Messages that are moved or sent back; those of a sorted line in its order."""
+    for step in steps:
+        name, label, count = taken_to(step)
+        queue = state.queues.get(name)
+        if queue is None or queue.gathered is None:
+            continue
+        yield from islice(queue.ready, count)
+        if queue.rich is not None and label is None:
+            yield from islice(chain(queue.rich.waiting, queue.rich.scheduled), count)
+        elif queue.rich is not None and label is not None:
+            yield from queue.rich.moved(label, count)
+
+
+def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
+    """Messages of short lines that go to backlogs, because all queues together hold so much."""
+    if not state.backlogs.is_crowded():
+        return
+    for name in dict.fromkeys(name for step in steps for name in (stored_in(step)[0], given_back(step)[0])):
+        queue = state.queues.get(name)
+        if queue is not None and queue.backlog is None and queue.gathered is not None:
+            yield from islice(queue.ready, state.backlogs.sizes.crowd_head, None)
+
+
+def _passes_on(queue: Queue) -> bool:
+    """Whether what the queue gives up goes to another one."""
+    options = queue.settings.options
+    return options is not None and bool(options.dead_letters or options.expire_to)

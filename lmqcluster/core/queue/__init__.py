@@ -1,0 +1,1 @@
+"""One queue: its messages in order, leases, properties, counters."""

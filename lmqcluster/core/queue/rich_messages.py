@@ -1,0 +1,360 @@
+"""The messages of one queue that have traits: those that are due in order, those that are not, and those that their group holds.
+
+The order is that of priority, due time, arrival. A message whose group has another one in line, or leased, is held until that
+one is settled. Then it becomes due at that moment, so that groups take turns. What waits is also found by its label, and by
+the time at which it expires.
+
+A batch lease takes a group as a whole: the message whose turn it is, and behind it held ones, its *followers*. The group goes on
+when none of them is leased any more. One that comes back before that is held, in its old place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..messages.message import PLAIN_TRAITS, Message, RichMessage, Traits, content_bytes
+from ..messages.sorted_list import SortedLine
+from ..messages.totals import Stock
+from .expiry import NEVER
+from .message_index import MessageIndex
+
+if TYPE_CHECKING:
+    from ..messages.pre_images import PreImages
+
+__all__ = ["TRAIT_BYTES", "RichLines"]
+
+TRAIT_BYTES = 600
+"""What the traits of a message and its places in lines take in memory, about."""
+
+
+class RichLines:
+    """Each message stands in one of three lines; every operation costs O(log n).
+
+    Attributes:
+        waiting: those that are due, by priority, due time, arrival.
+        scheduled: those that are not due yet, by due time and arrival.
+        held: those whose group is busy, by group, due time, arrival.
+        current: sequence of the message of each busy group that is in line or leased; 0 if only followers are left.
+        followers: sequences of the messages that are leased together with the current one of their group, by group.
+        leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
+        trait_bytes: about what the queue's messages with traits, leased ones included, take beside body and headers.
+        index: finds messages by id; most queues have none.
+    """
+
+    __slots__ = (
+        "_expiring",
+        "_labelled",
+        "_moved",
+        "_prioritised",
+        "_stock",
+        "current",
+        "followers",
+        "held",
+        "index",
+        "leased_bytes",
+        "scheduled",
+        "trait_bytes",
+        "waiting",
+    )
+
+    def __init__(self, stock: Stock, leased: Iterable[Message]) -> None:
+        self._stock = stock
+        self.trait_bytes = 0
+        self.waiting: SortedLine[RichMessage] = SortedLine()
+        self.scheduled: SortedLine[RichMessage] = SortedLine()
+        self.held: SortedLine[RichMessage] = SortedLine()
+        self.current: dict[bytes, int] = {}
+        self.followers: dict[bytes, set[int]] = {}
+        self.index: MessageIndex | None = None
+        self.leased_bytes = sum(content_bytes(message.content) for message in leased)
+        # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
+        # with an origin stand under (label, sequence) and under (b"", sequence).
+        self._labelled: SortedLine[RichMessage] = SortedLine()
+        self._expiring: SortedLine[RichMessage] = SortedLine()
+        self._moved: SortedLine[RichMessage] = SortedLine()
+        self._prioritised = 0
+
+    def __len__(self) -> int:
+        return len(self.waiting) + len(self.scheduled) + len(self.held)
+
+    def lines(self) -> list[tuple[str, SortedLine[RichMessage]]]:
+        """The lines by name, as snapshots have them."""
+        return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
+
+    # --- coming and going -----------------------------------------------------------------------------------------
+
+    def came(self, message: RichMessage) -> None:
+        """A message has come to the queue."""
+        self._count(_trait_bytes(message.traits))
+
+    def _count(self, trait_bytes: int) -> None:
+        self.trait_bytes += trait_bytes
+        self._stock.trait_bytes += trait_bytes
+
+    def enter(self, message: RichMessage, now_us: int) -> None:
+        """Put a message in line, by its due time; also one that comes back from a lease."""
+        self._index(message)
+        if message.due_us > now_us:
+            self.scheduled.add((message.due_us, message.sequence), message)
+        else:
+            self._line_up(message)
+
+    def enter_new(self, messages: Sequence[RichMessage], now_us: int) -> None:
+        """As `came` and `enter`, for messages in the order of arrival; fast for those that are due and plain."""
+        plain: list[RichMessage] = []
+        for message in messages:
+            if message.traits is PLAIN_TRAITS and message.due_us <= now_us:
+                plain.append(message)
+            else:
+                self.came(message)
+                self.enter(message, now_us)
+        if plain:
+            self.enter_plain(plain, plain[0].due_us, now_us)
+
+    def enter_plain(self, messages: Sequence[RichMessage], due_us: int, now_us: int) -> None:
+        """As `enter_new`, for messages without traits that all become due at `due_us`."""
+        self._count(len(messages) * TRAIT_BYTES)
+        if self.index is not None:
+            self.index.entered_all(messages)
+        if due_us > now_us:
+            self.scheduled.add_all([(due_us, message.sequence, message) for message in messages])
+        else:
+            self.waiting.add_all([(0, due_us, message.sequence, message) for message in messages])
+
+    def _line_up(self, message: RichMessage) -> None:
+        """Put a message that is due where it waits."""
+        group = message.traits.group
+        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+            self._hold(message)
+        else:
+            self.waiting.add(message.place(), message)
+
+    def _hold(self, message: RichMessage) -> None:
+        self.held.add((message.traits.group, message.due_us, message.sequence), message)
+
+    def load(self, line: str, message: RichMessage) -> None:
+        """Take a message of a snapshot, which names the line in which it stood; `current` is loaded before."""
+        self._index(message)
+        if line == "waiting":
+            self.waiting.add(message.place(), message)
+        elif line == "scheduled":
+            self.scheduled.add((message.due_us, message.sequence), message)
+        else:
+            self._hold(message)
+
+    def load_leased(self, message: RichMessage) -> None:
+        """Take a leased message of a snapshot; `current` is loaded before."""
+        group = message.traits.group
+        if group and self.current.get(group, message.sequence) != message.sequence:
+            self.followers.setdefault(group, set()).add(message.sequence)
+
+    def take(self, message: RichMessage) -> bool:
+        """Take a message out of its line, to be leased or to leave the queue; False if it is in none."""
+        traits = message.traits
+        if not (
+            self.waiting.remove(message.place())
+            or self.scheduled.remove((message.due_us, message.sequence))
+            or (traits.group and self.held.remove((traits.group, message.due_us, message.sequence)))
+        ):
+            return False
+        self._prioritised -= traits.priority != 0
+        if self.index is not None:
+            self.index.taken(message)
+        if traits.label:
+            self._labelled.remove((traits.label, message.sequence))
+        if traits.expires_us:
+            self._expiring.remove((traits.expires_us, message.sequence))
+        if traits.origin is not None:
+            for label in {b"", traits.label}:
+                self._moved.remove((label, message.sequence))
+        return True
+
+    def _index(self, message: RichMessage) -> None:
+        traits = message.traits
+        self._prioritised += traits.priority != 0
+        if self.index is not None:
+            self.index.entered(message)
+        if traits.label:
+            self._labelled.add((traits.label, message.sequence), message)
+        if traits.expires_us:
+            self._expiring.add((traits.expires_us, message.sequence), message)
+        if traits.origin is not None:
+            for label in {b"", traits.label}:
+                self._moved.add((label, message.sequence), message)
+
+    def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
+        """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
+        self._count(-_trait_bytes(message.traits))
+        if self.index is not None:
+            self.index.gone(message)
+        group = message.traits.group
+        return bool(group) and self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+
+    def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
+        """Put a message in line that was delivered; whether another one of its group has its turn instead."""
+        group = message.traits.group
+        if group not in self.followers or not self._has_turn(message):
+            message.due_us = message.ready_us = due_us
+            self.enter(message, now_us)
+            return False
+        # No message of a group can be pulled while others of it are leased. All those behind the current one were pushed, or
+        # became due, after its push.
+        is_current = self.current[group] == message.sequence
+        message.due_us = message.ready_us = message.pushed_us if is_current else message.ready_us
+        self._index(message)
+        self._hold(message)
+        return self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
+
+    def take_behind(self, message: RichMessage) -> RichMessage | None:
+        """Take the next held message of the group of one that is leased; None if there is none, or it has not its turn."""
+        heir = self._next_held(message.traits.group) if message.traits.group and self._has_turn(message) else None
+        if heir is not None:
+            self.take(heir)
+        return heir
+
+    def follows(self, message: RichMessage) -> None:
+        """The message, which was held, is leased together with the current one of its group."""
+        self.followers.setdefault(message.traits.group, set()).add(message.sequence)
+
+    def _has_turn(self, message: RichMessage) -> bool:
+        group = message.traits.group
+        return self.current.get(group) == message.sequence or message.sequence in self.followers.get(group, ())
+
+    def _leaves_turn(self, message: RichMessage) -> bool:
+        """A message is neither leased nor has it its turn any more; whether its group may go on now."""
+        group, followers = message.traits.group, self.followers.get(message.traits.group)
+        if followers is None:
+            return self.current.get(group) == message.sequence
+        if message.sequence in followers:
+            followers.remove(message.sequence)
+        elif self.current[group] == message.sequence:
+            self.current[group] = 0
+        else:
+            return False
+        if not followers:
+            del self.followers[group]
+        return not followers and not self.current[group]
+
+    def _next_held(self, group: bytes) -> RichMessage | None:
+        heir = self.held.first_from((group,))
+        return None if heir is None or heir.traits.group != group else heir
+
+    def _pass_on(self, group: bytes, now_us: int, pre_images: PreImages | None) -> bool:
+        """Give the next held message of a group its turn; return whether there is one."""
+        heir = self._next_held(group)
+        if heir is None:
+            del self.current[group]
+            return False
+        self.held.remove((group, heir.due_us, heir.sequence))
+        if pre_images is not None:
+            pre_images.keep((heir,))
+        heir.due_us = heir.ready_us = now_us
+        self.current[group] = heir.sequence
+        self.waiting.add(heir.place(), heir)
+        return True
+
+    # --- looking --------------------------------------------------------------------------------------------------
+
+    def promote(self, now_us: int, limit: int) -> int:
+        """Put up to `limit` messages that have become due where they wait; returns how many."""
+        done = 0
+        while done < limit and self._has_due(now_us):
+            self._line_up(self.scheduled.pop_first())
+            done += 1
+        return done
+
+    def promote_next(self, now_us: int, limit: int) -> int:
+        """As `promote`, but only as far as needed for `head` to be the next message; `limit` if that may not be enough."""
+        if self._prioritised:
+            return self.promote(now_us, limit)
+        done = 0
+        while done < limit and self._has_due(now_us):
+            # All have the same priority, so the earlier one is next.
+            waiting, scheduled = self.waiting.first(), self.scheduled.first()
+            if waiting is not None and scheduled is not None and _time(waiting) < _time(scheduled):
+                break
+            self._line_up(self.scheduled.pop_first())
+            done += 1
+        return done
+
+    def take_scheduled(self) -> RichMessage | None:
+        """Take the message that becomes due first; None if there is none, or another one of its group is in line or leased."""
+        message = self.scheduled.first()
+        if message is None:
+            return None
+        group = message.traits.group
+        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+            return None
+        self.take(message)
+        return message
+
+    def _has_due(self, now_us: int) -> bool:
+        first = self.scheduled.first()
+        return first is not None and first.due_us <= now_us
+
+    def head(self) -> RichMessage | None:
+        """The message that is next, once those that have become due are promoted."""
+        return self.waiting.first()
+
+    def due_count(self, now_us: int) -> int:
+        """How many messages can be pulled now; of those of one group that become due together more than one counts."""
+        return len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
+
+    def first_of_all(self) -> RichMessage | None:
+        """Some message in line, the first to be due if there is one that is not held."""
+        return self.waiting.first() or self.scheduled.first() or self.held.first()
+
+    def earliest_us(self) -> int | None:
+        """When the next message can be pulled, or since when; None if none can."""
+        scheduled = self.scheduled.first()
+        if not self.waiting:
+            return None if scheduled is None else scheduled.due_us
+        waiting = self.waiting.first()
+        assert waiting is not None  # noqa: S101 - for the type checker
+        return waiting.due_us if scheduled is None else min(waiting.due_us, scheduled.due_us)
+
+    def front_us(self, priority: int) -> int | None:
+        """The earliest due time of what waits with this priority; None if nothing does."""
+        first = self.waiting.first_from((priority,))
+        return None if first is None or first.traits.priority != priority else first.due_us
+
+    def next_us(self) -> int:
+        """When something happens by itself: a message becomes due, or expires."""
+        scheduled, expiring = self.scheduled.first(), self._expiring.first()
+        due_us = NEVER if scheduled is None else scheduled.due_us
+        return due_us if expiring is None else min(due_us, expiring.traits.expires_us)
+
+    def first_expired(self, now_us: int) -> RichMessage | None:
+        """The message in line that expired first."""
+        first = self._expiring.first()
+        return None if first is None or first.traits.expires_us > now_us else first
+
+    def expired(self, now_us: int) -> Iterator[RichMessage]:
+        """The messages in line that have expired, in the order in which they did."""
+        return self._expiring.between((0, 0), (now_us + 1, 0))
+
+    def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
+        """Up to `limit` messages in line with this label, in the order of arrival."""
+        return list(islice(self._labelled.between((label, 0), (label, NEVER)), limit))
+
+    def moved(self, label: bytes, limit: int) -> list[RichMessage]:
+        """Up to `limit` messages in line that the cluster has put here, with this label or, if it is empty, any."""
+        return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
+
+    def count_moved(self) -> int:
+        """How many messages in line the cluster has put here."""
+        return self._moved.count_between((b"", 0), (b"", NEVER))
+
+    def count_labelled(self, label: bytes) -> int:
+        """How many messages in line have this label."""
+        return self._labelled.count_between((label, 0), (label, NEVER))
+
+
+def _trait_bytes(traits: Traits) -> int:
+    return TRAIT_BYTES + len(traits.label) + len(traits.group)
+
+
+def _time(message: RichMessage) -> tuple[int, int]:
+    return message.due_us, message.sequence

@@ -1,0 +1,564 @@
+"""What is in one queue, and in which order: messages ready, delayed and leased, and the accumulation window.
+
+Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
+messages become due at the moment they enter, and goes on in ``paged_tail`` where it is long; ``delayed`` is a heap for those that
+become due later or return to an old place; ``leases`` holds what is delivered, which comes back at its deadline. Messages with
+traits, and the order that these ask for, are in ``rich``, which most queues do not have.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from heapq import heappop, heappush
+from itertools import islice
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..log.commands import PushFlag
+from ..messages.bodies import Body, QueueBodies, key_of
+from ..messages.message import (
+    COMPOUND_BYTES_MAX,
+    PLAIN_META,
+    PLAIN_TRAITS,
+    Content,
+    Message,
+    Meta,
+    Part,
+    RichMessage,
+    Traits,
+    content_bytes,
+    content_count,
+    loaded,
+    part_bytes,
+    with_content,
+)
+from ..messages.totals import Stock, property_bytes
+from .counters import QueueCounters
+from .expiry import NEVER
+from .lease_table import LeaseTable
+from .paged_tail import Backlog, Chunk
+from .pager import Backlogs
+from .properties import Settings
+from .rich_messages import RichLines
+from .settlement_history import Ending, PastDeliveries
+
+if TYPE_CHECKING:
+    from ..messages.pre_images import PreImages
+
+__all__ = ["InLine", "QueueContents"]
+
+
+class InLine(NamedTuple):
+    """The messages of a queue that nobody holds, at one moment.
+
+    Attributes:
+        messages: some of them.
+        entries: blocks of tuples, each of which ends with another one.
+        chunks: the chunks of the backlog, which hold the rest.
+    """
+
+    messages: list[Message]
+    entries: list[list[Any]]
+    chunks: list[Chunk]
+
+
+class QueueContents(QueueCounters):
+    """The messages of a queue, and what is known of them.
+
+    Attributes:
+        own: properties set on the queue itself.
+        owner: to whose quota it counts.
+        idle_us: log time of the last pull if the queue ends unless it is used, else 0; see `IdleQueues`.
+        created_us: log time of its making.
+        settings: effective properties; kept up to date by the machine.
+        special: whether its options or bindings ask for more than to append what is pushed.
+        revision: the machine's revision when the queue was last touched, see `QueueState.touched`.
+        stock: sums over all queues, to which this one adds its own.
+        ready: messages without traits that are due; empty only if there is no backlog.
+        backlog: those that are due behind them; None if there are none.
+        bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
+        gathered: bodies that may leave memory before their messages; most queues have none.
+        rich: messages with traits; there is one as soon as the queue has had any, or is special.
+        pre_images: where messages go before they change, while a snapshot view needs them.
+        suspended: whether nothing is handed out for the time being; everything else goes on.
+        watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
+        timer_us: when it is looked at next for what happens in it by time; see `RichTimers`.
+        pushes_waiting: how many pushes wait for room.
+        passed_over: how many messages pulls have met that may not be delivered; only differences say something.
+    """
+
+    __slots__ = (
+        "_window_bytes",
+        "backlog",
+        "backlogs",
+        "bodies",
+        "body_bytes",
+        "created_us",
+        "delayed",
+        "endings",
+        "gathered",
+        "idle_us",
+        "leases",
+        "name",
+        "own",
+        "owner",
+        "passed_over",
+        "pre_images",
+        "pushes_waiting",
+        "ready",
+        "revision",
+        "rich",
+        "settings",
+        "special",
+        "stock",
+        "suspended",
+        "timer_us",
+        "watched_us",
+        "window",
+    )
+
+    def __init__(
+        self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock, backlogs: Backlogs
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.own: dict[str, Any] = {}
+        self.owner = b""
+        self.idle_us = 0
+        self.created_us = 0
+        self.settings = settings
+        self.special = settings.options is not None
+        self.revision = 0
+        self.stock = stock
+        self.backlogs = backlogs
+        self.ready: deque[Message] = deque()
+        self.backlog: Backlog | None = None
+        self.gathered: QueueBodies | None = None
+        self.delayed: list[tuple[int, int, Message]] = []
+        self.leases = LeaseTable()
+        self.rich: RichLines | None = None
+        self.endings = endings
+        self.window: Message | None = None
+        self._window_bytes = 0
+        self.bodies = 0
+        self.body_bytes = 0
+        self.pre_images: PreImages | None = None
+        self.suspended = False
+        self.watched_us = NEVER
+        self.timer_us = NEVER
+        self.passed_over = 0
+        self.pushes_waiting = 0
+
+    def __len__(self) -> int:
+        return self.waiting() + len(self.leases.messages)
+
+    def waiting(self) -> int:
+        """How many messages nobody holds, those that are not due yet included."""
+        return self._ready_count() + len(self.delayed) + (0 if self.rich is None else len(self.rich))
+
+    def _ready_count(self) -> int:
+        return len(self.ready) if self.backlog is None else len(self.ready) + len(self.backlog)
+
+    def due_count(self, now_us: int) -> int:
+        """How many messages can be pulled now, but for those whose leases have ended."""
+        # Without traits only a window that is still open is due later.
+        window = self.window
+        count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
+        return count if self.rich is None else count + self.rich.due_count(now_us)
+
+    def held_count(self) -> int:
+        """How many messages wait behind another one of their group."""
+        return 0 if self.rich is None else len(self.rich.held)
+
+    def in_line(self) -> InLine:
+        """Return references to all messages that nobody holds, as they are now, in no order."""
+        rich = [] if self.rich is None else [block for _, line in self.rich.lines() for block in line.frozen()]
+        if self.backlog is None:
+            return InLine(list(self.ready), [list(self.delayed), *rich], [])
+        messages = [*self.ready, *self.backlog.tail]
+        return InLine(messages, [list(self.delayed), *rich], list(self.backlog.chunks))
+
+    def waiting_bytes(self) -> int:
+        """Bytes of the bodies that nobody holds; `rich` must be there."""
+        return self.body_bytes - self.enriched().leased_bytes
+
+    def enriched(self) -> RichLines:
+        """The lines of messages with traits, made if need be."""
+        if self.rich is None:
+            self.rich = RichLines(self.stock, self.leases.messages.values())
+        return self.rich
+
+    def finds_by_id(self) -> bool:
+        """Whether what is pushed has to be found by its id; bodies in an accumulation window are not."""
+        return self.rich is not None and self.rich.index is not None and not self.settings.accum_us
+
+    def head_us(self) -> int | None:
+        """When a pull can find the next message, one whose lease ends included; None if none can.
+
+        That is so in a queue that is empty or suspended, and in an exclusive one, from which only sessions pull.
+        """
+        return None if self.suspended or (self.special and self.is_exclusive()) else self.earliest_us()
+
+    def is_exclusive(self) -> bool:
+        """Whether one session at a time may pull."""
+        options = self.settings.options
+        return options is not None and options.exclusive
+
+    def earliest_us(self) -> int | None:
+        """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
+        if self.rich is None:
+            return self._plain_us()
+        times = (self._plain_us(), self.rich.earliest_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def _plain_us(self) -> int | None:
+        other = self._other_us()
+        if self.ready and (other is None or self.ready[0].due_us < other):
+            return self.ready[0].due_us
+        return other
+
+    def _other_us(self) -> int | None:
+        """The earliest due time among delayed and leased messages."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        if not self.delayed:
+            return lease_us
+        delayed_us = self.delayed[0][0]
+        return delayed_us if lease_us is None or delayed_us <= lease_us else lease_us
+
+    # --- coming in ------------------------------------------------------------------------------------------------
+
+    def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
+        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
+
+        A window that has no room for another body is joined no more, and the next one is opened.
+        """
+        stock, count, size = self.stock, len(contents), sum(map(len, contents))
+        self.pushed_total += count
+        self.bodies += count
+        self.body_bytes += size
+        stock.messages += count
+        stock.body_bytes += size
+        if self.settings.accum_us:
+            return [self._accumulate(now_us, sequence + i, Part(*meta, content)) for i, content in enumerate(contents)]
+        deliveries = self.settings.deliveries
+        messages = [
+            Message(number, now_us, deliveries, meta, content) for number, content in enumerate(contents, sequence)
+        ]
+        if self.backlog is None:
+            self.ready.extend(messages)
+            if len(self.ready) >= self.backlogs.sizes.head_messages_min:
+                self._begin_backlog_if_long()
+        else:
+            self.backlog.extend(messages, meta, size)
+        return [0] * count
+
+    def line_up(self, message: Message) -> None:
+        """Put a message without traits behind all that are due."""
+        if self.backlog is None:
+            self.ready.append(message)
+            self._begin_backlog_if_long()
+        else:
+            self.backlog.append(self._whole(message))
+
+    def _begin_backlog_if_long(self) -> None:
+        count, sizes = len(self.ready), self.backlogs.sizes
+        if count >= sizes.head_messages or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min):
+            self.split_line()
+        elif count >= sizes.crowd_head and self.backlogs.is_crowded():
+            self.split_line()
+            self._shorten_head(sizes.crowd_head)
+
+    def split_line(self) -> None:
+        """Let what comes now go to a backlog, if lines have such and this one has none yet."""
+        if self.backlog is None and self.ready:
+            self.backlog = Backlog(self.backlogs)
+
+    def _shorten_head(self, count: int) -> None:
+        """Let all but the first `count` messages that are ready stand in the backlog, which has just begun."""
+        if self.backlog is not None:
+            for message in islice(self.ready, count, None):
+                self.backlog.append(self._whole(message))
+            self.ready = deque(islice(self.ready, count))
+
+    def pop_ready(self) -> Message:
+        """Remove the first of `ready`, which is not empty."""
+        message = self.ready.popleft()
+        if not self.ready and self.backlog is not None:
+            self.refill()
+        return message
+
+    def refill(self) -> None:
+        """Let what comes next in the backlog, which is there, be ready, because nothing else is.
+
+        Raises:
+            PageError: it cannot be had.
+        """
+        assert self.backlog is not None  # noqa: S101 - for the type checker
+        if len(self.backlog):
+            self.ready = self.backlog.next_line()
+        if not len(self.backlog):
+            self.backlog = None
+
+    def take_line(self) -> int:
+        """Let all messages without traits go that are due; returns how many. Costs a step a chunk and a message of the head."""
+        count = self._ready_count()
+        self._let_go(self.ready)
+        bodies = sum(content_count(message.content) for message in self.ready)
+        body_bytes = sum(content_bytes(message.content) for message in self.ready)
+        if self.backlog is not None:
+            more, more_bytes = self.backlog.sums()
+            bodies, body_bytes = bodies + more, body_bytes + more_bytes
+            self.backlog.clear()
+            self.backlog = None
+        self.ready = deque()
+        self.add_to_sums(-bodies, -body_bytes)
+        return count
+
+    def _accumulate(self, now_us: int, sequence: int, part: Part) -> int:
+        window = self.window
+        size = part_bytes(part)
+        if (
+            window is not None
+            and window.due_us > now_us
+            and isinstance(window.content, list)
+            and self._window_bytes + size <= COMPOUND_BYTES_MAX
+        ):
+            window.content.append(part)
+            self._window_bytes += size
+            return PushFlag.WINDOW_JOINED
+        due_us = now_us + self.settings.accum_us
+        opened = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
+        opened.pushed_us = now_us
+        heappush(self.delayed, (due_us, sequence, opened))
+        self.reopen_window(opened)
+        return PushFlag.WINDOW_OPENED
+
+    def reopen_window(self, message: Message) -> None:
+        """Let further bodies join a compound message that is not due yet."""
+        self.window = message
+        self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
+
+    def push_rich(self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int) -> None:
+        """Store a message with traits, or one that becomes due later; an accumulation window does not take it."""
+        message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
+        message.pushed_us = now_us
+        self.pushed_total += 1
+        self.add_to_sums(1, len(content))
+        self._gather_new((message,), now_us)
+        rich = self.enriched()
+        rich.came(message)
+        rich.enter(message, now_us)
+
+    def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
+        """As `push_rich`, for messages that were just made."""
+        self.pushed_total += len(messages)
+        body_bytes = 0
+        for message in messages:
+            message.pushed_us = now_us
+            body_bytes += content_bytes(message.content)
+        self.add_to_sums(len(messages), body_bytes)
+        self._gather_new(messages, now_us)
+        self.enriched().enter_new(messages, now_us)
+
+    def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
+        """As `push_all`, for bodies with the same traits that become due together."""
+        deliveries = self.settings.deliveries
+        messages = [
+            RichMessage(sequence, due_us, deliveries, PLAIN_META, content, traits)
+            for sequence, content in enumerate(contents, first)
+        ]
+        if traits is not PLAIN_TRAITS:
+            self.push_all(now_us, messages)
+            return
+        if due_us > now_us:
+            for message in messages:
+                message.pushed_us = now_us
+        self.pushed_total += len(messages)
+        self.add_to_sums(len(messages), sum(map(len, contents)))
+        self._gather_new(messages, now_us)
+        self.enriched().enter_plain(messages, due_us, now_us)
+
+    def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
+        """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
+        content = loaded(message.content)
+        taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
+        self.moved_in_total += 1
+        self.add_to_sums(content_count(content), content_bytes(content))
+        self._gather_new((taken,), now_us)
+        rich = self.enriched()
+        rich.came(taken)
+        rich.enter(taken, now_us)
+
+    def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
+        """Take messages of another queue as if they had been stored now, numbered from `sequence`.
+
+        Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
+        """
+        deliveries = self.settings.deliveries
+        for number, message in enumerate(messages, sequence):
+            self.line_up(Message(number, now_us, deliveries, message.meta, loaded(message.content)))
+        self.count(message.content for message in messages)
+        self.moved_in_total += len(messages)
+
+    # --- going out ------------------------------------------------------------------------------------------------
+
+    def _pop_first(self, rich: RichLines, now_us: int) -> Message | None:
+        """Remove the message that is next of all that are due and in line."""
+        first, plain = rich.head(), self._plain_head()
+        if plain is None or plain.due_us > now_us or (first is not None and first.place() < _plain_place(plain)):
+            if first is not None:
+                rich.take(first)
+            return first
+        return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
+
+    def _plain_head(self) -> Message | None:
+        """The message without traits that is next in line."""
+        if self.delayed and (not self.ready or self.delayed[0][0] <= self.ready[0].due_us):
+            return self.delayed[0][2]
+        return self.ready[0] if self.ready else None
+
+    def first_in_line(self, now_us: int) -> Message | None:
+        """The message that is due and in line and would be delivered next; it stays where it is."""
+        plain = self._plain_head()
+        found = [] if plain is None or plain.due_us > now_us else [(_plain_place(plain), plain)]
+        if self.rich is not None:
+            waiting, scheduled = self.rich.head(), self.rich.scheduled.first()
+            found += [(one.place(), one) for one in (waiting, scheduled) if one is not None and one.due_us <= now_us]
+        return min(found, key=itemgetter(0))[1] if found else None
+
+    def _is_delayed_first(self) -> bool:
+        """Whether the earliest of the delayed and leased messages is a delayed one."""
+        lease_us = self.leases.head_us() if self.leases.messages else None
+        return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
+
+    def _pop_delayed(self) -> Message:
+        message = heappop(self.delayed)[2]
+        if message is self.window:
+            self.window = None
+        return message
+
+    def _pop_expired(self) -> Message:
+        number, message = self.leases.pop_head()
+        self.endings.note(number, Ending.EXPIRED)
+        return message
+
+    def is_expired(self, message: Message, now_us: int) -> bool:
+        """Whether the message may not be delivered any more, whatever deliveries it has left."""
+        options = self.settings.options
+        if options is not None and options.max_age_us is not None and message.pushed_us + options.max_age_us <= now_us:
+            return True
+        return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
+
+    def _next_in_line(self, now_us: int) -> Message | None:
+        """Remove the message that is due and would be delivered next."""
+        if self.rich is not None:
+            self.rich.promote_next(now_us, 1)
+            return self._pop_first(self.rich, now_us)
+        ready, other = self.ready, self._other_us()
+        if ready and (other is None or ready[0].due_us < other):
+            return self.pop_ready()
+        if other is None or other > now_us:
+            return None
+        return self._pop_delayed() if self._is_delayed_first() else self._pop_expired()
+
+    def _any_delayed(self) -> Message | None:
+        """Remove a message that is not due yet, or held."""
+        if self.delayed:
+            return self._pop_delayed()
+        message = None if self.rich is None else self.rich.first_of_all()
+        if message is not None and self.rich is not None:
+            self.rich.take(message)
+        return message
+
+    # --- bodies that may leave memory ----------------------------------------------------------------------------
+
+    def bodies_gathered(self) -> QueueBodies:
+        """The bodies that may leave memory before their messages, made if need be."""
+        if self.gathered is None:
+            sizes = self.backlogs.sizes
+            self.gathered = QueueBodies(self, self.backlogs, sizes.bytes, sizes.messages)
+        return self.gathered
+
+    def _gather_new(self, messages: Iterable[RichMessage], now_us: int) -> None:
+        """Let the bodies of new messages leave memory if they are large, and there are many."""
+        sizes = self.backlogs.sizes
+        if self.body_bytes >= sizes.gather_bytes or self.stock.body_bytes >= sizes.gather_bytes_all:
+            self._gather(messages, now_us)
+
+    def _gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
+        """As `_gather_new`, for messages that have just been leased, if many are."""
+        leased_bytes = self.body_bytes * len(self.leases.messages) // max(1, self.bodies)
+        if leased_bytes >= self.backlogs.sizes.gather_bytes:
+            self._gather(messages, now_us)
+
+    def _gather(self, messages: Iterable[Message], now_us: int) -> None:
+        body_min = self.backlogs.sizes.body
+        for message in messages:
+            content = message.content
+            if type(content) is bytes and len(content) >= body_min:
+                priority = message.traits.priority if isinstance(message, RichMessage) else 0
+                key = key_of(priority, message.due_us, now_us)
+                message.content = self.bodies_gathered().gather(content, message.sequence, key)
+
+    def _let_go(self, messages: Iterable[Message]) -> None:
+        """The messages leave the queue, and their bodies with them."""
+        if self.gathered is not None:
+            for message in messages:
+                if isinstance(message.content, Body):
+                    self.gathered.left(message.content)
+
+    def _whole(self, message: Message) -> Message:
+        """The message with its body, because what stands in a backlog has no other.
+
+        Raises:
+            PageError: the body cannot be had.
+        """
+        content = message.content
+        if self.gathered is None or not isinstance(content, Body):
+            return message
+        # A snapshot view may have the message as it was.
+        whole = with_content(message, content.read())
+        self.gathered.left(content)
+        return whole
+
+    # --- sums -----------------------------------------------------------------------------------------------------
+
+    def count(self, contents: Iterable[Content]) -> None:
+        """Add bodies to the sums that have come otherwise than by a push."""
+        for content in contents:
+            self.add_to_sums(content_count(content), content_bytes(content))
+
+    def count_plain(self, bodies: list[bytes]) -> None:
+        """As `count`, if none is compound."""
+        self.add_to_sums(len(bodies), sum(map(len, bodies)))
+
+    def add_to_sums(self, bodies: int, body_bytes: int) -> None:
+        """Count so many more bodies, with so many bytes."""
+        stock = self.stock
+        self.bodies += bodies
+        self.body_bytes += body_bytes
+        stock.messages += bodies
+        stock.body_bytes += body_bytes
+
+    def uncount(self) -> None:
+        """Take what the queue holds out of the sums, because it is deleted."""
+        if self.backlog is not None:
+            self.backlog.clear()
+        if self.gathered is not None:
+            self.gathered.clear()
+        self.stock.messages -= self.bodies
+        self.stock.body_bytes -= self.body_bytes
+        self.stock.property_bytes -= property_bytes(self.own)
+        if self.rich is not None:
+            self.stock.trait_bytes -= self.rich.trait_bytes
+
+    def set_own(self, own: dict[str, Any]) -> None:
+        """Replace the queue's own properties; `settings` is the machine's business."""
+        self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
+        self.own = own
+
+
+def _plain_place(message: Message) -> tuple[int, int, int]:
+    """As `RichMessage.place`."""
+    return 0, message.due_us, message.sequence

@@ -1,0 +1,345 @@
+"""How a push reaches queues that do more than append it: aliases, bound queues, limits, delays, traits."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, NoReturn, Protocol
+
+from ..log.commands import PushFlag, RefusedError, shown
+from ..log.items import Item
+from ..messages.message import PLAIN_META, PLAIN_TRAITS, Headers, Message, Meta, RichMessage, Traits
+from ..queue.options import QueueOptions
+from ..queue.queue import PASSES_MAX, Queue
+from .bindings import Bindings
+
+__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "preserved_headers", "refuse"]
+
+TARGETS_MAX = 1_000
+"""Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
+COPIES_MAX = 25_000
+"""Most messages that one command stores where queues are bound or aliases; each name that is looked at counts as a copy.
+
+A copy takes about 4 us, and a node that applies a command for longer than an election timeout loses the lead.
+"""
+COPY_BYTES_MAX = 256 * 1024 * 1024
+"""Most bytes that the copies of one body have together."""
+
+
+class Push(NamedTuple):
+    """What a push asks for beyond body, content type and headers.
+
+    Attributes:
+        delay_us: how much later it becomes due; negative for what the queue says.
+        due_us: log time at which it becomes due, 0 for no such time.
+        ttl_us: how long it may be delivered, 0 for as long as the queue says.
+        priority, label, group: as in `Traits`.
+    """
+
+    delay_us: int = -1
+    due_us: int = 0
+    ttl_us: int = 0
+    priority: int = 0
+    label: bytes = b""
+    group: bytes = b""
+
+
+PLAIN_PUSH = Push()
+
+
+class Targets(NamedTuple):
+    """Where a push goes.
+
+    Attributes:
+        deciding: queues each of which must take it.
+        keeping: those of them that keep it.
+        copies: queues that get a copy if they can take one.
+        reach: how many names were looked at; not less than the number of messages that a push becomes.
+    """
+
+    deciding: list[Queue]
+    keeping: list[Queue]
+    copies: list[Queue]
+    reach: int
+
+
+class IntakeState(Protocol):
+    """What it needs of the queues' state."""
+
+    now_us: int
+    last_sequence: int
+    bindings: Bindings
+    queues: dict[bytes, Queue]
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name, created if need be."""
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+
+
+class Intake:
+    """Stores what is pushed."""
+
+    def __init__(self, state: IntakeState) -> None:
+        self._state = state
+
+    def targets(self, queue: Queue) -> Targets:
+        """Where a push to the queue goes: an alias is followed, also to further aliases, and each queue's bindings once."""
+        state, options = self._state, queue.settings.options
+        if not state.bindings.has_targets(queue.name) and (
+            options is None or not (options.destinations or options.fanout_only)
+        ):
+            return Targets([queue], [queue], [], 1)
+        deciding: list[Queue] = []
+        keeping: list[Queue] = []
+        copies: list[Queue] = []
+        pending, seen, reach = deque((queue,)), {queue.name}, 1
+        while pending:
+            one = pending.popleft()
+            options = one.settings.options
+            if options is not None and options.destinations:
+                names = options.destinations[: TARGETS_MAX - reach]
+                reach += len(names)
+                new = [name for name in names if name not in seen]
+                seen.update(new)
+                pending.extend(state.queue(name) for name in new)
+                continue
+            deciding.append(one)
+            if options is None or not options.fanout_only:
+                keeping.append(one)
+            names = tuple(state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+            reach += len(names)
+            for name in names:
+                bound = state.existing(name) if name not in seen else None
+                if bound is not None:
+                    seen.add(name)
+                    copies.append(bound)
+        return Targets(deciding, keeping, copies, reach)
+
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push) -> list[int]:
+        """Store bodies one by one; returns a flag for each, see `PushFlag`."""
+        targets = self.targets(queue)
+        most, bytes_max = COPIES_MAX // targets.reach, COPY_BYTES_MAX // targets.reach
+        flags: list[int] = []
+        for content in contents:
+            if len(flags) < most and len(content) <= bytes_max:
+                flags.append(self._store(targets, meta, content, push))
+            else:
+                queue.refused_total += 1
+                flags.append(PushFlag.OVERSIZED)
+        return flags
+
+    def takes_all(self, queue: Queue, contents: Sequence[bytes]) -> bool:
+        """Whether each of these bodies is stored in the queue and nowhere else, to be found by its id."""
+        if (
+            queue.settings.options is not None
+            or not queue.finds_by_id()
+            or self._state.bindings.has_targets(queue.name)
+        ):
+            return False
+        return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
+
+    def store_alike(self, queue: Queue, contents: Sequence[bytes], push: Push) -> int:
+        """As `store_all`, for bodies without content type and headers that are pushed alike."""
+        state, now_us = self._state, self._state.now_us
+        first = state.last_sequence + 1
+        due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
+        traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
+        queue.push_alike(now_us, first, contents, traits, max(now_us, due_us))
+        state.last_sequence += len(contents)
+        if contents:
+            state.note_due(queue)
+        return first
+
+    def store_all(self, queue: Queue, pushes: Iterable[tuple[Item, Push]]) -> int:
+        """As `store`, for a queue that takes all; returns the sequence of the first, the others follow."""
+        state, now_us, preserved = self._state, self._state.now_us, queue.settings.preserved
+        first = state.last_sequence + 1
+        deliveries, messages = queue.settings.deliveries, list[RichMessage]()
+        meta: Meta
+        for sequence, (item, push) in enumerate(pushes, first):
+            due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
+            if item.content_type is None and not item.headers:
+                meta = PLAIN_META
+            else:
+                meta = (item.content_type, preserved_headers(item.headers, preserved))
+            traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
+            messages.append(RichMessage(sequence, max(now_us, due_us), deliveries, meta, item.content, traits))
+        state.last_sequence += len(messages)
+        queue.push_all(now_us, messages)
+        if messages:
+            state.note_due(queue)
+        return first
+
+    def reach(self, queue: Queue) -> int:
+        """Return `Targets.reach` of a push to the queue, without creating anything."""
+        if not queue.special:
+            return 1
+        pending, seen, reach = deque((queue,)), {queue.name}, 1
+        while pending:
+            one = pending.popleft()
+            options = one.settings.options
+            if options is None or not options.destinations:
+                reach += len(self._state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+                continue
+            names = options.destinations[: TARGETS_MAX - reach]
+            reach += len(names)
+            found = [self._state.queues.get(name) for name in names if name not in seen]
+            seen.update(names)
+            pending.extend(destination for destination in found if destination is not None)
+        return reach
+
+    def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
+        for queue in targets.deciding:
+            if flag := _refusal(queue, len(content)):
+                queue.refused_total += 1
+                return flag
+        for queue in targets.deciding:
+            self._make_room(queue)
+        # The answer is that of the queue itself, not of its copies.
+        results = [self._put(queue, meta, content, push) for queue in targets.keeping]
+        for queue in targets.copies:
+            if _refusal(queue, len(content)):
+                queue.refused_total += 1
+            else:
+                self._make_room(queue)
+                self._put(queue, meta, content, push)
+        return results[0] if results else PushFlag.STORED
+
+    def _make_room(self, queue: Queue) -> None:
+        """Discard what is old in a queue that is full, if it wants that; one that has far too much gets smaller push by push."""
+        options = queue.settings.options
+        if options is None or not options.discard_old_when_full:
+            return
+        for _ in range(PASSES_MAX):
+            if _has_room(queue, options) or not queue.discard(self._state.now_us):
+                break
+
+    def _put(self, queue: Queue, meta: Meta, content: bytes, push: Push) -> int:
+        """Store a body in a queue that takes it."""
+        state, options = self._state, queue.settings.options
+        now_us = state.now_us
+        due_us = push.due_us
+        if push.delay_us >= 0:
+            due_us = now_us + push.delay_us
+        elif options is not None and not due_us:
+            due_us = now_us + options.delay_us
+        ends = [push.ttl_us] if push.ttl_us else []
+        if options is not None and options.max_age_us is not None:
+            ends.append(options.max_age_us)
+        traits = _traits(push, now_us + min(ends) if ends else 0)
+        state.last_sequence += 1
+        flag: int = PushFlag.STORED
+        if traits != PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
+            queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
+        else:
+            flag = queue.push(now_us, state.last_sequence, meta, [content])[0]
+        state.note_due(queue)
+        return flag
+
+    def receive(self, queue: Queue, message: Message, traits: Traits) -> None:
+        """Store a message that another queue gave up, in this queue alone. Limits do not keep it out: it would be lost."""
+        state = self._state
+        state.last_sequence += 1
+        queue.take_over(state.now_us, state.last_sequence, message, traits)
+        state.note_due(queue)
+
+
+def _traits(push: Push, expires_us: int) -> Traits:
+    """The traits of a message; those that have none share one object."""
+    if push.priority or push.label or push.group or expires_us:
+        return Traits(push.priority, expires_us, push.label, push.group)
+    return PLAIN_TRAITS
+
+
+def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
+    """Those headers of a push that its queue keeps, in the queue's order."""
+    if not headers or not names:
+        return ()
+    values = dict(headers)
+    return tuple((name, values[name]) for name in names if name in values)
+
+
+class Room:
+    """Finds out whether several pushes will be taken as a whole, before the first of them is stored."""
+
+    def __init__(self, intake: Intake) -> None:
+        self._intake = intake
+        self._copies = 0
+        self._items: dict[bytes, int] = {}
+        self._bytes: dict[bytes, int] = {}
+
+    def take(self, queue: Queue, size: int) -> PushFlag:
+        """Count a push of a body of this size; returns why it would not be stored, and counts nothing then."""
+        targets = self._intake.targets(queue)
+        if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
+            return PushFlag.OVERSIZED
+        for one in targets.deciding:
+            if flag := self._refusal(one, size):
+                return flag
+        self._copies += targets.reach
+        for one in targets.keeping:
+            self.add(one, size)
+        for one in targets.copies:
+            if not self._refusal(one, size):
+                self.add(one, size)
+        return PushFlag.STORED
+
+    def require(self, queue: Queue, size: int) -> None:
+        """As `take`, for a push that is refused with all others.
+
+        Raises:
+            RefusedError: ``full``, ``too_large``.
+        """
+        flag = self.take(queue, size) if queue.special else PushFlag.STORED
+        if flag is not PushFlag.STORED:
+            refuse(queue, flag)
+
+    def add(self, queue: Queue, size: int) -> None:
+        """Count a message that comes to those that wait, whether there is room or not."""
+        self._items[queue.name] = self._items.get(queue.name, 0) + 1
+        self._bytes[queue.name] = self._bytes.get(queue.name, 0) + size
+
+    def _refusal(self, queue: Queue, size: int) -> PushFlag:
+        return _refusal(queue, size, self._items.get(queue.name, 0), self._bytes.get(queue.name, 0))
+
+
+def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
+    """Refuse a push, with all others of the command.
+
+    Raises:
+        RefusedError: ``full``, ``too_large``.
+    """
+    queue.refused_total += 1
+    if flag is PushFlag.OVERSIZED:
+        reason = (
+            f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
+        )
+        raise RefusedError("too_large", reason)
+    raise RefusedError("full", f"the queue {shown(queue.name)} is full (max_items, max_size)")
+
+
+def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
+    """Why a queue does not take a body of this size, if so much more waited in it than does."""
+    options = queue.settings.options
+    if options is None:
+        return PushFlag.STORED
+    if options.max_item_bytes is not None and size > options.max_item_bytes:
+        return PushFlag.OVERSIZED
+    if queue.pushes_waiting:
+        # What comes now is behind those that wait.
+        return PushFlag.FULL
+    if options.discard_old_when_full:
+        return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
+    return PushFlag.STORED if _has_room(queue, options, more_items, more_bytes) else PushFlag.FULL
+
+
+def _has_room(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
+    """Whether another message may wait in the queue."""
+    if options.max_items is not None and queue.waiting() + more_items >= options.max_items:
+        return False
+    return options.max_bytes is None or queue.waiting_bytes() + more_bytes < options.max_bytes

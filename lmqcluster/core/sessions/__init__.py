@@ -1,0 +1,1 @@
+"""Sessions and what ends with them: exclusive queues, locks, places in wait lists."""

@@ -1,0 +1,37 @@
+"""Exclusive queues: one session at a time pulls, the others stand by in the order in which they asked."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from ..owners.quotas import Quotas
+from ..queue.queue import Queue
+from .wait_lists import SessionLines
+
+__all__ = ["Claims"]
+
+
+class ClaimState(Protocol):
+    """What it needs of the state."""
+
+    queues: dict[bytes, Queue]
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due for a session for which they were not."""
+
+
+class Claims(SessionLines):
+    """The lines by queue. A place outlives the queue, and the property that made the queue exclusive."""
+
+    def __init__(self, state: ClaimState, quotas: Quotas) -> None:
+        super().__init__(quotas)
+        self._state = state
+
+    def leave(self, name: bytes, session: int) -> bool:
+        """Take a session out of a line; the next one may pull. False if it does not stand in it."""
+        held = self.holder(name) == session
+        left = super().leave(name, session)
+        queue = self._state.queues.get(name)
+        if held and queue is not None:
+            self._state.note_due(queue)
+        return left

@@ -1,0 +1,456 @@
+"""The records of a snapshot, and how a machine is made of them.
+
+The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
+it]``. In between stand the tables (sessions, producers, keys, endings, batches, tokens) in rows, and the queues by
+name, each followed by its messages in the order in which they stand. Messages come in slices of columns, see `columns`:
+
+    [line, ... columns ...]
+    ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
+
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held". Before the leased ones come
+rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were leased with it are]. A
+queue whose messages are found by id has a record "index",
+and rows of "tags": [sequence, number of the latest delivery or update].
+
+A queue of which large bodies have been gathered, see `bodies`, has them before its messages, which have a number instead of a
+body then: its place among all that these records hold.
+
+    "body pages": rows of [page, first sequence, [size of each body]]
+    "bodies":     first sequence, [bodies], where there is no page
+    "body tail":  priority, due time as in `Key`, first sequence, [bodies]; no priority for those that are gathered again
+
+A queue that has a backlog has a record "backlog" behind its ready messages, then the chunks, then the ready messages of the tail.
+A chunk is a record "chunk" of columns, or a row of "pages": [page, how many messages, how many bodies, their bytes, lowest
+sequence, highest sequence].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from ..log.items import checked_item
+from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
+from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, content_bytes
+from ..owners.quotas import checked_owner
+from ..queue.counters import COUNTERS
+from ..queue.paged_tail import Backlog, Chunk
+from ..queue.properties import Rule, checked_properties
+from ..queue.queue import Queue
+from ..routing.admission import Push
+from ..state.state import State
+from .loaded_bodies import LoadedBodies
+from .view import FORMAT
+
+__all__ = ["Restoration", "with_salt"]
+
+S = TypeVar("S", bound=State)
+
+_ONLY_BYTES = {bytes}
+
+
+def with_salt(record: list[Any], salt: bytes) -> list[Any]:
+    """The record with another salt of message ids in it, if it is the one that holds the salt."""
+    return [*record[:4], salt, *record[5:]] if record[0] in ("lmqcluster", b"lmqcluster") else record
+
+
+class Restoration(Generic[S]):
+    """Fills a fresh machine, record by record.
+
+    Attributes:
+        pages: the pages that the records name.
+    """
+
+    def __init__(self, machine: S) -> None:
+        self._machine = machine
+        self.pages: list[bytes] = []
+        self._count = 0
+        self._ended = False
+        self._failed = False
+        self._queue: Queue | None = None
+        self._bodies: LoadedBodies | None = None
+        # Sequence of the message that is the current queue's window, until it is found.
+        self._window = 0
+        self._last_number = 0
+        self._last_delayed = (-(1 << 64), 0)
+        self._handlers: dict[str, Callable[..., None]] = {
+            "lmqcluster": self._take_header,
+            "sessions": self._take_sessions,
+            "producers": self._take_producers,
+            "refused": self._take_refused,
+            "keys": self._take_keys,
+            "endings": self._take_past_deliveries,
+            "batches": self._take_batches,
+            "tokens": self._take_tokens,
+            "jobs": self._take_jobs,
+            "unclaimed": self._take_unclaimed,
+            "marks": self._take_marks,
+            "queue": self._take_queue,
+            "bindings": self._take_bindings,
+            "poll limits": self._take_poll_limits,
+            "api keys": self._take_api_keys,
+            "times": self._take_times,
+            "index": self._take_index,
+            "tags": self._take_tags,
+            "groups": self._take_groups,
+            "client_sessions": self._take_client_sessions,
+            "session_leases": self._take_session_leases,
+            "claims": self._take_claims,
+            "locks": self._take_locks,
+            "lock_tokens": self._take_lock_tokens,
+            "waiting_pushes": self._take_waiting_pushes,
+            "gaining": self._take_gaining,
+            "waiting": lambda *columns: self._take_rich("waiting", *columns),
+            "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
+            "held": lambda *columns: self._take_rich("held", *columns),
+            "body pages": self._take_body_pages,
+            "bodies": self._take_bodies,
+            "body tail": self._take_body_tail,
+            "ready": self._take_ready,
+            "backlog": self._take_backlog,
+            "chunk": self._take_chunk,
+            "pages": self._take_pages,
+            "delayed": self._take_delayed,
+            "leased": self._take_leased,
+            "end": self._take_end,
+        }
+
+    def take(self, record: list[Any]) -> None:
+        """Take the next record.
+
+        Raises:
+            ValueError: it does not belong here; the machine is of no use any more.
+        """
+        try:
+            self._take(record)
+        except (TypeError, LookupError, AttributeError, ArithmeticError) as exc:
+            self._failed = True
+            raise ValueError(f"the snapshot is malformed: {type(exc).__name__}: {exc}") from exc
+        except ValueError:
+            self._failed = True
+            raise
+
+    def finish(self) -> S:
+        """The machine, after the last record.
+
+        Raises:
+            ValueError: the snapshot is incomplete, or a record was refused.
+        """
+        if self._failed or not self._ended:
+            raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
+        self._machine.waiting_pushes.loaded()
+        self._machine.expiry.look()
+        return self._machine
+
+    def _take(self, record: list[Any]) -> None:
+        kind = record[0].decode() if isinstance(record[0], bytes) else record[0]
+        if self._ended:
+            raise ValueError("the snapshot goes on behind its end")
+        if (kind == "lmqcluster") != (self._count == 0):
+            raise ValueError("the snapshot does not begin with its header")
+        handler = self._handlers.get(kind)
+        if handler is None:
+            raise ValueError(f"the snapshot has an unknown record {kind!r}")
+        handler(*record[1:])
+        self._count += 1
+
+    def _take_end(self, count: int) -> None:
+        if count != self._count:
+            raise ValueError(f"the snapshot should have {count} records but has {self._count}")
+        self._end_queue()
+        self._ended = True
+
+    # --- tables ---------------------------------------------------------------------------------------------------
+
+    def _take_header(self, version: int, *state: Any) -> None:
+        if version != FORMAT:
+            raise ValueError(f"the snapshot has format {version}, this program reads {FORMAT}")
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = state
+        as_ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
+        machine = self._machine
+        if machine_version > machine.VERSION_MAX:
+            raise ValueError(
+                f"this program is too old for the snapshot: it understands machine version {machine.VERSION_MAX}, "
+                f"the snapshot has {machine_version}"
+            )
+        if machine_version < 1 or type(salt) is not bytes:
+            raise ValueError("the snapshot's header is malformed")
+        machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
+        machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
+        machine.endings.floor = floor
+        machine.retired = dict(zip(COUNTERS, retired, strict=True))
+        machine.batches.last_session, *last_numbers = as_ints(more)
+        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = last_numbers[:3]
+        machine.deleted_total, machine.aged_total = last_numbers[3:]
+        if spreading:
+            reached, before, current = spreading
+            spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
+        machine.defaults.load(self._rules(rules), spreading)
+
+    def _rules(self, rows: list[Any]) -> list[Rule]:
+        machine = self._machine
+        return [
+            Rule(as_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
+            for pattern, pairs in rows
+        ]
+
+    def _take_sessions(self, rows: list[Any]) -> None:
+        self._machine.batch_sessions.load(_typed(rows, (bytes, int, int)))
+
+    def _take_producers(self, rows: list[Any]) -> None:
+        self._machine.producers.load(_typed(rows, (bytes, bytes, int, int)))
+
+    def _take_refused(self, rows: list[Any]) -> None:
+        self._machine.producers.refused.load(_typed(rows, (bytes, bytes, list)))
+
+    def _take_keys(self, rows: list[Any]) -> None:
+        self._machine.keys.load(_typed(rows, (int, bytes, bytes, bytes, int, bytes)))
+
+    def _take_past_deliveries(self, rows: list[Any]) -> None:
+        self._machine.endings.load(_typed(rows, (int, int)))
+
+    def _take_batches(self, rows: list[Any]) -> None:
+        types = (bytes, bytes, int, int, int, int, int, int, list)
+        self._machine.batches.load(_typed(rows, types))
+
+    def _take_tokens(self, rows: list[Any]) -> None:
+        self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+
+    def _take_jobs(self, rows: list[Any]) -> None:
+        self._machine.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
+
+    def _take_unclaimed(self, rows: list[Any]) -> None:
+        self._machine.marks.load_unclaimed(_typed(rows, (bytes, bytes, bool, bytes)))
+
+    def _take_marks(self, rows: list[Any]) -> None:
+        self._machine.marks.load(_typed(rows, (bytes, bytes, bytes, int, int, bytes)))
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def _take_queue(self, *columns: Any) -> None:
+        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = columns
+        self._end_queue()
+        if name in self._machine.queues:
+            raise ValueError(f"the snapshot has the queue {name!r} twice")
+        queue = self._machine.add(name, checked_owner(owner))
+        if own:
+            self._machine.set_own(queue, dict(checked_properties(own)))
+            self._machine.refresh(queue)
+        for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
+            setattr(queue, counter, value)
+        self._queue = queue
+        self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
+        queue.created_us, rich_flag = as_ints([created_us, is_rich])
+        if rich_flag:
+            queue.enriched()
+        self._machine.timers.note(queue)
+        self._machine.lease_watch.load(queue)
+        self._machine.idle.load(queue)
+        queue.suspended = bool(flag)
+        self._last_number = 0
+        self._last_delayed = (-(1 << 64), 0)
+
+    def _take_bindings(self, rows: list[Any]) -> None:
+        for source, target in _typed(rows, (bytes, bytes)):
+            self._machine.bindings.bind(source, target)
+
+    def _take_client_sessions(self, rows: list[Any]) -> None:
+        self._machine.sessions.load(_typed(rows, (int, bytes, int, int, int)))
+
+    def _take_session_leases(self, rows: list[Any]) -> None:
+        self._machine.sessions.load_leases(_typed(rows, (int, list, list)))
+
+    def _take_claims(self, rows: list[Any]) -> None:
+        self._machine.claims.load(_typed(rows, (bytes, int, bytes)))
+
+    def _take_locks(self, rows: list[Any]) -> None:
+        self._machine.locks.load(_typed(rows, (bytes, int, bytes)))
+
+    def _take_lock_tokens(self, rows: list[Any]) -> None:
+        self._machine.locks.load_tokens(_typed(rows, (bytes, int)))
+
+    def _take_waiting_pushes(self, rows: list[Any]) -> None:
+        self._machine.waiting_pushes.load(
+            (*row[:5], checked_item([row[9], *row[5:8]]), Push(*row[8])) for row in map(tuple, rows)
+        )
+
+    def _take_gaining(self, rows: list[Any]) -> None:
+        self._machine.waiting_pushes.gaining.update(name for (name,) in _typed(rows, (bytes,)))
+
+    def _take_poll_limits(self, rows: list[Any]) -> None:
+        (row,) = rows
+        self._machine.poll_limits.load(*row)
+
+    def _take_times(self, rows: list[Any]) -> None:
+        self._machine.times.load(_typed(rows, (int, int)))
+
+    def _take_api_keys(self, rows: list[Any]) -> None:
+        self._machine.api_keys.load(_typed(rows, (bytes, bytes)))
+
+    def _take_index(self, since: int, *limits: Any) -> None:
+        index = self._machine.index_messages(self._current()).index()
+        (index.since,) = as_ints([since])
+        index.limits.load(*limits)
+
+    def _take_tags(self, rows: list[Any]) -> None:
+        self._machine.index_messages(self._current()).index().load(_typed(rows, (int, int)))
+
+    def _take_groups(self, rows: list[Any]) -> None:
+        self._current().enriched().current.update(_typed(rows, (bytes, int)))
+
+    def _take_rich(self, line: str, *columns: Any) -> None:
+        queue = self._current()
+        for message in self._messages(queue, *columns):
+            if not isinstance(message, RichMessage):
+                raise ValueError("a message in a line for those with traits has none")
+            queue.enriched().load(line, message)
+        self._machine.timers.note(queue)
+
+    def _take_ready(self, *columns: Any) -> None:
+        queue = self._current()
+        messages = self._messages(queue, *columns)
+        if queue.backlog is None:
+            queue.ready.extend(messages)
+        else:
+            queue.backlog.load(messages)
+
+    def _take_backlog(self) -> None:
+        queue = self._current()
+        if queue.backlog is not None or not queue.ready:
+            raise ValueError("a queue has two backlogs, or one with nothing before it")
+        queue.backlog = Backlog(queue.backlogs)
+
+    def _backlog(self) -> Backlog:
+        backlog = self._current().backlog
+        if backlog is None or backlog.tail:
+            raise ValueError("the snapshot has a chunk outside of a backlog")
+        return backlog
+
+    def _take_chunk(self, *columns: Any) -> None:
+        queue = self._current()
+        self._backlog().join(Chunk.of(self._messages(queue, *columns)))
+
+    def _take_pages(self, rows: list[Any]) -> None:
+        queue = self._current()
+        for page, *row in _typed(rows, (bytes, int, int, int, int, int)):
+            count, bodies, body_bytes, low, high = row
+            if min(row) < 0 or not 0 < count <= bodies or high > self._machine.last_sequence or not page:
+                raise ValueError("the row of a page is malformed")
+            self._backlog().join(Chunk(None, page, (count, bodies, body_bytes, low, high)))
+            queue.add_to_sums(bodies, body_bytes)
+            self.pages.append(page)
+
+    def _take_body_pages(self, rows: list[Any]) -> None:
+        for page, first, sizes in _typed(rows, (bytes, int, list)):
+            self._gathered().add_page(page, first, sizes)
+            self.pages.append(page)
+
+    def _take_bodies(self, first: int, bodies: list[bytes]) -> None:
+        self._gathered().add(first, bodies)
+
+    def _take_body_tail(self, priority: int | None, due: int, first: int, bodies: list[bytes]) -> None:
+        self._gathered().add_tail(None if priority is None else (priority, due), first, bodies)
+
+    def _gathered(self) -> LoadedBodies:
+        if self._bodies is None:
+            self._bodies = LoadedBodies(self._current().bodies_gathered())
+        return self._bodies
+
+    def _content(self, content: Any) -> Content:
+        if type(content) is int and self._bodies is not None:
+            return self._bodies.body(content)
+        return as_content(content)
+
+    def _take_delayed(self, *columns: Any) -> None:
+        queue = self._current()
+        for message in self._messages(queue, *columns):
+            place = (message.due_us, message.sequence)
+            if place <= self._last_delayed:
+                raise ValueError("delayed messages are out of order")
+            self._last_delayed = place
+            # A sorted list is a heap.
+            queue.delayed.append((*place, message))
+            if message.sequence == self._window:
+                queue.reopen_window(message)
+                self._window = 0
+
+    def _take_leased(self, numbers: list[int], *columns: Any) -> None:
+        ready = columns[5]
+        queue = self._current()
+        messages = self._messages(queue, *columns[:5], *columns[6:])
+        if not len(as_ints(numbers)) == len(as_ints(ready)) == len(messages):
+            raise ValueError("the columns of a slice differ in length")
+        for number in numbers:
+            if not self._last_number < number <= self._machine.last_delivery:
+                raise ValueError("delivery numbers are out of order")
+            self._last_number = number
+        for message, ready_us in zip(messages, ready, strict=True):
+            message.ready_us = ready_us
+        queue.leases.load(numbers, messages)
+        if queue.rich is not None:
+            queue.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
+            for message in messages:
+                if isinstance(message, RichMessage):
+                    queue.rich.load_leased(message)
+
+    def _current(self) -> Queue:
+        if self._queue is None:
+            raise ValueError("the snapshot has messages before any queue")
+        return self._queue
+
+    def _end_queue(self) -> None:
+        if self._bodies is not None:
+            self._bodies.end()
+            self._bodies = None
+        if self._window:
+            raise ValueError("the message of an accumulation window is missing")
+
+    def _messages(self, queue: Queue, *columns: Any) -> list[Message]:
+        sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
+        count = len(as_ints(sequences))
+        if not count == len(as_ints(due)) == len(as_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
+            raise ValueError("the columns of a slice differ in length")
+        if max(sequences, default=0) > self._machine.last_sequence:
+            raise ValueError("a message has a sequence that was not given yet")
+        if set(map(type, contents)) <= _ONLY_BYTES:
+            queue.count_plain(contents)
+        else:
+            contents = [self._content(content) for content in contents]
+            queue.count(contents)
+        shared = (sequences, due, remaining, expanded_metas(metas), contents)
+        messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
+        if len(messages) != count:
+            raise ValueError("the columns of a slice differ in length")
+        set_columns(messages, pushed, delivered)
+        for message in messages if traits else ():
+            if isinstance(message, RichMessage):
+                queue.enriched().came(message)
+        return messages
+
+
+def _message(
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits | None
+) -> Message:
+    if traits is None:
+        return Message(sequence, due_us, remaining, meta, content)
+    return RichMessage(sequence, due_us, remaining, meta, content, traits)
+
+
+def _expanded_traits(runs: list[Any]) -> list[Traits | None]:
+    result: list[Traits | None] = []
+    for count, row in runs:
+        result += [None if row is None else _traits(*row)] * count
+    return result
+
+
+def _traits(priority: int, expires_us: int, label: bytes, group: bytes, origin: list[Any] | None) -> Traits:
+    as_ints([priority, expires_us])
+    row = None if origin is None else Origin(*_typed([tuple(origin)], (bytes, bytes, int, int, int, int))[0])
+    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), row)
+
+
+def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:
+    for row in rows:
+        if tuple(map(type, row)) != types:
+            raise ValueError("a row of a table is malformed")
+    return rows

@@ -1,0 +1,409 @@
+"""The state at one moment as records, while the machine goes on.
+
+Opening a view visits no queue. A queue's containers, not its messages, are copied when a command is about to change it or when
+the reader comes to it, whichever is first. What a command changes in a message afterwards is kept in a table of pre-images; the
+view reads those instead.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from heapq import heappop
+from itertools import groupby, islice
+from operator import attrgetter
+from types import TracebackType
+from typing import Any, Self
+
+from ..messages.bodies import Body
+from ..messages.columns import Columns, meta_bytes, meta_runs, part_row
+from ..messages.message import Message, Part, RichMessage, content_bytes, content_count, loaded
+from ..messages.pages import Pageable
+from ..messages.pre_images import PreImages
+from ..queue.counters import COUNTERS
+from ..queue.paged_tail import Chunk
+from ..queue.queue import Queue
+from ..state.state import State
+from .frozen_bodies import FrozenBodies
+
+__all__ = ["FORMAT", "SnapshotView"]
+
+FORMAT = 1
+"""The format of the records; see `snapshot`."""
+
+_ROWS_MAX = 500
+_BODY_BYTES_MAX = 256 * 1024
+_PART_OVERHEAD_BYTES = 16
+_PAGES_MAX = 4
+"""Chunks that one record names; each may have to be turned into a page."""
+_ONLY_BYTES = {bytes}
+
+_counters_of = attrgetter(*COUNTERS)
+
+
+class SnapshotView:
+    """The state of a machine as of the moment when the view was made.
+
+    With pre-images the machine may change while the view is read; without, it must not. Close the view in any case.
+
+    Attributes:
+        revision: queues with a lower one have not been touched since the view was opened.
+        pages: the pages that the records name that have been read.
+    """
+
+    def __init__(
+        self, machine: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
+    ) -> None:
+        """With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of messages."""
+        self.revision = revision
+        self.pages: list[bytes] = []
+        self._named = self.pages if pages and machine.backlogs.store is not None else None
+        self._machine: State | None = machine
+        self._pre_images = pre_images
+        self._begun = False
+        self._header = _header(machine)
+        self._tables: list[tuple[str, Iterator[list[Any]]]] = [
+            ("sessions", machine.batch_sessions.rows()),
+            ("producers", machine.producers.rows()),
+            ("refused", machine.producers.refused.rows()),
+            ("keys", machine.keys.rows()),
+            ("endings", machine.endings.rows()),
+            ("batches", machine.batches.rows()),
+            ("tokens", machine.tokens.rows()),
+            ("jobs", machine.marks.job_rows()),
+            ("unclaimed", machine.marks.unclaimed_rows()),
+            ("marks", machine.marks.rows()),
+            ("bindings", machine.bindings.rows()),
+            ("client_sessions", machine.sessions.rows()),
+            ("session_leases", machine.sessions.lease_rows()),
+            ("claims", machine.claims.rows()),
+            ("locks", machine.locks.rows()),
+            ("lock_tokens", machine.locks.token_rows()),
+            ("waiting_pushes", machine.waiting_pushes.rows()),
+            ("gaining", iter([[name] for name in sorted(machine.waiting_pushes.gaining)])),
+            ("poll limits", iter([machine.poll_limits.row()])),
+            ("api keys", machine.api_keys.rows()),
+            ("times", machine.times.rows()),
+        ]
+        self._names = machine.names.frozen()
+        # Those that were touched before the reader came to them.
+        self._frozen: dict[bytes, _FrozenQueue] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def records(self) -> Iterator[list[Any]]:
+        """Yield the records; can be called once, because what was yielded is let go.
+
+        A record holds at most 500 rows and about 256 KiB of bodies, or one message.
+
+        Raises:
+            RuntimeError: the records were asked for before, or the view is closed.
+        """
+        if self._begun:
+            raise RuntimeError("the records of a snapshot view can be read only once")
+        self._begun = True
+        return self._counted()
+
+    def close(self) -> None:
+        """Let go of everything; the machine keeps no pre-images any more. Closing again does nothing."""
+        machine, self._machine = self._machine, None
+        if machine is None:
+            return
+        for frozen in self._frozen.values():
+            frozen.release()
+        self._frozen.clear()
+        self._names.clear()
+        self._tables.clear()
+        self._pre_images = None
+        machine.view_closed(self)
+
+    def _counted(self) -> Iterator[list[Any]]:
+        count = 0
+        for record in self._body():
+            if self._machine is None:
+                raise RuntimeError("the snapshot view is closed")
+            yield record
+            count += 1
+        if self._machine is None:
+            raise RuntimeError("the snapshot view is closed")
+        yield ["end", count]
+
+    def _body(self) -> Iterator[list[Any]]:
+        yield self._header
+        for kind, rows in self._tables:
+            yield from _slices(kind, rows)
+        for block in self._names:
+            for name in block:
+                machine = self._machine
+                if machine is None:
+                    # The view was closed meanwhile.
+                    return
+                frozen = self._reached(machine, name)
+                yield from frozen.records()
+                frozen.release()
+                self._frozen.pop(name, None)
+
+    def freeze(self, queue: Queue) -> None:
+        """Keep the state of a queue that has not been touched since the view was opened, and is going to be."""
+        self._frozen[queue.name] = self._frozen_queue(queue)
+
+    def _reached(self, machine: State, name: bytes) -> _FrozenQueue:
+        if self._pre_images is None:
+            return self._frozen_queue(machine.queues[name])
+        if name not in self._frozen:
+            machine.touched(machine.queues[name])
+        return self._frozen[name]
+
+    def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
+        return _FrozenQueue(queue, self._pre_images, self._named)
+
+
+class _FrozenQueue:
+    """Copies of one queue's containers, emptied as they are read."""
+
+    __slots__ = (
+        "_bodies",
+        "_chunks",
+        "_common",
+        "_current",
+        "_delayed",
+        "_index",
+        "_leased",
+        "_lines",
+        "_named",
+        "_numbers",
+        "_parts",
+        "_pre_images",
+        "_queue",
+        "_ready",
+        "_record",
+        "_tagged",
+        "_tail",
+        "_window",
+    )
+
+    def __init__(self, queue: Queue, pre_images: PreImages | None, named: list[bytes] | None) -> None:
+        self._queue = queue
+        self._record = _queue_record(queue)
+        self._window = queue.window
+        self._parts = content_count(queue.window.content) if queue.window is not None else 0
+        self._ready = queue.ready.copy()
+        self._common = queue.backlogs
+        self._chunks = None if queue.backlog is None else queue.backlog.chunks.copy()
+        self._tail = deque(() if queue.backlog is None else queue.backlog.tail)
+        self._named = named
+        self._bodies = FrozenBodies(queue.gathered) if named is not None and queue.gathered is not None else None
+        self._delayed = queue.delayed.copy()
+        # Numbers only grow, so the table is in their order.
+        self._numbers = deque(queue.leases.messages)
+        self._leased = deque(queue.leases.messages.values())
+        rich = queue.rich
+        self._current = [] if rich is None else list(rich.current.items())
+        index = None if rich is None else rich.index
+        self._index = None if index is None else index.row()
+        self._tagged = deque([] if index is None else index.frozen())
+        self._lines = [] if rich is None else [(kind, deque(line.frozen())) for kind, line in rich.lines()]
+        self._pre_images = pre_images
+        if pre_images is not None:
+            queue.pre_images = pre_images
+
+    def release(self) -> None:
+        """The queue need not keep pre-images any more."""
+        if self._pre_images is not None:
+            self._queue.pre_images = None
+
+    def records(self) -> Iterator[list[Any]]:
+        """The queue's record and those of its messages."""
+        yield self._record
+        if self._bodies is not None:
+            yield from self._bodies.records(self._named_page, _PAGES_MAX)
+        if self._index is not None:
+            yield ["index", *self._index]
+        while self._tagged:
+            yield ["tags", [list(self._tagged.popleft()) for _ in range(min(_ROWS_MAX, len(self._tagged)))]]
+        while self._ready:
+            for columns in self._columns(_taken(self._ready)):
+                yield ["ready", *columns]
+        if self._chunks is not None:
+            yield from self._backlog(self._chunks)
+        while self._delayed:
+            # The heap gives them in order, a few at a time; to sort all of them at once could take long.
+            due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
+            for columns in self._columns(due):
+                yield ["delayed", *columns]
+        for start in range(0, len(self._current), _ROWS_MAX):
+            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
+        while self._leased:
+            for columns in self._columns(_taken(self._leased), leased=True):
+                yield ["leased", [self._numbers.popleft() for _ in columns[0]], *columns]
+        yield from self._rich_lines()
+
+    def _rich_lines(self) -> Iterator[list[Any]]:
+        for kind, blocks in self._lines:
+            while blocks:
+                messages = deque(entry[-1] for entry in blocks.popleft())
+                while messages:
+                    for columns in self._columns(_taken(messages)):
+                        yield [kind, *columns]
+
+    def _backlog(self, chunks: deque[Chunk]) -> Iterator[list[Any]]:
+        yield ["backlog"]
+        while chunks and self._named is None:
+            messages = self._common.messages_in(chunks.popleft())
+            yield ["chunk", *self._slice(messages, leased=False)]
+        while chunks:
+            rows = [self._page_row(chunks.popleft()) for _ in range(min(_PAGES_MAX, len(chunks)))]
+            yield ["pages", rows]
+        while self._tail:
+            for columns in self._columns(_taken(self._tail)):
+                yield ["ready", *columns]
+
+    def _page_row(self, chunk: Chunk) -> list[object]:
+        """The row of a chunk, for which there is a page from now on."""
+        if not chunk.in_line and not chunk.page and chunk.messages is not None:
+            # It has left the line since the view was opened, and its messages may have changed.
+            self._common.save_columns(chunk, self._slice(chunk.messages, leased=False))
+        self._named_page(chunk)
+        return chunk.row()
+
+    def _named_page(self, chunk: Pageable) -> bytes:
+        """The page of something, which a record is about to name."""
+        assert self._named is not None  # noqa: S101 - for the type checker
+        if chunk.in_line:
+            self._common.save(chunk)
+        elif not chunk.page:
+            self._common.save_columns(chunk, chunk.columns())
+        self._named.append(chunk.page)
+        return chunk.page
+
+    def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
+        """The messages column by column, in as many slices as their size calls for.
+
+        Built without a pause, so that no message can change between the check for its pre-image and the look at its fields.
+        """
+        return [self._slice(part, leased=leased) for part in self._bounded(messages)]
+
+    def _bounded(self, messages: list[Message]) -> Iterator[list[Message]]:
+        contents: list[Any] = [message.content for message in messages]
+        runs = groupby(message.meta for message in messages)
+        size = sum(meta_bytes(meta) for meta, _ in runs)
+        if set(map(type, contents)) == _ONLY_BYTES and size + sum(map(len, contents)) <= _BODY_BYTES_MAX:
+            yield messages
+            return
+        part: list[Message] = []
+        size = 0
+        for message in messages:
+            added = meta_bytes(message.meta) + self._content_bytes(message)
+            if part and size + added > _BODY_BYTES_MAX:
+                yield part
+                part, size = [], 0
+            part.append(message)
+            size += added
+        yield part
+
+    def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
+        if self._pre_images is not None and self._pre_images.table:
+            states = list(map(self._pre_images.take, messages))
+            due, ready, remaining, delivered = (list(column) for column in zip(*states, strict=True))
+        else:
+            due = [message.due_us for message in messages]
+            ready = [message.ready_us for message in messages] if leased else []
+            remaining = [message.remaining for message in messages]
+            delivered = [message.delivered for message in messages]
+        metas = meta_runs([message.meta for message in messages])
+        columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
+        if leased:
+            # Only a lease has a due time to return to; every other message is due at its ready time.
+            columns.append(ready)
+        pushed = [message.pushed_us for message in messages]
+        # What goes without saying is left out.
+        return [*columns, [] if pushed == due else pushed, delivered if any(delivered) else [], _traits_runs(messages)]
+
+    def _contents(self, messages: list[Message]) -> list[Any]:
+        return [
+            message.content if isinstance(message.content, bytes) else self._content(message) for message in messages
+        ]
+
+    def _content(self, message: Message) -> Any:
+        """Parts of a compound message, or the number of a body that is not told here."""
+        content = message.content
+        if isinstance(content, list):
+            return [part_row(part) for part in self._parts_of(message, content)]
+        number = self._number(content)
+        return loaded(content) if number is None else number
+
+    def _number(self, content: bytes | Body) -> int | None:
+        return self._bodies.number(content) if self._bodies is not None and isinstance(content, Body) else None
+
+    def _parts_of(self, message: Message, content: list[Part]) -> Iterable[Part]:
+        # The window may have grown since.
+        return islice(content, self._parts) if message is self._window else content
+
+    def _content_bytes(self, message: Message) -> int:
+        content = message.content
+        if isinstance(content, list):
+            parts = self._parts_of(message, content)
+            return sum(len(part.content) + meta_bytes(part[:2]) + _PART_OVERHEAD_BYTES for part in parts)
+        return content_bytes(content) if self._number(content) is None else 0
+
+
+def _header(machine: State) -> list[Any]:
+    return [
+        "lmqcluster",
+        FORMAT,
+        machine.version,
+        machine.now_us,
+        machine.salt,
+        machine.last_delivery,
+        machine.last_sequence,
+        machine.endings.floor,
+        machine.defaults.rows(),
+        [machine.retired[counter] for counter in COUNTERS],
+        [machine.batches.last_session, *_last_numbers(machine)],
+        machine.defaults.row(),
+    ]
+
+
+def _last_numbers(machine: State) -> list[int]:
+    last = [machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last]
+    return [*last, machine.deleted_total, machine.aged_total]
+
+
+def _queue_record(queue: Queue) -> list[Any]:
+    window = queue.window.sequence if queue.window is not None else 0
+    own = [list(pair) for pair in sorted(queue.own.items())]
+    state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
+    state += [queue.created_us, int(queue.rich is not None)]
+    return ["queue", queue.name, own, window, list(_counters_of(queue)), *state]
+
+
+def _traits_runs(messages: list[Message]) -> list[Any]:
+    """[how many, traits or None] of messages in a row; nothing if none has any."""
+    runs = [
+        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)]]
+        for traits, run in groupby(message.traits if isinstance(message, RichMessage) else None for message in messages)
+    ]
+    return [] if len(runs) == 1 and runs[0][1] is None else runs
+
+
+def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:
+    part: list[Any] = []
+    size = 0
+    for row in rows:
+        part.append(row)
+        size += len(row[-1]) if isinstance(row[-1], bytes) else 0
+        if len(part) == _ROWS_MAX or size > _BODY_BYTES_MAX:
+            yield [kind, part]
+            part, size = [], 0
+    if part:
+        yield [kind, part]
+
+
+def _taken(messages: deque[Message]) -> list[Message]:
+    return [messages.popleft() for _ in range(min(_ROWS_MAX, len(messages)))]

@@ -1,0 +1,112 @@
+"""A digest of part of what queues hold, so that many digests compare all of it.
+
+Which part follows from a number that all replicas have: some queues in a row, and of each line of theirs some messages in a row.
+What may be in a page on one replica and in memory on another is compared by what is known of it without its page, which has a
+checksum of its own: chunks of long lines, and bodies of more than 1 KiB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
+from itertools import islice
+from typing import Any
+
+from ..messages.message import Content, Message, RichMessage, content_bytes
+from ..queue.counters import COUNTERS
+from ..queue.paged_tail import Chunk
+from ..queue.queue import Queue
+from .queue_table import QueueState
+
+__all__ = ["part_of_contents"]
+
+QUEUES = 100
+"""Most queues of one digest."""
+MESSAGES = 1_000
+"""About how many messages of one digest; then no further queue is looked at."""
+_WINDOW = 200
+"""Most messages of one line."""
+_SKIPPED_MAX = 100_000
+"""Behind so many messages of a line that has to be walked through nothing is compared before they are gone."""
+
+
+def part_of_contents(state: QueueState, number: int) -> Iterator[bytes]:
+    """Yield a text of each thing that the digest of this number covers, in an order that is equal on all replicas."""
+    start = number % max(1, len(state.queues))
+    names = state.names.from_place(start, QUEUES)
+    left = MESSAGES
+    for name in names + state.names.from_place(0, min(start, QUEUES - len(names))):
+        if left <= 0:
+            break
+        queue = state.queues[name]
+        yield repr(_summary(queue)).encode()
+        for line in _lines(queue, number, state.backlogs.sizes.body):
+            left -= 1
+            yield repr(line).encode()
+
+
+def _summary(queue: Queue) -> tuple[Any, ...]:
+    rich, window, backlog = queue.rich, queue.window, queue.backlog
+    return (
+        *(queue.name, queue.owner, sorted(queue.own.items()), queue.settings, queue.suspended, queue.special),
+        *(queue.created_us, queue.idle_us, queue.watched_us, [getattr(queue, counter) for counter in COUNTERS]),
+        *(queue.bodies, queue.body_bytes, queue.pushes_waiting, None if window is None else window.sequence),
+        *(len(queue.ready), 0 if backlog is None else len(backlog), len(queue.delayed), len(queue.leases)),
+        None if rich is None else (*map(len, (rich.waiting, rich.scheduled, rich.held)), rich.leased_bytes),
+    )
+
+
+def _lines(queue: Queue, number: int, body_bytes_max: int) -> Iterator[tuple[Any, ...]]:
+    for message in _window(queue.ready, len(queue.ready), number):
+        yield _row(message, body_bytes_max)
+    if queue.backlog is not None:
+        for chunk in _window(queue.backlog.chunks, len(queue.backlog.chunks), number):
+            yield _chunk_row(chunk)
+        for message in _window(queue.backlog.tail, len(queue.backlog.tail), number):
+            yield _row(message, body_bytes_max)
+    for message in _first_of_heap(queue.delayed):
+        yield _row(message, body_bytes_max)
+    for delivery, message in _window(queue.leases.messages.items(), len(queue.leases), number):
+        yield (delivery, message.ready_us, *_row(message, body_bytes_max))
+    if queue.rich is not None:
+        for _, line in queue.rich.lines():
+            for message in _window(line, len(line), number):
+                yield _row(message, body_bytes_max)
+
+
+def _window(line: Iterable[Any], length: int, number: int) -> Iterator[Any]:
+    """Yield some of the things of a line that has so many."""
+    start = 0 if length <= _WINDOW else number % min(length, _SKIPPED_MAX)
+    return islice(line, start, start + _WINDOW)
+
+
+def _first_of_heap(heap: list[tuple[int, int, Message]]) -> Iterator[Message]:
+    """Yield the first messages of a heap in order; replicas have the same ones, in other places."""
+    places = [(heap[0][:2], 0)] if heap else []
+    for _ in range(min(len(heap), _WINDOW)):
+        _, place = heappop(places)
+        yield heap[place][2]
+        for child in (2 * place + 1, 2 * place + 2):
+            if child < len(heap):
+                heappush(places, (heap[child][:2], child))
+
+
+def _row(message: Message, body_bytes_max: int) -> tuple[Any, ...]:
+    traits = message.traits if isinstance(message, RichMessage) else None
+    return (
+        *(message.sequence, message.due_us, message.remaining, message.delivered, message.pushed_us, message.meta),
+        *_content(message.content, body_bytes_max),
+        traits and (*traits[:-1], traits.origin and tuple(traits.origin)),
+    )
+
+
+def _content(content: Content, body_bytes_max: int) -> tuple[Any, ...]:
+    if isinstance(content, list):
+        parts = [(part.content_type, part.headers, part.content[:body_bytes_max]) for part in content[:_WINDOW]]
+        return len(content), content_bytes(content), parts
+    size = content_bytes(content)
+    return size, content if isinstance(content, bytes) and size < body_bytes_max else None
+
+
+def _chunk_row(chunk: Chunk) -> tuple[int, ...]:
+    return chunk.count, chunk.bodies, chunk.body_bytes, chunk.low, chunk.high

@@ -1,0 +1,86 @@
+"""Commands over several queues that the node has named.
+
+Which queues a pattern finds is the node's business: to evaluate it here would keep every replica busy for as long as there are
+queues. A name whose queue does not exist any more is passed over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heapify, heappop, heapreplace
+
+from ..log.commands import Delivered
+from ..queue.queue import PASSES_MAX, REPEATS_MAX, Queue
+from .queue_table import QueueState
+
+__all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
+
+NAMES_MAX = 1_000
+"""Most queues that one command names, so that no command takes long."""
+_ONLY_BYTES = {bytes}
+
+
+class NamedQueues:
+    """Finds the queues, and pulls from them."""
+
+    def __init__(self, state: QueueState) -> None:
+        self._state = state
+
+    def queues(self, names: list[bytes]) -> list[Queue]:
+        """Those of the named queues that exist, each once.
+
+        Raises:
+            ValueError: they are no names, or too many.
+        """
+        if type(names) not in (list, tuple) or len(names) > NAMES_MAX or not set(map(type, names)) <= _ONLY_BYTES:
+            raise ValueError(f"a command names a list of at most {NAMES_MAX} queues")
+        found = (self._state.existing(name) for name in dict.fromkeys(names))
+        return [queue for queue in found if queue is not None]
+
+    def pull_first(self, names: list[bytes], count: int) -> list[Delivered] | None:
+        """Lease up to `count` messages of these queues, those first that have been due longest.
+
+        Raises:
+            ValueError: an argument is malformed.
+        """
+        if type(count) is not int:
+            raise ValueError("a count must be an integer")
+        state = self._state
+        delivered: list[Delivered] = []
+        limit = min(count, REPEATS_MAX)
+
+        def take(queue: Queue) -> int:
+            delivered.extend(state.pull_from(queue, 1))
+            return limit - len(delivered)
+
+        drops = take_in_order(self.queues(names), state.now_us, limit, take)
+        return None if not delivered and drops >= PASSES_MAX else delivered
+
+
+def take_in_order(queues: list[Queue], now_us: int, left: int, take: Callable[[Queue], int]) -> int:
+    """Have messages taken from the queue whose message has been due longest, and again, until nothing is due or wanted.
+
+    Args:
+        queues: where to take from.
+        now_us: log time.
+        left: how many are wanted.
+        take: takes some messages of a queue and returns how many are wanted still.
+
+    Returns:
+        How many exhausted messages were dropped on the way; it ends with `PASSES_MAX`.
+    """
+    heads = ((queue.head_us(), queue) for queue in queues)
+    heap = [(head_us, queue.name, queue) for head_us, queue in heads if head_us is not None]
+    heapify(heap)
+    drops = 0
+    while heap and heap[0][0] <= now_us and left > 0 and drops < PASSES_MAX:
+        queue = heap[0][2]
+        passed_before = queue.passed_over
+        left = take(queue)
+        drops += queue.passed_over - passed_before
+        head_us = queue.head_us()
+        if head_us is None:
+            heappop(heap)
+        else:
+            heapreplace(heap, (head_us, queue.name, queue))
+    return drops

@@ -1,0 +1,88 @@
+"""Queues by regular expression: which match, and which of them has the earliest message.
+
+Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name queues.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush, heapreplace
+
+from ..queue.queue import Queue
+
+__all__ = ["PatternView"]
+
+_SWEEP_MIN = 64
+
+
+class PatternView:
+    """The queues that one pattern finds, with a heap of lower bounds of their earliest due times."""
+
+    __slots__ = ("_bounds", "_heap", "queues")
+
+    def __init__(self) -> None:
+        self.queues: dict[bytes, Queue] = {}
+        self._heap: list[tuple[int, bytes]] = []
+        self._bounds: dict[bytes, int] = {}
+
+    def add(self, queue: Queue) -> None:
+        """List a queue that matches."""
+        self.queues[queue.name] = queue
+        self.note(queue)
+
+    def remove(self, queue: Queue) -> None:
+        """Forget a queue; its heap entries are skipped later."""
+        del self.queues[queue.name]
+        self._bounds.pop(queue.name, None)
+
+    def note(self, queue: Queue) -> None:
+        """Take note that the queue's earliest due time may have fallen."""
+        head_us = queue.head_us()
+        if head_us is None:
+            return
+        bound_us = self._bounds.get(queue.name)
+        if bound_us is None or head_us < bound_us:
+            self._bounds[queue.name] = head_us
+            heappush(self._heap, (head_us, queue.name))
+            self._sweep_if_worn()
+
+    def _sweep_if_worn(self) -> None:
+        # Bounds that fell leave their old entries behind, which may lie deep for as long as a lease lasts.
+        if len(self._heap) > 2 * len(self._bounds) + _SWEEP_MIN:
+            self._heap = [(bound_us, name) for name, bound_us in self._bounds.items()]
+            heapify(self._heap)
+
+    def earliest(self) -> tuple[int, Queue] | None:
+        """The smallest (due time, queue name) of all non-empty queues, or None."""
+        heap, bounds = self._heap, self._bounds
+        while heap:
+            bound_us, name = heap[0]
+            if bounds.get(name) != bound_us:
+                heappop(heap)
+                continue
+            queue = self.queues[name]
+            head_us = queue.head_us()
+            if head_us is None:
+                heappop(heap)
+                del bounds[name]
+            elif head_us != bound_us:
+                bounds[name] = head_us
+                heapreplace(heap, (head_us, name))
+            else:
+                return head_us, queue
+        return None
+
+    def first(self, count: int, until_us: int) -> list[Queue]:
+        """Up to `count` queues whose messages are due at `until_us`, the earliest first."""
+        found: list[Queue] = []
+        while len(found) < count:
+            earliest = self.earliest()
+            if earliest is None or earliest[0] > until_us:
+                break
+            queue = earliest[1]
+            found.append(queue)
+            # Taken out so that the next one shows; put back below.
+            heappop(self._heap)
+            del self._bounds[queue.name]
+        for queue in found:
+            self.note(queue)
+        return found

@@ -1,0 +1,456 @@
+"""The queues of a replica, with what keeps them: their names, settings, leases, sums and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ..log.commands import Compile, Delivered, RefusedError, shown
+from ..messages.message import Meta
+from ..messages.totals import Stock, property_bytes
+from ..owners.quotas import Kind, Quotas
+from ..owners.tokens import Tokens
+from ..queue.counters import COUNTERS
+from ..queue.expiry import Expiry
+from ..queue.indexed_queue import IndexedQueue
+from ..queue.limits import PollLimits
+from ..queue.message_index import MessageIndex
+from ..queue.pager import Backlogs
+from ..queue.properties import SYSTEM_DEFAULTS, Settings, effective, inheritable, settings_of
+from ..queue.queue import PASSES_MAX, Queue
+from ..queue.settlement_history import PastDeliveries
+from ..routing.admission import PLAIN_PUSH, Intake, Push
+from ..routing.bindings import Bindings
+from ..routing.dead_lettering import MessageExits
+from ..routing.waiting_pushes import WaitingPushes
+from ..sessions.exclusive_queues import Claims
+from ..sessions.locks import Locks
+from ..sessions.notices import Notice
+from ..sessions.sessions import Sessions
+from ..timers.idle_queues import IdleQueues
+from ..timers.lease_expiry import LeaseWatch
+from ..timers.message_timers import RichTimers
+from .default_rules import DefaultRules
+from .hooked_names import HookedNames
+from .sorted_names import SortedNames
+
+__all__ = ["OpenView", "QueueState", "are_all", "check_numbers"]
+
+NAME_BYTES_MAX = 255
+_PLAIN = settings_of(SYSTEM_DEFAULTS)
+_SEQUENCES = (list, tuple)
+
+
+class OpenView(Protocol):
+    """A snapshot view that is being read.
+
+    Attributes:
+        revision: queues with a lower one have not been touched since the view was opened.
+    """
+
+    revision: int
+
+    def freeze(self, queue: Queue) -> None:
+        """Keep the queue as it is, because a command is about to change it."""
+
+
+class QueueState:
+    """All queues of the cluster, as one replica sees them.
+
+    Attributes:
+        version: how commands are carried out; raised when all members have a program that understands the next one.
+        now_us: log time; never falls.
+        queues: by name.
+        names: the queues' names in order.
+        stock: how much the queues hold.
+        backlogs: how much of it stands in long lines.
+        defaults: the default properties.
+        retired: counters of deleted queues, so that totals never fall.
+        deleted_total: number of queues deleted, whatever the reason.
+        aged_total: number of them deleted because they were too old (``max_queue_age``).
+        last_delivery: number of the last delivery.
+        last_sequence: number of the last message stored.
+        hooked: which headers the queues' own hooks ask to keep.
+        tokens: who may use the cluster.
+        quotas: what is kept for each owner.
+        endings: how deliveries ended.
+        expiry: ends what ends by log time.
+        lease_watch: the queues whose leases end next.
+        timers: the queues in which something else happens next.
+        bindings: which queues get copies of what is pushed to others.
+        intake: takes what is pushed to queues that do more than append it.
+        exits: takes what queues give up.
+        idle: the queues that end if nobody uses them.
+        poll_limits: what bounds polls of all queues together.
+        ready: queues that may have gained messages with the batch that is being applied.
+        created, deleted: queues that came and went with it.
+        notices: what others than pulls have got with it that waited.
+        sessions: what ends with those who have it.
+        claims: whose turn it is at exclusive queues.
+        locks: who has which lock.
+        waiting_pushes: pushes that wait for room.
+    """
+
+    def __init__(self, compile_pattern: Compile) -> None:
+        self.compile = compile_pattern
+        self.version = 1
+        self.now_us = 0
+        self.last_delivery = 0
+        self.last_sequence = 0
+        self.queues: dict[bytes, Queue] = {}
+        self.names = SortedNames()
+        self.stock = Stock()
+        self.backlogs = Backlogs(self.stock)
+        self.hooked = HookedNames()
+        self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
+        self.deleted_total = 0
+        self.aged_total = 0
+        self.quotas = Quotas()
+        self.tokens = Tokens(compile_pattern, self.quotas)
+        self.endings = PastDeliveries()
+        self.expiry = Expiry()
+        self.lease_watch = LeaseWatch(self)
+        self.timers = RichTimers(self)
+        self.bindings = Bindings()
+        self.intake = Intake(self)
+        self.exits = MessageExits(self)
+        self.idle = IdleQueues(self)
+        self.poll_limits = PollLimits()
+        self.ready: list[Queue] = []
+        self.created: list[Queue] = []
+        self.deleted: list[Queue] = []
+        self.notices: list[Notice] = []
+        self.claims = Claims(self, self.quotas)
+        self.locks = Locks(self, self.quotas)
+        self.sessions = Sessions(self)
+        self.waiting_pushes = WaitingPushes(self)
+        self.defaults = DefaultRules(self)
+        self.view: OpenView | None = None
+        # Grows with every snapshot view: a queue with another one has not been touched since the view was opened.
+        self.revision = 0
+
+    # --- queues ---------------------------------------------------------------------------------------------------
+
+    def queue(self, name: bytes) -> Queue:
+        """The queue of that name, ready to be changed, created if need be."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self.create(name)
+        elif queue.revision != self.revision:
+            self._keep_for_view(queue)
+        return queue
+
+    def create(self, name: bytes, owner: bytes = b"") -> Queue:
+        """Make the queue, which must not exist.
+
+        Raises:
+            ValueError: the name is not 1 to 255 bytes.
+            RefusedError: ``quota_exceeded``. Where nobody needs a token the nodes bound the number of all queues.
+        """
+        if owner or len(self.tokens):
+            self.quotas.check(Kind.QUEUES, owner)
+        return self.add(name, owner)
+
+    def add(self, name: bytes, owner: bytes) -> Queue:
+        """As `create`, whatever the owner has."""
+        if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
+            raise ValueError("a queue name must have 1 to 255 bytes")
+        # Most queues begin alike, and share one object. A child may find its binding here already, in a snapshot.
+        settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
+        queue = IndexedQueue(name, settings, self.endings, self.stock, self.backlogs, self.exits)
+        queue.owner = owner
+        queue.created_us = self.now_us
+        self.quotas.take(Kind.QUEUES, owner)
+        queue.revision = self.revision
+        self.queues[name] = queue
+        self._note_special(queue)
+        self.names.add(name)
+        self.created.append(queue)
+        return queue
+
+    def touched(self, queue: Queue) -> Queue:
+        """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
+        if queue.revision != self.revision:
+            self._keep_for_view(queue)
+        return queue
+
+    def _keep_for_view(self, queue: Queue) -> None:
+        """Keep a queue that has not been touched since a snapshot view was opened, if it is open still."""
+        if self.view is not None:
+            self.view.freeze(queue)
+        queue.revision = self.revision
+
+    def refresh(self, queue: Queue) -> None:
+        """Work out the effective properties of the queue and of its children again."""
+        self.resolve(queue)
+        self._refresh_children(queue.name)
+
+    def _refresh_children(self, name: bytes) -> None:
+        for one in self.bindings.children(name):
+            child = self.queues.get(one)
+            if child is not None:
+                self.resolve(child)
+
+    def resolve(self, queue: Queue) -> None:
+        """Work out the effective properties of a queue again."""
+        was_exclusive = queue.is_exclusive()
+        self.touched(queue).settings = self._settings(queue.own, queue.name)
+        self._note_special(queue)
+        if was_exclusive and not queue.is_exclusive():
+            self.note_due(queue)
+        self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
+
+    def _note_special(self, queue: Queue) -> None:
+        """Find out whether pushes to the queue need more than to be appended; its timers may have changed too."""
+        has_index = queue.rich is not None and queue.rich.index is not None
+        queue.special = queue.settings.options is not None or has_index or bool(self.bindings.targets(queue.name))
+        if queue.special or queue.rich is not None:
+            queue.enriched()
+            self.timers.note(queue)
+        if queue.pushes_waiting:
+            self.note_room(queue)
+
+    def index_messages(self, queue: Queue) -> IndexedQueue:
+        """Have the messages that come to the queue from now on found by their ids."""
+        assert isinstance(queue, IndexedQueue)  # noqa: S101 - for the type checker; `add` makes no others
+        rich = queue.enriched()
+        if rich.index is None:
+            rich.index = MessageIndex(self.last_sequence)
+            self._note_special(queue)
+        return queue
+
+    def bind(self, source: Queue, target: Queue) -> bool:
+        """Have a copy of what is pushed to one queue put into another; False if it is so already.
+
+        Raises:
+            RefusedError: ``quota_exceeded``.
+        """
+        bound = self.bindings.bind(source.name, target.name)
+        self._note_special(source)
+        self.resolve(target)
+        return bound
+
+    def unbind(self, source: bytes, target: bytes) -> bool:
+        """End a binding; False if there is none."""
+        ended = self.bindings.unbind(source, target)
+        self._unbound([source])
+        bound = self.queues.get(target)
+        if bound is not None:
+            self.resolve(bound)
+        return ended
+
+    def _unbound(self, sources: list[bytes]) -> None:
+        for name in sources:
+            source = self.existing(name)
+            if source is not None:
+                self._note_special(source)
+
+    def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
+        settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
+        if settings.deliveries < 1:
+            # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
+            return settings._replace(deliveries=1)
+        return settings
+
+    def _inherited(self, name: bytes) -> Mapping[str, Any]:
+        parent = self.bindings.parent(name)
+        queue = None if parent is None else self.queues.get(parent)
+        return {} if queue is None else inheritable(queue.own)
+
+    def existing(self, name: bytes) -> Queue | None:
+        """The queue of that name, ready to be changed, None if there is none."""
+        queue = self.queues.get(name)
+        if queue is not None and queue.revision != self.revision:
+            self._keep_for_view(queue)
+        return queue
+
+    def set_own(self, queue: Queue, own: dict[str, Any]) -> None:
+        """Replace a queue's own properties; `refresh` must follow."""
+        more = property_bytes(own) - property_bytes(queue.own)
+        if more > 0:
+            self.quotas.take(Kind.PROPERTY_BYTES, queue.owner, more)
+        elif more < 0:
+            self.quotas.give(Kind.PROPERTY_BYTES, queue.owner, -more)
+        queue.set_own(own)
+
+    def delete(self, name: bytes) -> bool:
+        """Delete a queue with all it holds; whether there was one."""
+        queue = self.existing(name)
+        if queue is not None:
+            del self.queues[name]
+            self.names.remove(name)
+            self.set_own(queue, {})
+            queue.uncount()
+            self.quotas.give(Kind.QUEUES, queue.owner)
+            self.idle.deleted(queue)
+            self.lease_watch.deleted(queue)
+            self.timers.deleted(queue)
+            self._unbound(self.bindings.deleted(name))
+            self._refresh_children(name)
+            self.waiting_pushes.deleted(name)
+            self.deleted.append(queue)
+            self.hooked.note(name, ())
+            for counter in COUNTERS:
+                self.retired[counter] += getattr(queue, counter)
+            self.deleted_total += 1
+        return queue is not None
+
+    def view_closed(self, view: OpenView) -> None:
+        """Called by a view when it is closed."""
+        if self.view is view:
+            self.view = None
+
+    # --- messages -------------------------------------------------------------------------------------------------
+
+    def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push = PLAIN_PUSH) -> list[int]:
+        """Put bodies that share one meta into a queue; returns a flag for each.
+
+        Where a queue has bounds, those that it does not take are flagged so, and not stored.
+        """
+        if queue.special or push is not PLAIN_PUSH:
+            return self.intake.store(queue, meta, contents, push)
+        flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
+        self.last_sequence += len(contents)
+        self.note_due(queue)
+        return flags
+
+    def pull_from(self, queue: Queue, count: int) -> list[Delivered]:
+        """Lease up to `count` messages of a queue to a client."""
+        return self._counted(queue, queue.pull(self.now_us, count, self.last_delivery))
+
+    def take(
+        self, queue: Queue, count: int, deadline_us: int, charge: int, *, in_turn: bool = False
+    ) -> list[Delivered]:
+        """Lease up to `count` messages of a queue until then; `charge` is how many deliveries that uses up, 0 or 1."""
+        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, in_turn=in_turn)
+        return self._counted(queue, delivered)
+
+    def delivered_again(self, queue: Queue, numbers: list[int], deadline_us: int) -> list[Delivered]:
+        """The live deliveries under these numbers; their leases end at `deadline_us` at the earliest."""
+        leases = queue.leases.messages
+        ending = [number for number in numbers if leases[number].due_us < deadline_us]
+        queue.extend_to(self.now_us, ending, deadline_us)
+        return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
+
+    def take_groups(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
+        """Take each message with those that are held behind it in its group, as far as there is room, uncharged."""
+        delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, 0, whole_groups=True)
+        return self._counted(queue, delivered)
+
+    def take_followers(self, queue: Queue, count: int, deadline_us: int, leader: int) -> list[Delivered]:
+        """Take the messages that are held behind the one under the delivery number `leader`, uncharged."""
+        delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, leader)
+        return self._counted(queue, delivered)
+
+    def check_pull(self, queue: Queue) -> None:
+        """Refuse a pull without a session from a queue that one session at a time has.
+
+        Raises:
+            RefusedError: ``exclusive``.
+        """
+        if queue.is_exclusive():
+            raise RefusedError("exclusive", f"the queue {shown(queue.name)} is exclusive; pull from it in a session")
+
+    def pulled_nothing(self, queue: Queue, passed_before: int) -> list[Delivered] | None:
+        """The result of a pull that got no message: none, or None if it has to be repeated."""
+        if queue.passed_over - passed_before >= PASSES_MAX:
+            return None
+        self.idle.pulled(queue)
+        return []
+
+    def _counted(self, queue: Queue, delivered: list[Delivered]) -> list[Delivered]:
+        self.last_delivery += len(delivered)
+        if delivered and delivered[0][3].due_us < queue.watched_us:
+            self.lease_watch.note(queue, delivered[0][3].due_us)
+        if queue.settings.timeout_us < 0:
+            # The leases ended before they began, so the queue's earliest due time may have fallen.
+            self.ready.append(queue)
+        return delivered
+
+    def polled(self, queue: Queue, delivered: list[Delivered], hide_us: int) -> None:
+        """Messages of the queue were delivered by a poll."""
+        if hide_us > 0:
+            self._counted(queue, delivered)
+        elif delivered:
+            self.last_delivery += len(delivered)
+            self.note_due(queue)
+
+    def updated(self, queue: Queue, number: int, hide_us: int) -> None:
+        """A message of the queue was hidden for another while, under the next number."""
+        self.last_delivery = number
+        self.note_due(queue)
+        if hide_us > 0:
+            self.lease_watch.note(queue, self.now_us + hide_us)
+
+    def put_back(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries; None if there is no such queue."""
+        return self.settle(name, numbers, Queue.put_back)
+
+    def put_back_uncharged(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+        """Undo deliveries that were not charged; None if there is no such queue."""
+        return self.settle(name, numbers, Queue.put_back_uncharged)
+
+    def settle(
+        self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
+    ) -> list[bool] | None:
+        """Do something to leases by their numbers; None if there is no such queue."""
+        queue = self.existing(name)
+        if queue is None:
+            return None
+        check_numbers(numbers)
+        results = verb(queue, self.now_us, numbers)
+        self.note_due(queue)
+        return results
+
+    def extend(self, queue: Queue, numbers: list[int], lease_us: int = 0) -> list[bool]:
+        """Let leases end so much later than now, with 0 by the queue's timeout."""
+        check_numbers(numbers)
+        deadline_us = self.now_us + (lease_us or queue.settings.timeout_us)
+        results = queue.extend_to(self.now_us, numbers, deadline_us)
+        self.note_due(queue)
+        if results:
+            self.lease_watch.note(queue, deadline_us)
+        return results
+
+    def note_due(self, queue: Queue) -> None:
+        """Messages of the queue may be due earlier than before."""
+        if not self.ready or self.ready[-1] is not queue:
+            self.ready.append(queue)
+        if queue.rich is not None:
+            self.timers.note(queue)
+
+    def note_room(self, queue: Queue) -> None:
+        """The queue may have room for pushes that wait."""
+        self.waiting_pushes.note(queue.name)
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    def properties(self, name: bytes) -> dict[str, Any]:
+        """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
+        return effective(self._own(name), self.defaults.of(name), self._inherited(name))
+
+    def is_chosen(self, name: bytes, key: str) -> bool:
+        """Return whether a queue has a property of its own, from its parent or from a default rule."""
+        return any(key in chosen for chosen in (self._own(name), self._inherited(name), self.defaults.of(name)))
+
+    def _own(self, name: bytes) -> Mapping[str, Any]:
+        queue = self.queues.get(name)
+        # An empty queue is false.
+        return {} if queue is None else queue.own
+
+    def totals(self) -> dict[str, int]:
+        """Sums of the queues' counters, those of deleted queues included."""
+        queues = self.queues.values()
+        return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in self.retired.items()}
+
+
+def check_numbers(numbers: list[int]) -> None:
+    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a whole."""
+    if type(numbers) not in _SEQUENCES or not are_all(int, numbers):
+        raise ValueError("delivery numbers must be integers")
+
+
+def are_all(kind: type, values: list[Any]) -> bool:
+    """Whether all values are of exactly this type."""
+    # Nearly always there is one.
+    return type(values[0]) is kind if len(values) == 1 else set(map(type, values)) <= {kind}

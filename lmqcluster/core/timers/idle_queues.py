@@ -1,0 +1,79 @@
+"""Queues that pulls have made and that nothing has ever come to: they end when nobody has asked for them for an hour.
+
+A pull makes its queue, as in LMQ, so that a push to all queues of a pattern reaches who waits. Without an end, pulls of ever new
+names would fill the memory of all nodes for good.
+"""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heappush
+
+from ..queue.queue import Queue
+from .watched_queues import WatchedQueues
+
+__all__ = ["KEEP_US", "TOUCH_US", "IdleQueues"]
+
+KEEP_US = 3_600 * 1_000_000
+"""How long such a queue is kept after the last pull."""
+TOUCH_US = KEEP_US // 4
+"""Pulls that follow one another faster than this do not count each."""
+_SWEEP_MIN = 64
+
+
+class IdleQueues:
+    """The queues that may end, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
+
+    def __init__(self, state: WatchedQueues) -> None:
+        self._state = state
+        self._heap: list[tuple[int, bytes]] = []
+        self._count = 0
+
+    def pulled(self, queue: Queue) -> None:
+        """A pull has found nothing in a queue."""
+        state = self._state
+        if not _is_unused(queue):
+            return
+        if queue.idle_us and state.now_us - queue.idle_us < TOUCH_US:
+            return
+        self._count += not queue.idle_us
+        queue.idle_us = max(1, state.now_us)
+        heappush(self._heap, (queue.idle_us, queue.name))
+        state.expiry.at(queue.idle_us + KEEP_US)
+        if len(self._heap) > 2 * self._count + _SWEEP_MIN:
+            self._heap = [(one.idle_us, one.name) for one in state.queues.values() if one.idle_us]
+            heapify(self._heap)
+
+    def load(self, queue: Queue) -> None:
+        """Take a queue of a snapshot."""
+        if queue.idle_us:
+            heappush(self._heap, (queue.idle_us, queue.name))
+            self._count += 1
+
+    def deleted(self, queue: Queue) -> None:
+        """The queue is gone; its entry is skipped later."""
+        self._count -= bool(queue.idle_us)
+
+    def due_us(self) -> int | None:
+        """When the next queue may end, or a time before that."""
+        return self._heap[0][0] + KEEP_US if self._heap else None
+
+    def expire(self, now_us: int, limit: int | None) -> int:
+        """End up to `limit` queues, looking at as many at most."""
+        ended = looked = 0
+        heap, state = self._heap, self._state
+        while heap and heap[0][0] + KEEP_US <= now_us and (limit is None or looked < limit):
+            idle_us, name = heappop(heap)
+            queue = state.queues.get(name)
+            if queue is None or queue.idle_us != idle_us:
+                continue
+            looked += 1
+            state.touched(queue).idle_us = 0
+            self._count -= 1
+            if _is_unused(queue):
+                state.delete(name)
+                ended += 1
+        return ended
+
+
+def _is_unused(queue: Queue) -> bool:
+    return not (queue.pushed_total or queue.moved_in_total or queue.own or queue.suspended)

@@ -1,0 +1,1 @@
+"""Group commit: commands of one turn of the event loop become one batch of the log."""

@@ -1,0 +1,1 @@
+"""Batch leases as front ends use them."""

@@ -1,0 +1,455 @@
+"""Batch leases as front ends use them: commands repeated until they are complete, and reads that are up to date."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heappush, heappushpop
+from itertools import islice
+from typing import NamedTuple
+
+from ....core import Machine, Queue
+from ....core.log import command_layout as layout
+from ....core.log.commands import Delivered
+from ....core.messages.message import Message, content_bytes
+from ....core.state.batch_lease import BatchLease, BatchState, Reserved
+from ....core.state.batch_leases import STEP_MAX, BatchLeases
+from ....wire.errors import LmqError
+from ....wire.limits import NAME_BYTES_MAX
+from ..patterns.patterns import check_pattern
+from ..pulls.body_fetcher import AbsentBodies
+from ..sending.command_sender import Proposals
+from .cuts import CUTS_MAX, cuts
+
+__all__ = ["Backlog", "BatchInfo", "QueueBacklog", "SubscriptionInfo", "Subscriptions"]
+
+LEASE_S_MAX = 30 * 86_400
+SLICE_BYTES_MAX = 16 * 1024 * 1024
+"""A slice ends with the message that exceeds this, however many were asked for."""
+QUEUES_SHOWN_MAX = 100
+_STEP_BYTES = 128 + 16 * STEP_MAX
+_NAMED_MAX = 256
+"""Most queues that a reservation from a pattern names at a time."""
+_CLOSED_MAX = 100
+_ENDED = {
+    BatchState.SETTLED: "it was settled",
+    BatchState.EXPIRED: "its lease ended; its messages are in their queues again, without a delivery charged",
+}
+_NAMES = {state: state.name.lower() for state in BatchState}
+
+
+@dataclass(frozen=True, slots=True)
+class BatchInfo:
+    """One batch lease.
+
+    Attributes:
+        state: ``live``, ``empty`` (nothing was there), ``settled`` or ``expired``.
+        expires_in_s: seconds until the lease ends, 0 if there is none.
+    """
+
+    epoch: int
+    state: str
+    count: int
+    expires_in_s: float
+
+
+class SubscriptionInfo(NamedTuple):
+    """A subscription.
+
+    Attributes:
+        owner: the principal that it belongs to; empty for clients that need no token.
+        session: the one that may use it; None if it was never claimed.
+        settled: the highest settled epoch.
+        batches: those that are not settled.
+    """
+
+    name: bytes
+    owner: bytes
+    session: int | None
+    settled: int
+    batches: list[BatchInfo]
+
+
+class QueueBacklog(NamedTuple):
+    """The messages of one queue that can be pulled now.
+
+    Attributes:
+        messages: how many there are, those that wait behind another one of their group included.
+        name: of the queue.
+        body_bytes: bytes of their bodies, if these are as long as the queue's bodies on average.
+        oldest_due_us: log time in microseconds since which the oldest one waits; None if none does.
+    """
+
+    messages: int
+    name: bytes
+    body_bytes: int
+    oldest_due_us: int | None
+
+
+class Closed(NamedTuple):
+    """A queue that hands out nothing for the time being.
+
+    Attributes:
+        reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
+        messages: how many it has that nobody holds.
+    """
+
+    queue: bytes
+    reason: str
+    messages: int
+
+
+class Backlog(NamedTuple):
+    """What can be pulled now.
+
+    Attributes:
+        messages: how many there are.
+        oldest_due_us: log time in microseconds since which the oldest one waits.
+        fitting: how many of the first ones have about so many bytes as were asked for, at least one.
+        body_bytes: see `QueueBacklog`.
+        largest: the queues with most of them.
+        held: how many wait behind another one of their group. A batch takes those behind a message that it takes.
+        closed: queues that hand out nothing, at most 100. Messages of exclusive ones count, those of suspended ones do not.
+    """
+
+    messages: int
+    oldest_due_us: int | None
+    fitting: int
+    body_bytes: int
+    largest: list[QueueBacklog]
+    held: int
+    closed: list[Closed]
+
+
+class Slice(NamedTuple):
+    """Messages of a batch.
+
+    Attributes:
+        delivered: those that are still under lease.
+        next: position of the first one that was not looked at.
+        lost: how many of those before it are not leased any more.
+    """
+
+    delivered: list[Delivered]
+    next: int
+    lost: int
+
+
+class Subscriptions:
+    """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
+        self._absent = AbsentBodies(proposals.machine)
+
+    # --- commands -------------------------------------------------------------------------------------------------
+
+    async def reserve(
+        self,
+        name: bytes,
+        epoch: int,
+        source: bytes,
+        client: bytes,
+        *,
+        is_pattern: bool,
+        count: int,
+        lease_s: float,
+        session: int | None = None,
+        owner: bytes = b"",
+    ) -> BatchInfo:
+        """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
+
+        An epoch that has a batch already keeps it, whatever the other arguments are. Here and below, a subscription that was
+        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done. One that
+        belongs to another owner is ``forbidden``, except to the empty owner.
+        """
+        _check_name(name)
+        if is_pattern:
+            check_pattern(source)
+        else:
+            self._proposals.check_name(source)
+        _check_range("an epoch", epoch, 1 << 61)
+        _check_range("a count", count, BatchLeases.COUNT_MAX)
+        lease_us = _microseconds(lease_s)
+        used = self._used(session, owner)
+        if is_pattern:
+            return await self._reserve_any(name, epoch, source, client, count, lease_us, used)
+        command = layout.reserve(name, epoch, source, True, count, lease_us, *used)
+        while True:
+            reserved: Reserved = await self._proposals.propose(command, _STEP_BYTES)
+            if reserved.sealed:
+                return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+
+    async def _reserve_any(
+        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int, used: list[int | bytes]
+    ) -> BatchInfo:
+        """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
+        proposals = self._proposals
+        view = proposals.views.open(pattern, client)
+        try:
+            await proposals.barrier()
+            while True:
+                await proposals.views.settled(view)
+                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, proposals.machine().now_us)]
+                named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
+                command = layout.reserve(name, epoch, named, are_all, count, lease_us, *used)
+                reserved: Reserved = await proposals.propose(command, _STEP_BYTES + sum(map(len, named)))
+                if reserved.sealed:
+                    return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+        finally:
+            proposals.views.release(view)
+
+    async def claim(self, name: bytes, owner: bytes = b"") -> int:
+        """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
+        _check_name(name)
+        session: int = await self._proposals.propose(layout.claim(name, owner), 64)
+        return session
+
+    async def renew(self, name: bytes, lease_s: float, session: int | None = None, owner: bytes = b"") -> int:
+        """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
+        _check_name(name)
+        lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
+        while more:
+            command = layout.renew(name, lease_us, session or 0, epoch, owner)
+            live, epoch = await self._proposals.propose(command, 64)
+            renewed, more = renewed + live, epoch > 0
+        return renewed
+
+    async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
+        """Ack all batches up to an epoch; returns those whose lease had ended, so that messages may have come again."""
+        _check_name(name)
+        _check_range("an epoch", epoch, 1 << 61)
+        expired: list[int] = []
+        more = True
+        while more:
+            command = layout.settle_batches(name, epoch, *self._used(session, owner))
+            found, more = await self._proposals.propose(command, 64)
+            expired += found
+        return expired
+
+    async def abandon(self, name: bytes, session: int | None = None, owner: bytes = b"") -> None:
+        """Put the messages of all batches of a subscription back in their places, uncharged.
+
+        A subscription that has settled nothing is deleted then.
+        """
+        _check_name(name)
+        while await self._proposals.propose(layout.abandon_batches(name, *self._used(session, owner)), 64):
+            pass
+
+    async def take_back(self, name: bytes, owner: bytes = b"") -> None:
+        """As `abandon`, also if another consumer has claimed the subscription; its session ends."""
+        _check_name(name)
+        found = self._proposals.machine().batches.subscriptions.get(name)
+        claimed = found is not None and found.session
+        await self.abandon(name, await self.claim(name, owner) if claimed else None, owner)
+
+    async def delete(self, name: bytes, owner: bytes = b"") -> bool:
+        """As `abandon`, and forget the subscription, also if another consumer has claimed it; False if there is none."""
+        _check_name(name)
+        more: bool | None = True
+        existed = False
+        while more:
+            more = await self._proposals.propose(layout.delete_subscription(name, owner), 64)
+            existed = existed or more is not None
+        return existed
+
+    def _used(self, session: int | None, owner: bytes) -> list[int | bytes]:
+        """Return the last arguments of a command on a subscription."""
+        return [session or 0, owner]
+
+    # --- reading --------------------------------------------------------------------------------------------------
+
+    async def read(
+        self,
+        name: bytes,
+        epoch: int,
+        start: int,
+        count: int,
+        session: int | None = None,
+        owner: bytes = b"",
+        *,
+        skips_lost: bool = False,
+    ) -> Slice:
+        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end.
+
+        A message that is not leased any more is an error, or is skipped.
+        """
+        await self._proposals.barrier()
+        batches = self._proposals.machine().batches
+        found = batches.subscriptions.get(name)
+        if found is not None and not found.is_open_to(owner):
+            raise LmqError("forbidden", f"subscription {_shown(name)} belongs to another principal")
+        if not batches.may_use(name, session or 0):
+            raise LmqError("fenced", f"subscription {_shown(name)} was taken over by a later consumer, or deleted")
+        state = batches.state(name, epoch)
+        if state == BatchState.EMPTY:
+            raise LmqError("batch_not_found", f"subscription {_shown(name)} has no batch for epoch {epoch}")
+        if state != BatchState.LIVE:
+            raise self._unreadable(name, epoch, _ENDED[state])
+        taken = batches.look(name, epoch, start, min(count, STEP_MAX))
+        lost = next((one for one in taken if one[3] is None), None)
+        if lost is not None and not skips_lost:
+            raise self._lost(name, epoch, lost[0])
+        delivered = [one for one in taken if one[3] is not None]
+        fitting = delivered[: _fitting([message for _, _, _, message in delivered])]
+        looked_at = len(taken) if len(fitting) == len(delivered) else taken.index(delivered[len(fitting)])
+        messages = await self._absent.brought([message for _, _, _, message in fitting])
+        whole = [(*one[:3], message) for one, message in zip(fitting, messages, strict=True)]
+        return Slice(whole, start + looked_at, looked_at - len(fitting))
+
+    def _lost(self, name: bytes, epoch: int, queue: bytes) -> LmqError:
+        is_there = queue in self._proposals.machine().queues
+        what = "messages were settled one by one, or deleted with their queue" if is_there else "the queue was deleted"
+        batch = f"epoch {epoch} of subscription {_shown(name)}"
+        return LmqError(
+            "lease_lost", f"{batch} is not whole: messages of queue {_shown(queue)} are gone, because {what}"
+        )
+
+    @staticmethod
+    def _unreadable(name: bytes, epoch: int, reason: str) -> LmqError:
+        return LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
+
+    async def cut(self, name: bytes, epoch: int, parts: int, client: bytes) -> list[int]:
+        """Positions at which about `parts` parts of a batch begin, none of them within a group; none if it is not live."""
+        _check_range("a number of parts", parts, CUTS_MAX)
+        await self._proposals.barrier()
+        return await cuts(
+            lambda: self._live(name, epoch), parts, lambda numbers: self._proposals.turns.each(numbers, client)
+        )
+
+    def _live(self, name: bytes, epoch: int) -> tuple[Machine, BatchLease] | None:
+        machine = self._proposals.machine()
+        if machine.batches.state(name, epoch) != BatchState.LIVE:
+            return None
+        return machine, machine.batches.subscriptions[name].batches[epoch]
+
+    async def show(self, name: bytes) -> SubscriptionInfo | None:
+        """One subscription, None if it is not known."""
+        await self._proposals.barrier()
+        return self._subscription(name)
+
+    async def show_all(self, client: bytes) -> list[SubscriptionInfo]:
+        """All subscriptions by name, read in slices for this client."""
+        await self._proposals.barrier()
+        names = sorted(self._proposals.machine().batches.subscriptions)
+        found = [self._subscription(name) async for name in self._proposals.turns.each(names, client)]
+        return [one for one in found if one is not None]
+
+    async def backlog(
+        self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None, largest: int = 0
+    ) -> Backlog:
+        """Return what can be pulled now from a queue, or from all queues that a pattern finds, with so many of the largest.
+
+        Raises:
+            LmqError: ``bad_pattern``; ``bad_request`` if too many are to be shown.
+        """
+        if not 0 <= largest <= QUEUES_SHOWN_MAX:
+            raise LmqError("bad_request", f"0 to {QUEUES_SHOWN_MAX} queues can be shown, not {largest}")
+        if is_pattern:
+            check_pattern(source)
+            queues = await self._found(source, client)
+        else:
+            await self._proposals.barrier()
+            found = self._proposals.machine().queues.get(source)
+            queues = [] if found is None else [found]
+        messages = body_bytes = held = 0
+        oldest_us: int | None = None
+        shown: list[QueueBacklog] = []
+        closed: list[Closed] = []
+        async for queue in self._proposals.turns.each(queues, client):
+            one = _backlog_of(queue, self._proposals.machine().now_us)
+            behind = 0 if queue.suspended else queue.held_count()
+            messages, body_bytes, held = messages + one.messages - behind, body_bytes + one.body_bytes, held + behind
+            if one.oldest_due_us is not None:
+                oldest_us = one.oldest_due_us if oldest_us is None else min(oldest_us, one.oldest_due_us)
+            if one.messages and largest:
+                (heappush if len(shown) < largest else heappushpop)(shown, one)
+            if (queue.suspended or queue.is_exclusive()) and len(closed) < _CLOSED_MAX:
+                closed.append(Closed(queue.name, "suspended" if queue.suspended else "exclusive", queue.waiting()))
+        fitting = messages if bytes_max is None else _fitting_count(queues, bytes_max)
+        return Backlog(messages, oldest_us, fitting, body_bytes, sorted(shown, reverse=True), held, closed)
+
+    async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
+        view = self._proposals.views.open(pattern, client)
+        try:
+            await self._proposals.barrier()
+            await self._proposals.views.settled(view)
+            return list(view.queues.values())
+        finally:
+            self._proposals.views.release(view)
+
+    def _subscription(self, name: bytes) -> SubscriptionInfo | None:
+        batches = self._proposals.machine().batches
+        found = batches.subscriptions.get(name)
+        if found is None:
+            return None
+        # An unsealed batch is one whose consumer died while it was made: it is shown as it is, live.
+        rows = [
+            self._info(
+                epoch,
+                BatchState.LIVE if batch.deadline_us > self._proposals.machine().now_us else BatchState.EXPIRED,
+                batch.count,
+                batch.deadline_us,
+            )
+            for epoch, batch in found.batches.items()
+        ]
+        return SubscriptionInfo(name, found.owner, found.session or None, found.settled, rows)
+
+    def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
+        left_s = max(0, deadline_us - self._proposals.machine().now_us) / 1e6
+        return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
+
+
+def _fitting(messages: list[Message]) -> int:
+    """How many of the messages make a slice."""
+    size = 0
+    for position, message in enumerate(messages, 1):
+        size += content_bytes(message.content)
+        if size > SLICE_BYTES_MAX:
+            return position
+    return len(messages)
+
+
+def _backlog_of(queue: Queue, now_us: int) -> QueueBacklog:
+    head_us = queue.head_us()
+    messages = 0 if queue.suspended else queue.due_count(now_us) + queue.held_count()
+    body_bytes = queue.body_bytes * messages // max(1, len(queue))
+    return QueueBacklog(
+        messages, queue.name, body_bytes, head_us if head_us is not None and head_us <= now_us else None
+    )
+
+
+def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
+    """How many messages of the queues have so many bytes: those at the head of one plain queue, otherwise average ones."""
+    total = sum(queue.body_bytes for queue in queues)
+    if total <= bytes_max:
+        return BatchLeases.COUNT_MAX
+    if len(queues) > 1 or queues[0].rich is not None:
+        return max(1, bytes_max * sum(map(len, queues)) // total)
+    size = 0
+    for count, message in enumerate(islice(queues[0].ready, BatchLeases.COUNT_MAX), 1):
+        size += content_bytes(message.content)
+        if size >= bytes_max:
+            return count
+    if queues[0].backlog is not None:
+        return max(1, bytes_max * len(queues[0]) // total)
+    return BatchLeases.COUNT_MAX
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise LmqError("bad_name", f"a subscription's name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}")
+
+
+def _check_range(what: str, value: int, most: int) -> None:
+    if not 0 < value <= most:
+        raise LmqError("bad_request", f"{what} must be 1 to {most}, not {value}")
+
+
+def _microseconds(lease_s: float) -> int:
+    if not 0 < lease_s <= LEASE_S_MAX:
+        raise LmqError("bad_request", f"a lease must be more than 0 and at most {LEASE_S_MAX} seconds, not {lease_s}")
+    return max(1, int(lease_s * 1_000_000))
+
+
+def _shown(name: bytes) -> str:
+    return repr(name.decode("utf-8", "backslashreplace"))

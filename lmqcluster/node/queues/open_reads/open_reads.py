@@ -1,0 +1,211 @@
+"""Messages that connections hold: leases of the node's session, which return to the head when connection or node is gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from ....core import Queue
+from ....core.log import command_layout as layout
+from ....core.log.commands import Delivered, Place
+from ....core.sessions.sessions import LEASES_MAX
+from ....wire.errors import LmqError, Outcome
+from ...commit.proposer import Group
+from ..node_session import OWNER, NodeSession
+from ..pulls.deliveries import Delivery, rendered
+from ..pulls.unsent import Unsent, unsent_in_session
+from ..sending.command_sender import unheard
+from ..sending.times import lease_us
+from ..service import QueueService
+from .read_batcher import ReadTurns
+
+__all__ = ["HasRoom", "OpenReads"]
+
+HasRoom = Callable[[int], bool]
+
+_NUMBERS_MAX = 1_000
+
+
+class OpenReads:
+    """For protocols whose messages belong to a connection until it confirms them.
+
+    A message that is opened and aborted uses up none of its deliveries, unless its queue has a dead-letter queue, and stays open
+    as long as its connection.
+
+    Args:
+        service: the queues.
+        session: the node's.
+    """
+
+    def __init__(self, service: QueueService, session: NodeSession) -> None:
+        self._service = service
+        self._session = session
+        self._loop = asyncio.get_running_loop()
+        self._turns = ReadTurns(service.proposer, lambda: service.pulls)
+
+    def on_lost(self, listener: Callable[[], None]) -> None:
+        """Be called when others have got what this node's connections held: these have to be closed."""
+        self._session.on_lost.append(listener)
+
+    async def open(
+        self,
+        queue: bytes,
+        *,
+        count: int = 1,
+        wait_s: float | None = 0.0,
+        lease_s: float | None = None,
+        has_room: HasRoom | None = None,
+    ) -> list[Delivery]:
+        """Take up to `count` messages out of the queue, waiting up to `wait_s` seconds (None: for ever) for the first.
+
+        They stay open until they are confirmed or aborted, or `lease_s` is over.
+
+        Raises:
+            LmqError: as `QueueService.pull`; ``exclusive`` for an exclusive queue, which connections of a node would share.
+        """
+        found = await self.take(queue, count=count, wait_s=wait_s, lease_s=lease_s, has_room=has_room)
+        return rendered(self._service.receipts(), found, self._service.unix_us)
+
+    async def take(
+        self,
+        queue: bytes,
+        *,
+        count: int = 1,
+        wait_s: float | None = 0.0,
+        lease_s: float | None = None,
+        has_room: HasRoom | None = None,
+        until: asyncio.Future[None] | None = None,
+    ) -> list[Delivered]:
+        """As `open`, with the deliveries as the core names them. With `until` the wait is over, too, when that is done."""
+        service = self._service
+        service.check_name(queue, OWNER)
+        until_us = 0 if lease_s is None else lease_us(lease_s)
+        ends_s = None if wait_s is None else self._loop.time() + wait_s
+        while True:
+            found = service.machine().queues.get(queue)
+            if found is not None and found.is_exclusive():
+                reason = "the queue is exclusive; pull from it in a session, over HTTP or MessagePack-RPC"
+                raise LmqError("exclusive", reason)
+            left_s = None if ends_s is None else max(0.0, ends_s - self._loop.time())
+            session = await self._session.id()
+            holder = service.sessions.number(session)
+            charge = int(found is not None and _has_dead_letters(found))
+            unsent = unsent_in_session(charge, -1)
+            asked = layout.asks_in_session(until_us, holder, charge, -1, *service.owned(OWNER))
+            start = partial(self._turns.open, asked)
+            try:
+                delivered = await service.delivered(start, queue, (count, left_s), has_room, unsent=unsent, until=until)
+                if not delivered:
+                    self._check_room(holder)
+                if not delivered or self._session.is_surely_alive(session):
+                    return delivered
+                if await self._is_held(session, delivered, unsent):
+                    return delivered
+                # The session has ended meanwhile, and others get these.
+            except LmqError as exc:
+                if exc.code != "session_lost":
+                    raise
+                # Nothing was taken. The node opens another session.
+                self._session.lost(session)
+
+    def _check_room(self, holder: int) -> None:
+        """Tell a pull that brought nothing from one for which the others in its command have left no room.
+
+        Raises:
+            LmqError: ``quota_exceeded``.
+        """
+        session = self._service.machine().sessions.find(holder, OWNER)
+        if session is not None and len(session.leases) >= LEASES_MAX:
+            reason = f"this node holds {LEASES_MAX} messages, which is the limit; confirm some, or use another node"
+            raise LmqError("quota_exceeded", reason)
+
+    async def _is_held(self, session: bytes, delivered: list[Delivered], unsent: Unsent) -> bool:
+        """Whether what has come to a node that may have been frozen or cut off is open there still.
+
+        Raises:
+            LmqError: it is not known; the messages return to their places.
+        """
+        try:
+            return await self._session.is_alive(session)
+        except BaseException:
+            self._service.pulls.put_back(delivered, unsent)
+            raise
+
+    async def take_settled(self, queue: bytes) -> list[Delivered]:
+        """Take a message that is gone when this returns; none if there is none now.
+
+        Raises:
+            LmqError: as `QueueService.pull`. If the outcome is not known, it may be gone.
+        """
+        service = self._service
+        service.check_name(queue, OWNER)
+        found = service.machine().queues.get(queue)
+        if found is not None and _may_page(found):
+            return await self._take_and_confirm(queue)
+        start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
+        return await service.delivered(start, queue, (1, 0.0), None)
+
+    async def _take_and_confirm(self, queue: bytes) -> list[Delivered]:
+        """Take a message whose body may have to be read first: as long as that can fail, it must not leave its queue."""
+        delivered = await self.take(queue)
+        if not delivered:
+            return []
+        numbers = [number for _, number, _, _ in delivered]
+        try:
+            were_open = await self.confirm_soon(queue, numbers)
+        except LmqError as exc:
+            if exc.outcome is Outcome.NOT_APPLIED:
+                self.abort_numbers_soon({queue: numbers})
+            raise
+        return [one for one, was_open in zip(delivered, were_open or [False], strict=True) if was_open]
+
+    def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
+        """Send the end of these deliveries with this turn, before what is opened in it.
+
+        What is returned tells which of them were open; None if there is no such queue.
+        """
+        return self._turns.confirm(queue, numbers)
+
+    async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        """The messages are gone. False for one that is not open any more, and may be another client's."""
+        parse = self._service.receipts().parse
+        settled = await self.confirm_soon(queue, [parse(one) for one in ids])
+        return [False] * len(ids) if settled is None else settled
+
+    async def abort(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
+        """The messages return to the head, in the order in which they are given. False for one that is not open any more."""
+        parse = self._service.receipts().parse
+        return await self.abort_numbers(queue, [parse(one) for one in ids])
+
+    async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
+        """As `abort`, with the numbers of the deliveries."""
+        command = layout.give_back(queue, list(numbers), Place.HEAD)
+        settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
+        return [False] * len(numbers) if settled is None else settled
+
+    def abort_soon(self, held: Mapping[bytes, Sequence[bytes]]) -> None:
+        """A connection is gone: what it held, by queue, returns to the head in order. Nothing waits for it.
+
+        Should the node die first, its session ends, with the same effect.
+        """
+        parse = self._service.receipts().parse
+        self.abort_numbers_soon({queue: [parse(one) for one in ids] for queue, ids in held.items()})
+
+    def abort_numbers_soon(self, held: Mapping[bytes, Sequence[int]]) -> None:
+        """As `abort_soon`, with the numbers of the deliveries."""
+        for queue, numbers in held.items():
+            # The last ones go to the head first, so that all of them stand in order there.
+            for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
+                part = list(numbers[start : start + _NUMBERS_MAX])
+                self._service.proposer.add_first(Group(layout.give_back(queue, part, Place.HEAD), [], unheard))
+
+
+def _has_dead_letters(queue: Queue) -> bool:
+    options = queue.settings.options
+    return options is not None and bool(options.dead_letters)
+
+
+def _may_page(queue: Queue) -> bool:
+    """Whether the body of the next message may stand in a page by the time at which it is taken."""
+    return queue.gathered is not None and bool(queue.gathered.chunks)

@@ -1,0 +1,105 @@
+"""What the connections of a node ask of open reads in one turn of the event loop, as few commands.
+
+A consumer closes one read and opens the next. Sent one behind the other, the ends and beginnings of many consumers would
+alternate in the log, each a command of its own. Here those of a turn are sorted by queue: first all ends in one command, then all
+beginnings in one. A connection that asks for both has them in its order; the order among connections is free.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from ....core import Op
+from ....core.log import command_layout as layout
+from ....core.log.command_layout import Asked
+from ....core.log.commands import Command
+from ....wire.errors import LmqError
+from ...commit.proposer import Group, Proposer
+from ..pulls.pulls import Pulls
+from ..pulls.wait_lists import Ticket
+from ..sending.coalesced_result import Share, shares
+
+__all__ = ["ReadTurns"]
+
+_NUMBERS_MAX = 1_000
+"""Ends in one command."""
+
+
+class _Turn:
+    """What was asked for of one queue."""
+
+    __slots__ = ("ends", "opens")
+
+    def __init__(self) -> None:
+        self.ends: list[tuple[Sequence[int], Share]] = []
+        self.opens: dict[Asked, list[Ticket]] = {}
+
+
+class ReadTurns:
+    """One for the node.
+
+    Args:
+        proposer: takes commands.
+        pulls: returns what takes pulls, which changes when the node joins another cluster.
+    """
+
+    def __init__(self, proposer: Proposer, pulls: Callable[[], Pulls]) -> None:
+        self._proposer = proposer
+        self._pulls = pulls
+        self._loop = asyncio.get_running_loop()
+        self._turns: dict[bytes, _Turn] = {}
+
+    def confirm(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
+        """End these deliveries; what is returned tells which of them there were, None if there is no such queue."""
+        outcome: asyncio.Future[list[bool] | None] = self._loop.create_future()
+        self._turn(queue).ends.append((numbers, Share(outcome, len(numbers))))
+        return outcome
+
+    def open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        """Pull; an error that the command cannot be sent comes to the ticket."""
+        self._turn(queue).opens.setdefault(asked, []).append(ticket)
+
+    def _turn(self, queue: bytes) -> _Turn:
+        found = self._turns.get(queue)
+        if found is None:
+            if not self._turns:
+                self._loop.call_soon(self._send)
+            found = self._turns[queue] = _Turn()
+        return found
+
+    def _send(self) -> None:
+        turns, self._turns = self._turns, {}
+        for queue, turn in turns.items():
+            self._send_ends(queue, turn.ends)
+            for asked, tickets in turn.opens.items():
+                for ticket in tickets:
+                    self._send_open(asked, queue, ticket)
+
+    def _send_ends(self, queue: bytes, ends: list[tuple[Sequence[int], Share]]) -> None:
+        numbers: list[int] = []
+        tickets: list[Share] = []
+        for more, share in ends:
+            numbers += more
+            tickets += [share] * len(more)
+            if len(numbers) >= _NUMBERS_MAX:
+                self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
+                numbers, tickets = [], []
+        if numbers:
+            self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
+
+    def _send_some(self, command: Command, tickets: list[Share]) -> None:
+        group = Group(command, tickets, shares)
+        try:
+            self._proposer.add(group, 64 + 12 * len(tickets))
+        except LmqError as exc:
+            shares.failed(group, exc)
+
+    def _send_open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        puller, token, _, _ = ticket
+        if puller.closed:
+            return
+        try:
+            self._pulls().start_asking(asked, queue, ticket)
+        except LmqError as exc:
+            puller.pull_failed(token, exc)

@@ -1,0 +1,1 @@
+"""Regular expressions over queue names, and the queues that they find."""

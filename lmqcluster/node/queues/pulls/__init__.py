@@ -1,0 +1,1 @@
+"""Pulls: wait lists, patterns, and delivery to the clients that asked."""

@@ -1,0 +1,95 @@
+"""Messages under lease, as front ends see them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from ....core.log.commands import Delivered
+from ....core.messages.message import Traits, content_bytes, loaded, traits_of
+from ....wire.ids import ReceiptFormat
+
+__all__ = ["Delivery", "Part", "first_of", "rendered"]
+
+UnixTime = Callable[[int], int]
+"""Returns the Unix time of a log time, both in microseconds."""
+PULL_BYTES_MAX = 16 * 1024 * 1024
+"""Most bytes of the bodies that a pull of several messages takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One message inside a compound message."""
+
+    content: bytes
+    content_type: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One message under lease.
+
+    Attributes:
+        queue: the queue's name.
+        id: the receipt, 36 bytes.
+        compound: whether it was accumulated; then `parts` holds what was pushed and `content` is empty.
+        retry: deliveries that remain after this one.
+        delivery: which delivery of the message this is, from 1 on.
+        sequence: the number of the message in the cluster, in the order of pushes.
+        pushed_s: Unix time of the push.
+        traits: what it was pushed with beyond body and headers.
+    """
+
+    queue: bytes
+    id: bytes
+    compound: bool
+    retry: int
+    content: bytes
+    content_type: bytes | None
+    headers: tuple[tuple[bytes, bytes], ...]
+    parts: tuple[Part, ...]
+    delivery: int
+    sequence: int
+    pushed_s: float
+    traits: Traits
+
+
+def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], unix_us: UnixTime) -> list[Delivery]:
+    """Return deliveries of the core with their receipts."""
+    return [_rendered(receipts, one, unix_us) for one in delivered]
+
+
+def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) -> Delivery:
+    name, number, remaining, message = delivered
+    content_type, headers = message.meta
+    given = content = loaded(message.content)
+    parts: tuple[Part, ...] = ()
+    if not isinstance(content, bytes):
+        parts = tuple(Part(part.content, part.content_type, part.headers) for part in content)
+        content = b""
+    return Delivery(
+        queue=name,
+        id=receipts.format(number),
+        compound=content is not given,
+        retry=remaining,
+        content=content,
+        content_type=content_type,
+        headers=headers,
+        parts=parts,
+        delivery=message.delivered,
+        sequence=message.sequence,
+        pushed_s=unix_us(message.pushed_us) / 1e6,
+        traits=traits_of(message),
+    )
+
+
+def first_of(delivered: Sequence[Delivered]) -> tuple[int, int]:
+    """How many deliveries have at most `PULL_BYTES_MAX` together, the first in any case, and their bytes."""
+    size_bytes = 0
+    for count, one in enumerate(delivered):
+        more = content_bytes(one[3].content)
+        if count and size_bytes + more > PULL_BYTES_MAX:
+            return count, size_bytes
+        size_bytes += more
+    return len(delivered), size_bytes

@@ -1,0 +1,228 @@
+"""Pulls from any queue that a pattern finds.
+
+The node looks at its own replica, names the queues whose messages have been due longest, and proposes a pull from the first of
+those that has one. If its replica shows none, it may only lag behind: the node sends a barrier through the log and looks again,
+so a message whose push was acknowledged before the pull came is found. A pull that finds nothing then waits in a line like any
+other, or is empty.
+
+What a replica that lags behind cannot show are messages that were stored later than all it shows, so they are due later too.
+Only messages that were put back and queues that were resumed a moment ago can be overlooked in favour of a younger message.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from ....core import Machine
+from ....core.log import command_layout as layout
+from ....core.log.commands import Delivered
+from ....replication.base.log_clock import LogClock
+from ....wire.errors import LmqError
+from ....wire.limits import NAME_BYTES_MAX
+from ...commit.proposer import Group, Proposer
+from ..patterns.views import PatternViews
+from .wait_lists import CANDIDATES_MAX, Line, PatternLine, Ticket
+
+__all__ = ["PatternPulls", "WaitingPulls"]
+
+
+class WaitingPulls(Protocol):
+    """The part of `Pulls` that keeps the lines.
+
+    Attributes:
+        closing: why no more pulls wait, None as long as they do.
+    """
+
+    closing: LmqError | None
+
+    def poke(self, line: Line) -> None:
+        """Claim messages for a line if any are due, or set a timer for the first that will be."""
+
+    def end_line(self, line: Line, error: LmqError) -> None:
+        """Answer all who wait in a line with `error`."""
+
+    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+        """Let pulls that found nothing wait in a line as long as they want to."""
+
+    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+        """Give what a group got to the line and to the group; returns who got nothing."""
+
+
+class PatternPulls:
+    """The first part of such pulls, up to an answer or a place in a line.
+
+    Args:
+        pulls: keeps the lines.
+        proposer: takes commands.
+        machine: returns the local replica's machine.
+        clock: estimates log time.
+        views: what patterns find.
+        lines: by pattern.
+    """
+
+    def __init__(
+        self,
+        pulls: WaitingPulls,
+        proposer: Proposer,
+        machine: Callable[[], Machine],
+        clock: LogClock,
+        views: PatternViews,
+        lines: dict[bytes, PatternLine],
+    ) -> None:
+        self._pulls = pulls
+        self._proposer = proposer
+        self._machine = machine
+        self._clock = clock
+        self._views = views
+        self._lines = lines
+        self._loop = asyncio.get_running_loop()
+        self._tasks: dict[asyncio.Task[None], tuple[PatternLine, list[Ticket]]] = {}
+        self._groups: set[Group] = set()
+
+    def start(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+        """See `Pulls.start_any`."""
+        line = self._lines.get(pattern)
+        if line is None:
+            line = self._open(pattern, client)
+        try:
+            # Who waits in the line already comes first.
+            if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
+                self._pull(line, [ticket])
+                return True
+            self._propose(Group(layout.barrier(), [ticket], _Looking(self, line)), 16)
+        except LmqError:
+            self._drop_if_unneeded(line)
+            raise
+        line.looking += 1
+        return False
+
+    def tickets(self) -> Iterator[list[Ticket]]:
+        """Those who have not found out yet; a ticket may be replaced in its list."""
+        for group in self._groups:
+            yield group.tickets
+        for _line, tickets in self._tasks.values():
+            yield tickets
+
+    def close(self, error: LmqError) -> None:
+        """Answer those who have not found out yet with `error`."""
+        for task, (line, tickets) in list(self._tasks.items()):
+            task.cancel()
+            self._fail(line, tickets, error)
+
+    def _open(self, pattern: bytes, client: bytes) -> PatternLine:
+        view = self._views.open(pattern, client)
+        line = self._lines[pattern] = PatternLine(self._lines, view, self._views, self._machine, self._clock)
+        view.on_change = lambda: self._pulls.poke(line)
+        view.on_end = lambda error: self._pulls.end_line(line, error)
+        return line
+
+    @staticmethod
+    def _is_due(line: PatternLine, now_us: int) -> bool:
+        head_us, _ = line.head()
+        return head_us is not None and head_us <= now_us
+
+    def _pull(self, line: PatternLine, tickets: list[Ticket]) -> None:
+        group = Group(line.command(sum(count for _, _, count, _ in tickets)), tickets, _Pulling(self, line))
+        self._propose(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
+        line.looking += len(tickets)
+
+    def _propose(self, group: Group, size_bytes: int) -> None:
+        self._proposer.add(group, size_bytes)
+        self._groups.add(group)
+
+    def ended(self, group: Group) -> None:
+        """A command has come back."""
+        self._groups.discard(group)
+
+    def look(self, line: PatternLine, tickets: list[Ticket]) -> None:
+        """Pull if the replica, which shows all that matters, has something that is due; else wait or end."""
+        waiting = [ticket for ticket in tickets if not ticket[0].closed]
+        line.looking -= len(tickets) - len(waiting)
+        if not waiting:
+            self._drop_if_unneeded(line)
+        elif self._pulls.closing is not None:
+            self._fail(line, waiting, self._pulls.closing)
+        elif not self._views.is_settled(line.view):
+            task = self._loop.create_task(self._look_when_settled(line, waiting))
+            self._tasks[task] = (line, waiting)
+            task.add_done_callback(lambda task: self._tasks.pop(task, None))
+        elif self._is_due(line, self._machine().now_us):
+            line.looking -= len(waiting)
+            try:
+                self._pull(line, waiting)
+            except LmqError as exc:
+                line.looking += len(waiting)
+                self._fail(line, waiting, exc)
+        else:
+            line.looking -= len(waiting)
+            self._pulls.queue_up(line, waiting)
+
+    async def _look_when_settled(self, line: PatternLine, tickets: list[Ticket]) -> None:
+        try:
+            await self._views.settled(line.view)
+        except LmqError as exc:
+            self._fail(line, tickets, exc)
+        else:
+            self.look(line, tickets)
+
+    def pulled(self, line: PatternLine, group: Group, delivered: list[Delivered] | None) -> None:
+        """A pull was carried out."""
+        self.ended(group)
+        if delivered is None:
+            # Only exhausted messages were met, as many as one command may drop.
+            empty_handed, group.tickets = group.tickets, []
+        else:
+            line.looking -= len(group.tickets)
+            empty_handed = self._pulls.hand_out(line, group, delivered)
+            line.looking += len(empty_handed)
+        self.look(line, empty_handed)
+
+    def failed(self, line: PatternLine, group: Group, error: LmqError) -> None:
+        """A command was refused, or its outcome is unknown."""
+        self.ended(group)
+        tickets, group.tickets = group.tickets, []
+        self._fail(line, tickets, error)
+
+    def _fail(self, line: PatternLine, tickets: list[Ticket], error: LmqError) -> None:
+        line.looking -= len(tickets)
+        for puller, token, _, _ in tickets:
+            if not puller.closed:
+                puller.pull_failed(token, error)
+        self._drop_if_unneeded(line)
+
+    @staticmethod
+    def _drop_if_unneeded(line: PatternLine) -> None:
+        if not line.is_needed():
+            line.drop()
+
+
+class _Looking:
+    """After the barrier the replica shows all that matters (`Sink`)."""
+
+    def __init__(self, pulls: PatternPulls, line: PatternLine) -> None:
+        self._pulls = pulls
+        self._line = line
+
+    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
+        self._pulls.ended(group)
+        tickets, group.tickets = group.tickets, []
+        self._pulls.look(self._line, tickets)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._pulls.failed(self._line, group, error)
+
+
+class _Pulling:
+    """A pull from the queues that the node has named (`Sink`)."""
+
+    def __init__(self, pulls: PatternPulls, line: PatternLine) -> None:
+        self._pulls = pulls
+        self._line = line
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        self._pulls.pulled(self._line, group, delivered)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._pulls.failed(self._line, group, error)

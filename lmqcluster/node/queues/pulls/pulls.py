@@ -1,0 +1,564 @@
+"""Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
+
+A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
+the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own: one at a time for
+each line, and for no more messages than are due, so that a push wakes one of a thousand consumers that wait in sessions of
+their own. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
+then would stand in the log behind that next pull, which would overtake them. What nobody wants when it arrives, because its
+client is gone, is put back, uncharged and in its old place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from itertools import chain, islice
+from typing import Any
+
+from ....core import Machine, Op, Queue
+from ....core.log import command_layout as layout
+from ....core.log.command_layout import COUNT, OP, QUEUE, Asked
+from ....core.log.commands import Command, Delivered, Place
+from ....core.timers.idle_queues import TOUCH_US
+from ....replication.base.log_clock import LogClock
+from ....wire.errors import LmqError, Outcome
+from ....wire.limits import PULL_COUNT_MAX
+from ...commit.proposer import Group, Proposer
+from ..patterns.views import PatternViews
+from .body_fetcher import AbsentBodies
+from .holders import Holders
+from .pattern_pulls import PatternPulls
+from .unsent import Unsent, unsent_of
+from .wait_lists import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
+
+__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
+
+_NO_MEMORY = "pulls that wait fill the client's share of the node's memory; wait until some have ended"
+_CLAIM_MAX = 512
+_ABANDONED_MAX = 2_000
+"""So many waits of a client that is gone end in one turn of the event loop."""
+_AGAIN_S = 0.002
+KEEP_PERIOD_S = 600.0
+_KEEP_MAX = 500
+_DELIVERY_BYTES = 16
+"""What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
+
+
+class Pulls:
+    """All pulls of this node.
+
+    Args:
+        proposer: takes pull commands.
+        machine: returns the local replica's machine, which a snapshot may replace.
+        clock: estimates log time.
+        views: what patterns find.
+
+    Attributes:
+        clock: the same.
+        holders: which clients hold what was delivered.
+        absent: brings bodies that are not in memory.
+        empty_total: how many pulls ended without a message.
+        closing: why no more pulls wait, None as long as they do.
+    """
+
+    def __init__(
+        self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock, views: PatternViews
+    ) -> None:
+        self._proposer = proposer
+        self._machine = machine
+        self.clock = clock
+        self.holders = Holders(machine)
+        self._loop = asyncio.get_running_loop()
+        self._queues: dict[bytes, QueueLines] = {}
+        self._patterns: dict[bytes, PatternLine] = {}
+        self.empty_total = 0
+        self.closing: LmqError | None = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+        self._claims = _ClaimSink(self)
+        self._returns = _ReturnSink()
+        self.absent = AbsentBodies(machine)
+        self._again: set[Group] = set()
+        self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
+
+    # --- starting and ending --------------------------------------------------------------------------------------
+
+    def start(self, queue: bytes, ticket: Ticket) -> None:
+        """Pull from a queue.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        tail = self._proposer.tail
+        if (
+            tail is not None
+            and tail.sink is self
+            and tail.command[QUEUE] == queue
+            and tail.command[OP] == Op.PULL
+            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
+        ):
+            tail.command[COUNT] += ticket[2]
+            tail.tickets.append(ticket)
+            self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
+        else:
+            group = Group(layout.pull(queue, ticket[2]), [ticket], self)
+            self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+
+    def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
+        """As `start`, for leases that end after their own time.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        self.start_asking(layout.asks_with_lease(lease_us), queue, ticket)
+
+    def start_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        """As `start`, for a pull that asks for more.
+
+        Raises:
+            LmqError: the node takes no more requests.
+        """
+        tail, size = self._proposer.tail, _DELIVERY_BYTES * ticket[2]
+        if (
+            tail is not None
+            and tail.sink is self
+            and tail.command[QUEUE] == queue
+            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
+            and layout.may_share(tail.command, asked)
+        ):
+            tail.command[COUNT] += ticket[2]
+            tail.tickets.append(ticket)
+            self._proposer.grew(tail, size)
+        else:
+            self._proposer.add(Group(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
+
+    def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+        """Wait for a queue in which nothing is due, as if a pull had found that out."""
+        command = layout.pull_asking(asked, queue, ticket[2])
+        self.queue_up(self._line(command) or self._new_line(command), [ticket])
+
+    def session_ended(self, session: int) -> None:
+        """Answer all who wait in a session that it has ended."""
+        error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")
+        for line in self._queue_lines():
+            if isinstance(line, LeaseLine) and line.session() == session:
+                self.end_line(line, error)
+
+    def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+        """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
+
+        Returns:
+            Whether the command that decides is on its way; otherwise this node has to look first, and what is sent next may
+            be carried out before.
+
+        Raises:
+            LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there are too many
+                patterns.
+        """
+        return self._any.start(pattern, ticket, client)
+
+    def cancel(self, puller: Puller, token: Any) -> bool:
+        """End one wait early, as if its time were over. Returns whether there was a pull with that token.
+
+        A pull whose first command has not come back from the log yet may not be seen.
+        """
+        for waiter in puller.waiting:
+            if waiter.token == token and not waiter.is_over:
+                self._expire(waiter)
+                return True
+        for tickets in chain((group.tickets for group in self._again), self._any.tickets()):
+            for position, (who, its_token, count, wait_s) in enumerate(tickets):
+                if who.waiting is puller.waiting and its_token == token and wait_s != 0.0:
+                    tickets[position] = (who, its_token, count, 0.0)
+                    return True
+        return False
+
+    def is_looking(self, puller: Puller) -> bool:
+        """Whether a pull that neither has got messages nor stands in a line is not on its way to the log either."""
+        tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
+        return any(who.waiting is puller.waiting for who, *_ in tickets)
+
+    def abandon(self, puller: Puller) -> None:
+        """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
+        for waiter in list(islice(puller.waiting, _ABANDONED_MAX)):
+            self._finish(waiter)
+        if puller.waiting:
+            self._loop.call_soon(self.abandon, puller)
+
+    def close(self, error: LmqError) -> None:
+        """Answer all waiters with `error`, now and from now on."""
+        self.closing = error
+        self._keeper.cancel()
+        self._any.close(error)
+        for line in self.lines():
+            self.end_line(line, error)
+
+    def end_line(self, line: Line, error: LmqError) -> None:
+        """Answer all who wait in a line with `error`."""
+        for waiter in list(line.waiters):
+            if waiter.open:
+                self._finish(waiter)
+                waiter.puller.pull_failed(waiter.token, error)
+
+    def reopen(self) -> None:
+        """Let pulls wait again after `close`."""
+        self.closing = None
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+
+    def waiting(self) -> int:
+        """How many pulls wait."""
+        return sum(line.live for line in self.lines())
+
+    def waiting_for(self, queue: bytes) -> int:
+        """How many pulls wait for this queue by its name."""
+        lines = self._queues.get(queue)
+        return 0 if lines is None else sum(line.live for line in lines.in_turn())
+
+    # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
+        if self._again:
+            self._again.discard(group)
+        if delivered is None:
+            self._pull_again(group)
+            return
+        line = self._line(group.command)
+        empty_handed = self.hand_out(line, group, delivered)
+        if empty_handed:
+            self.queue_up(line or self._new_line(group.command), empty_handed)
+
+    def _line(self, command: Command) -> QueueLine | None:
+        lines = self._queues.get(command[QUEUE])
+        return None if lines is None else lines.line(_asked_of(command))
+
+    def _new_line(self, command: Command) -> QueueLine:
+        key = command[QUEUE]
+        lines = self._queues.get(key) or QueueLines(self._queues, key, self._machine)
+        return lines.open(_asked_of(command))
+
+    def lines(self) -> list[Line]:
+        """All lines, those in which nobody waits any more included."""
+        return [*self._queue_lines(), *self._patterns.values()]
+
+    def _queue_lines(self) -> list[QueueLine]:
+        return [line for lines in self._queues.values() for line in lines.in_turn()]
+
+    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+        """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
+        if line is not None and line.claim is None and delivered:
+            delivered = self._serve(line, delivered, group.command)
+        empty_handed: list[Ticket] = []
+        position = start = 0
+        holder: Puller | None = None
+        for ticket in group.tickets:
+            puller, token, count, _ = ticket
+            if puller.closed:
+                continue
+            share = delivered[position : position + count]
+            if share:
+                if puller is not holder:
+                    self._note(holder, delivered, start, position)
+                    holder, start = puller, position
+                position += len(share)
+                if self.absent.are_there():
+                    self._bring(puller, token, share, group.command)
+                else:
+                    puller.pulled(token, share)
+            else:
+                empty_handed.append(ticket)
+        self._note(holder, delivered, start, position)
+        # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
+        group.tickets = []
+        if position < len(delivered):
+            self.put_back(delivered[position:], unsent_of(group.command))
+        return empty_handed
+
+    def _note(self, holder: Puller | None, delivered: list[Delivered], start: int, end: int) -> None:
+        if holder is not None:
+            self.holders.note(holder.place, delivered, start, end)
+
+    def _bring(self, puller: Puller, token: Any, delivered: list[Delivered], command: Command) -> None:
+        """Hand deliveries of a command to their puller once their bodies are in memory."""
+
+        def done(found: list[Delivered] | None) -> None:
+            if found is None or puller.closed:
+                self.put_back(delivered, unsent_of(command))
+            if found is None:
+                puller.pull_failed(token, self.absent.error())
+            elif not puller.closed:
+                puller.pulled(token, found)
+
+        self.absent.bring(delivered, done)
+
+    def _pull_again(self, group: Group) -> None:
+        """The pull met only exhausted messages, as many as one command may drop."""
+        tickets, group.tickets = group.tickets, []
+        again = Group(layout.pull_again(group.command), tickets, self)
+        try:
+            self._proposer.add(again, 64)
+        except LmqError as exc:
+            self.failed(again, exc)
+        else:
+            self._again.add(again)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The pull command was refused."""
+        self._again.discard(group)
+        tickets, group.tickets = group.tickets, []
+        for puller, token, _, _ in tickets:
+            if not puller.closed:
+                puller.pull_failed(token, error)
+
+    # --- lines ----------------------------------------------------------------------------------------------------
+
+    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+        """Let pulls that found nothing wait in a line as long as they want to."""
+        for puller, token, count, wait_s in tickets:
+            if wait_s is not None and wait_s <= 0:
+                self.empty_total += 1
+                puller.pulled(token, [])
+                continue
+            if self.closing is not None:
+                puller.pull_failed(token, self.closing)
+                continue
+            if not puller.may_wait():
+                puller.pull_failed(token, LmqError("overloaded", _NO_MEMORY))
+                continue
+            waiter = Waiter(line, puller, token, count)
+            line.waiters.append(waiter)
+            line.live += 1
+            line.wanted += count
+            puller.waiting.add(waiter)
+            if wait_s is not None:
+                waiter.timer = self._loop.call_later(wait_s, self._expire, waiter)
+        if line.is_needed():
+            self.poke(line)
+        else:
+            self._drop(line)
+
+    def _expire(self, waiter: Waiter) -> None:
+        """The wait is over: now, or with the claim that may hold messages for it."""
+        if not waiter.open:
+            return
+        if waiter.line is not None and waiter.line.claim is not None:
+            waiter.is_over = True
+            waiter.line.over.append(waiter)
+            return
+        self._finish(waiter)
+        self.empty_total += 1
+        waiter.puller.pulled(waiter.token, [])
+
+    def _finish(self, waiter: Waiter) -> None:
+        waiter.open = False
+        self._leave_line(waiter)
+
+    def _leave_line(self, waiter: Waiter) -> None:
+        if waiter.timer is not None:
+            waiter.timer.cancel()
+            waiter.timer = None
+        line = waiter.line
+        if line is None:
+            return
+        waiter.line = None
+        waiter.puller.waiting.discard(waiter)
+        line.live -= 1
+        line.wanted -= waiter.count
+        # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
+        if len(line.waiters) > 2 * line.live + 16:
+            line.waiters = deque(w for w in line.waiters if w.open)
+        if not line.is_needed():
+            self._drop(line)
+
+    def _drop(self, line: Line) -> None:
+        looks_again = line.timer is not None
+        line.drop()
+        if looks_again and isinstance(line, QueueLine) and self.closing is None:
+            # The other lines of the queue rely on one timer.
+            self._wake(line.lines)
+
+    def _serve(self, line: Line, delivered: list[Delivered], command: Command) -> list[Delivered]:
+        """Give what a command got to the line; returns what is left."""
+        position = 0
+        while position < len(delivered) and line.waiters:
+            waiter = line.waiters.popleft()
+            if not waiter.open or waiter.puller.closed:
+                continue
+            share = delivered[position : position + waiter.count]
+            self.holders.note(waiter.puller.place, share, 0, len(share))
+            position += len(share)
+            self._finish(waiter)
+            if self.absent.are_there():
+                self._bring(waiter.puller, waiter.token, share, command)
+            else:
+                waiter.puller.pulled(waiter.token, share)
+        return delivered[position:]
+
+    def _keep_queues(self) -> None:
+        """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
+        self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
+        self._keep_some(self._queue_lines())
+
+    def _keep_some(self, lines: list[QueueLine]) -> None:
+        now_us, queues = self.clock.now_us(), self._machine().queues
+        for line in lines[:_KEEP_MAX]:
+            queue = queues.get(line.key)
+            is_ending = queue is not None and queue.idle_us and now_us - queue.idle_us > TOUCH_US
+            if is_ending and line.live and line.claim is None:
+                self._claim(line, 1)
+        if len(lines) > _KEEP_MAX:
+            self._loop.call_soon(self._keep_some, lines[_KEEP_MAX:])
+
+    # --- claims ---------------------------------------------------------------------------------------------------
+
+    def notice(self, queues: list[Queue]) -> None:
+        """Queues that may have gained messages. Lines of patterns hear of them from their views."""
+        for queue in queues:
+            lines = self._queues.get(queue.name)
+            if lines is not None:
+                self._wake(lines, has_gained=True)
+
+    def notice_all(self) -> None:
+        """Anything may have changed: a snapshot was installed."""
+        for lines in list(self._queues.values()):
+            self._wake(lines, has_gained=True)
+
+    def poke(self, line: Line) -> None:
+        """Claim messages for a line if any are due and no others claim them, or set a timer for the first that will be."""
+        if isinstance(line, QueueLine):
+            self._wake(line.lines)
+        elif line.claim is None and line.live:
+            self._look(line, self.clock.now_us(), 0)
+
+    def _wake(self, lines: QueueLines, *, has_gained: bool = False) -> None:
+        """Have the lines of a queue claim in turn, as long as more messages are due than are claimed."""
+        now_us = self.clock.now_us()
+        for line in lines.in_turn():
+            is_idle = line.claim is None and line.live > 0 and (has_gained or not line.rests)
+            if is_idle and not self._look(line, now_us, lines.claimed):
+                return
+
+    def _look(self, line: Line, now_us: int, claimed: int) -> bool:
+        """Claim messages for a line, or set a timer for the first that will be due. Returns whether another line of the
+        queue may claim more."""
+        head_us, stock = line.head()
+        if head_us is None:
+            return True
+        if head_us > now_us:
+            self._arm(line, (head_us - now_us) / 1e6)
+            return False
+        # What is due by this node's clock, but not yet by the log's, is not counted.
+        count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
+        return count > 0 and self._claim(line, count)
+
+    def _arm(self, line: Line, delay_s: float) -> None:
+        if line.timer is not None:
+            line.timer.cancel()
+        line.timer = self._loop.call_later(delay_s, self._timer_fired, line)
+
+    def _timer_fired(self, line: Line) -> None:
+        line.timer = None
+        if isinstance(line, QueueLine):
+            line.rests = False
+        self.poke(line)
+
+    def _claim(self, line: Line, count: int) -> bool:
+        """Pull for a line. Returns whether the command is on its way."""
+        claim = Group(line.command(count), [line], self._claims)
+        try:
+            self._proposer.add(claim, 64)
+        except LmqError:
+            # The node is over its bounds or stopping; the next message or the retry below finds the line again.
+            self._arm(line, 0.1)
+            return False
+        line.claim = claim
+        if isinstance(line, QueueLine):
+            line.lines.claimed += count
+            line.rests = False
+        return True
+
+    def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
+        """A claim is settled, with or without messages, or given up with an error."""
+        line: Line = claim.tickets[0]
+        # After an unknown outcome a claim may end a second time, when the line has another one.
+        if line.claim is claim:
+            line.claim = None
+            if isinstance(line, QueueLine):
+                line.lines.claimed -= claim.command[COUNT]
+                line.lines.served(line)
+        rest = self._serve(line, delivered, claim.command) if delivered else []
+        if rest:
+            self.put_back(rest, unsent_of(claim.command))
+        if line.claim is None:
+            self._end_waits_that_are_over(line, error)
+        if not line.is_needed():
+            self._drop(line)
+        elif not delivered:
+            self._rest(line)
+        if delivered or isinstance(line, QueueLine):
+            self.poke(line)
+
+    def _rest(self, line: Line) -> None:
+        """Another node was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
+        head_us, _ = line.head()
+        if head_us is not None:
+            self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
+            if isinstance(line, QueueLine):
+                line.rests = True
+
+    def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
+        over, line.over = line.over, []
+        for waiter in over:
+            if not waiter.open:
+                continue
+            self._finish(waiter)
+            if error is not None and error.outcome is Outcome.UNKNOWN:
+                waiter.puller.pull_failed(waiter.token, error)
+            else:
+                self.empty_total += 1
+                waiter.puller.pulled(waiter.token, [])
+
+    def put_back(self, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
+        """Return deliveries that do not reach their client, unless their session keeps them."""
+        if unsent is Unsent.KEEP:
+            return
+        by_queue: dict[bytes, list[int]] = {}
+        for name, number, _remaining, _message in delivered:
+            by_queue.setdefault(name, []).append(number)
+        self.put_back_numbers(by_queue, unsent)
+
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]], unsent: Unsent = Unsent.PUT_BACK) -> None:
+        """Return deliveries by their numbers."""
+        for name, numbers in by_queue.items():
+            is_charged = unsent is Unsent.PUT_BACK
+            command = (
+                layout.settle(Op.PUT_BACK, name, numbers) if is_charged else layout.give_back(name, numbers, Place.KEEP)
+            )
+            self._proposer.add_first(Group(command, [], self._returns))
+
+
+def _asked_of(command: Command) -> Asked | None:
+    return None if command[OP] == Op.PULL else layout.asked_of(command)
+
+
+class _ClaimSink:
+    """Outcomes of claims that the node made for a line."""
+
+    def __init__(self, pulls: Pulls) -> None:
+        self._pulls = pulls
+
+    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+        self._pulls.claim_ended(group, delivered or [])
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self._pulls.claim_ended(group, [], error)
+
+
+class _ReturnSink:
+    """Nobody waits for messages that are put back."""
+
+    def completed(self, group: Group, result: object) -> None:
+        """Done."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """The lease will end by itself."""

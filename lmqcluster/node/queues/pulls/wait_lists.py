@@ -1,0 +1,271 @@
+"""Pulls that wait at a node: in lines, one for each queue and for each pattern, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from ....core import Machine, Op, Queue
+from ....core.log import command_layout as layout
+from ....core.log.command_layout import Asked
+from ....core.log.commands import Command, Delivered
+from ....core.queue.limits import Endpoint
+from ....ports import ConnectionSlot
+from ....replication.base.log_clock import LogClock
+from ....wire.errors import LmqError
+from ...commit.proposer import Group
+from ..patterns.views import PatternViews, View
+
+__all__ = [
+    "CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "QueueLines", "Ticket", "Waiter",
+    "polls_are_suspended",
+]  # fmt: skip
+
+CANDIDATES_MAX = 16
+"""Most queues that one claim for a pattern names."""
+
+
+class Puller(Protocol):
+    """Where the outcome of a pull goes: a connection or a coroutine."""
+
+    @property
+    def closed(self) -> bool:
+        """It is gone; what arrives for it is put back."""
+
+    @property
+    def waiting(self) -> set[Waiter]:
+        """Its waiters that stand in a line; kept by `Pulls`."""
+
+    @property
+    def place(self) -> ConnectionSlot | None:
+        """The connection that the messages go to; None if it is no client's, or if they are settled on the way."""
+
+    def may_wait(self) -> bool:
+        """Whether there is memory for one more pull of it that waits."""
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        """Messages, or none at the end of the wait."""
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        """The pull was refused, or its outcome is unknown."""
+
+
+Ticket = tuple[Puller, Any, int, float | None]
+"""One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
+
+
+class Waiter:
+    """A pull that stands in a line."""
+
+    __slots__ = ("count", "is_over", "line", "open", "puller", "timer", "token")
+
+    def __init__(self, line: Line, puller: Puller, token: Any, count: int) -> None:
+        self.line: Line | None = line
+        self.puller = puller
+        self.token = token
+        self.count = count
+        self.open = True
+        self.is_over = False
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Line(ABC):
+    """Waiters for the same, first come, first served.
+
+    Attributes:
+        key: name of the queue, or the pattern.
+        live, wanted: how many waiters are not closed, and how many messages they want.
+        over: waiters whose time is over and who wait for the claim under way.
+        claim: the pull that the node has under way for the line.
+        timer: when to look again.
+    """
+
+    key: bytes
+
+    __slots__ = ("claim", "live", "over", "timer", "waiters", "wanted")
+
+    def __init__(self) -> None:
+        self.waiters: deque[Waiter] = deque()
+        self.over: list[Waiter] = []
+        self.live = 0
+        self.wanted = 0
+        self.claim: Group | None = None
+        self.timer: asyncio.TimerHandle | None = None
+
+    @abstractmethod
+    def head(self) -> tuple[int | None, int]:
+        """Earliest due time of what the line waits for, and how many messages may be ready."""
+
+    @abstractmethod
+    def command(self, count: int) -> Command:
+        """A pull for the line."""
+
+    def is_needed(self) -> bool:
+        """Whether a pull waits, or something is under way."""
+        return self.live > 0 or self.claim is not None
+
+    def drop(self) -> None:
+        """It is not needed."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+
+class QueueLines:
+    """The lines for one queue: one for each different thing that pulls ask for, in the order in which they were served last.
+
+    Attributes:
+        key: name of the queue.
+        claimed: how many messages the claims under way ask for.
+    """
+
+    __slots__ = ("_by_asked", "_by_queue", "_machine", "claimed", "key")
+
+    def __init__(self, by_queue: dict[bytes, QueueLines], key: bytes, machine: Callable[[], Machine]) -> None:
+        self.key = key
+        self.claimed = 0
+        self._by_queue = by_queue
+        self._by_asked: dict[Asked | None, QueueLine] = {}
+        self._machine = machine
+
+    def line(self, asked: Asked | None) -> QueueLine | None:
+        """The line of pulls that ask for this, None for nothing beside a message; None if nobody waits for it."""
+        return self._by_asked.get(asked)
+
+    def open(self, asked: Asked | None) -> QueueLine:
+        """A new line, the last one."""
+        line = QueueLine(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
+        self._by_asked[asked] = line
+        self._by_queue[self.key] = self
+        return line
+
+    def in_turn(self) -> list[QueueLine]:
+        """All lines; whose turn it is comes first."""
+        return list(self._by_asked.values())
+
+    def served(self, line: QueueLine) -> None:
+        """It is the others' turn."""
+        if self._by_asked.get(line.asked) is line:
+            del self._by_asked[line.asked]
+            self._by_asked[line.asked] = line
+
+    def remove(self, line: QueueLine) -> None:
+        """Nobody waits in it any more."""
+        if self._by_asked.get(line.asked) is line:
+            del self._by_asked[line.asked]
+            if not self._by_asked and self._by_queue.get(self.key) is self:
+                del self._by_queue[self.key]
+
+
+class QueueLine(Line):
+    """A line for one queue.
+
+    Attributes:
+        lines: all lines of the queue.
+        asked: what the pulls ask for beside a message, None for nothing.
+        rests: the last claim brought nothing; it claims again when the timer ends, or when the queue has gained messages.
+    """
+
+    __slots__ = ("_machine", "asked", "key", "lines", "rests")
+
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked | None = None) -> None:
+        super().__init__()
+        self.key = lines.key
+        self.lines = lines
+        self.asked = asked
+        self.rests = False
+        self._machine = machine
+
+    def head(self) -> tuple[int | None, int]:
+        queue = self._machine().queues.get(self.key)
+        return (None, 0) if queue is None else (queue.head_us(), queue.due_count(self._machine().now_us))
+
+    def command(self, count: int) -> Command:
+        return layout.pull(self.key, count)
+
+    def drop(self) -> None:
+        super().drop()
+        self.lines.remove(self)
+
+
+class LeaseLine(QueueLine):
+    """A line for one queue, of pulls that ask for more than the queue's timeout."""
+
+    __slots__ = ("_asked",)
+
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked) -> None:
+        super().__init__(lines, machine, asked)
+        self._asked = asked
+
+    def session(self) -> int | None:
+        """In which session they pull, None for none."""
+        return layout.session_asked(self._asked)
+
+    def head(self) -> tuple[int | None, int]:
+        machine, session = self._machine(), self.session()
+        queue = machine.queues.get(self.key)
+        if layout.operation_asked(self._asked) == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
+            return None, 0
+        if session is None or queue is None or not queue.is_exclusive():
+            return super().head()
+        # The others hear of it when it is their turn.
+        if queue.suspended or machine.claims.holder(self.key) not in (0, session):
+            return None, 0
+        return queue.earliest_us(), queue.due_count(machine.now_us)
+
+    def command(self, count: int) -> Command:
+        return layout.pull_asking(self._asked, self.key, count)
+
+
+def polls_are_suspended(machine: Machine, queue: Queue) -> bool:
+    """Whether polls of a queue are refused for the time being."""
+    index = None if queue.rich is None else queue.rich.index
+    own = index is not None and index.limits.suspended[Endpoint.POLL]
+    return own or machine.poll_limits.suspended[Endpoint.POLL]
+
+
+class PatternLine(Line):
+    """A line for all queues that a pattern finds.
+
+    Attributes:
+        looking: how many pulls have not found out yet whether there is a message for them.
+    """
+
+    __slots__ = ("_clock", "_lines", "_machine", "_views", "key", "looking", "view")
+
+    def __init__(
+        self,
+        lines: dict[bytes, PatternLine],
+        view: View,
+        views: PatternViews,
+        machine: Callable[[], Machine],
+        clock: LogClock,
+    ) -> None:
+        super().__init__()
+        self.key = view.pattern
+        self.view = view
+        self.looking = 0
+        self._lines = lines
+        self._views = views
+        self._machine = machine
+        self._clock = clock
+
+    def head(self) -> tuple[int | None, int]:
+        earliest = self.view.earliest() if self.view.is_complete else None
+        return (None, 0) if earliest is None else (earliest[0], earliest[1].due_count(self._machine().now_us))
+
+    def command(self, count: int) -> Command:
+        found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._machine().now_us))
+        return layout.pull_first([queue.name for queue in found], count)
+
+    def is_needed(self) -> bool:
+        return super().is_needed() or self.looking > 0
+
+    def drop(self) -> None:
+        super().drop()
+        if self._lines.get(self.key) is self:
+            del self._lines[self.key]
+            self._views.release(self.view)

@@ -1,0 +1,1 @@
+"""Pushes beyond a single queue: copies, pushes that wait, streams of jobs, transactions."""

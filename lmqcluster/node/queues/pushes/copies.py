@@ -1,0 +1,66 @@
+"""One message for every queue that a pattern finds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....core.log import command_layout as layout
+from ....core.state.named_queues import NAMES_MAX
+from ....wire.errors import LmqError
+from ..patterns.patterns import check_pattern
+from ..sending.command_sender import Proposals
+
+__all__ = ["QUEUES_MAX", "push_copies"]
+
+QUEUES_MAX = 100_000
+"""Most queues that one call reaches."""
+
+
+async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
+    """Store a copy in every queue whose name the pattern finds; returns (queue, flag) sorted by queue.
+
+    It reaches every queue whose creation was acknowledged before the call and that is not deleted meanwhile; a queue that comes
+    while it is under way may get a copy or not. Of more than 1,000 queues it reaches so many at a time.
+
+    Args:
+        proposals: the door to the log.
+        pattern: what is searched for in names.
+        row: the message as in the command `PUSH_ITEMS`.
+        client: who asks.
+
+    Raises:
+        LmqError: ``bad_pattern``, ``too_large``, ``overloaded``, ``quota_exceeded``, ``no_leader``; ``unknown_outcome`` if it
+            failed half-way.
+    """
+    size = len(row[0])
+    check_pattern(pattern)
+    proposals.check_push(size)
+    names = await _names(proposals, pattern, client)
+    proposals.check_push(size, copies=len(names))
+    stored: list[tuple[bytes, int]] = []
+    for start in range(0, len(names), NAMES_MAX):
+        part = names[start : start + NAMES_MAX]
+        try:
+            stored += await proposals.propose(layout.push_each(part, row), size + 64 + sum(map(len, part)))
+        except LmqError as exc:
+            if not stored:
+                raise
+            reason = f"{len(stored)} of {len(names)} queues had got their copies before this: {exc.message}"
+            raise LmqError("unknown_outcome", reason) from exc
+    return stored
+
+
+async def _names(proposals: Proposals, pattern: bytes, client: bytes) -> list[bytes]:
+    """The queues that the pattern finds, sorted."""
+    view = proposals.views.open(pattern, client)
+    try:
+        await proposals.barrier()
+        await proposals.views.settled(view)
+        if len(view.queues) > QUEUES_MAX:
+            reason = (
+                f"the regular expression finds {len(view.queues)} queues, more than {QUEUES_MAX}; use narrower ones"
+            )
+            raise LmqError("too_large", reason)
+        return sorted(view.queues)
+    finally:
+        proposals.views.release(view)

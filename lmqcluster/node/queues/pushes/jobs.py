@@ -1,0 +1,251 @@
+"""Pushes of writers that number what they write, as front ends use them; see `lmqcluster.core.dedup.stream_positions`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....core import PushFlag
+from ....core.dedup.epochs import EPOCH_MAX, RUN_BYTES_MAX
+from ....core.dedup.row_digests import DIGEST_BYTES
+from ....core.dedup.stream_positions import NOTE_BYTES_MAX, Job
+from ....core.handlers.stream_pushes import SEED_BYTES
+from ....core.log import command_layout as layout
+from ....wire.errors import LmqError
+from ....wire.legacy_msgpack import CONTENT_TYPE
+from ....wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
+from ..sending.command_sender import Proposals
+
+__all__ = ["JobInfo", "Jobs", "MarkInfo", "Run", "Stream"]
+
+_BEGUN, _TO_BE_REPEATED = 0, 1
+NOTES_SLICE_BYTES = 4 * 1024 * 1024
+"""Most bytes of notes in one answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A stream, by its job's name and its own, and to whom the job belongs."""
+
+    job: bytes
+    name: bytes
+    owner: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """An attempt to write an epoch of a job."""
+
+    epoch: int
+    name: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class MarkInfo:
+    """How far a stream is stored.
+
+    Attributes:
+        position: of its next message.
+        done: whether it is complete.
+        note_bytes: how long its notes are.
+        notes: a part of them.
+    """
+
+    position: int
+    done: bool
+    note_bytes: int
+    notes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class JobInfo:
+    """A job of a writer.
+
+    Attributes:
+        messages: how many are stored in all its streams; of a job that writes in epochs: of the open epoch, by all its runs,
+            or else of the last one that is finished.
+        note_bytes: how long their notes are, and the digests of earlier runs.
+        idle_s: seconds of log time since the last use.
+        finished_epoch: the last epoch that is finished; None if there is none.
+        open_epoch: the one that is being written; None if there is none.
+        unclaimed: messages that earlier runs of it have stored and that the present one has not come to.
+    """
+
+    owner: bytes
+    name: bytes
+    streams: int
+    messages: int
+    note_bytes: int
+    idle_s: float
+    finished_epoch: int | None = None
+    open_epoch: int | None = None
+    unclaimed: int = 0
+
+
+class Jobs:
+    """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+
+    def __init__(self, proposals: Proposals) -> None:
+        self._proposals = proposals
+
+    async def push(
+        self,
+        queue: bytes,
+        rows: list[list[Any]],
+        stream: Stream,
+        first: int,
+        *,
+        note: bytes,
+        done: bool,
+        run: Run | None = None,
+    ) -> int | None:
+        """Store the next messages of a stream, or nothing if they are stored already.
+
+        Args:
+            rows: ``[content, content type, headers]`` of each, and perhaps a row of `PushOptions`.
+            run: of a job that writes in epochs; the note is the digests of the messages then.
+
+        Returns:
+            How many were stored, that is all but those that an earlier run of the epoch has stored; None if the stream had
+            passed them.
+
+        Raises:
+            LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
+        """
+        proposals = self._proposals
+        proposals.check_name(queue)
+        for name in (stream.job, stream.name):
+            _check_name(name)
+        if not 0 <= first < 1 << 61:
+            raise LmqError("bad_request", f"a position must be 0 or more, not {first}")
+        if len(note) > NOTE_BYTES_MAX:
+            raise LmqError("too_large", f"a note may have {NOTE_BYTES_MAX} bytes, this has {len(note)}")
+        if len(rows) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
+        size = 128 + len(note)
+        for content, content_type, headers, *options in rows:
+            if content_type == CONTENT_TYPE:
+                proposals.check_packed(content)
+            else:
+                proposals.check_push(len(content))
+            size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
+            size += sum(_options_bytes(row) for row in options)
+        epoch = () if run is None else (run.epoch, run.name)
+        if run is not None:
+            _check_run(run)
+            if done or len(note) != len(rows) * DIGEST_BYTES:
+                raise LmqError(
+                    "bad_request",
+                    f"the note of an epoch has {DIGEST_BYTES} bytes for each message, and its streams are not done",
+                )
+        command = layout.push_marked(queue, rows, (stream.job, stream.name), first, note, done, stream.owner, *epoch)
+        flags: list[int] = await proposals.propose(command, size)
+        return flags.count(PushFlag.STORED) if flags or not rows else None
+
+    async def begin(self, job: bytes, run: Run, owner: bytes) -> bool:
+        """Begin a run of an epoch of a job; False if the epoch is finished.
+
+        Raises:
+            LmqError: among others ``epoch_conflict`` if another run has taken over, or the epoch is too old.
+        """
+        _check_name(job)
+        _check_run(run)
+        while True:
+            command = layout.begin_epoch(job, run.epoch, run.name, os.urandom(SEED_BYTES), owner)
+            state: int = await self._proposals.propose(command, 128)
+            if state != _TO_BE_REPEATED:
+                return state == _BEGUN
+
+    async def finish(self, job: bytes, run: Run, rows: int, digest: bytes, owner: bytes) -> None:
+        """Finish an epoch of a job whose rows have all been pushed.
+
+        Args:
+            rows: how many.
+            digest: the sum of their digests modulo 2**128, most significant byte first.
+
+        Raises:
+            LmqError: among others ``epoch_conflict`` if other rows are stored.
+        """
+        _check_name(job)
+        _check_run(run)
+        if not 0 <= rows < 1 << 61 or len(digest) != DIGEST_BYTES:
+            raise LmqError("bad_request", f"rows must be 0 or more, and their digest must have {DIGEST_BYTES} bytes")
+        await self._proposals.propose(layout.finish_epoch(job, run.epoch, run.name, rows, digest, owner), 128)
+
+    async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
+        """How far a stream is stored, with its notes from a byte on; None if it is not known."""
+        await self._proposals.barrier()
+        found = self._proposals.machine().marks.find(stream.owner, stream.job, stream.name)
+        if found is None:
+            return None
+        notes = _part(found.notes, notes_from, NOTES_SLICE_BYTES)
+        return MarkInfo(found.position, found.done, found.note_bytes, notes)
+
+    async def end(self, names: Sequence[bytes], owner: bytes) -> int:
+        """Forget an owner's jobs; returns how many streams they had."""
+        if len(names) > PUSH_COUNT_MAX:
+            raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
+        ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))
+        return ended
+
+    async def show(self, owner: bytes | None, client: bytes) -> list[JobInfo]:
+        """An owner's jobs (None: everybody's), the least recently used first, read in slices for this client."""
+        await self._proposals.barrier()
+        machine = self._proposals.machine()
+        return [
+            _info(whose, name, job, machine.now_us)
+            async for whose, name, job in self._proposals.turns.each(list(machine.marks.jobs()), client)
+            if owner is None or whose == owner
+        ]
+
+
+def _info(owner: bytes, name: bytes, job: Job, now_us: int) -> JobInfo:
+    epochs, messages = job.epochs, sum(mark.position for mark in job.streams.values())
+    if epochs is not None:
+        messages = messages + epochs.unclaimed_count() if epochs.open >= 0 else epochs.finished[epochs.last].rows
+    return JobInfo(
+        owner,
+        name,
+        len(job.streams),
+        messages,
+        job.note_bytes,
+        (now_us - job.used_us) / 1e6,
+        None if epochs is None or epochs.last < 0 else epochs.last,
+        None if epochs is None or epochs.open < 0 else epochs.open,
+        0 if epochs is None else epochs.unclaimed_count(),
+    )
+
+
+def _part(chunks: list[bytes], start: int, size: int) -> bytes:
+    """Up to `size` bytes from `start` on of the chunks joined together."""
+    taken: list[bytes] = []
+    at = have = 0
+    for chunk in chunks:
+        begin = max(0, start - at)
+        at += len(chunk)
+        if begin < len(chunk):
+            taken.append(chunk[begin : begin + size - have])
+            have += len(taken[-1])
+            if have == size:
+                break
+    return b"".join(taken)
+
+
+def _header_bytes(header: Sequence[bytes]) -> int:
+    return sum(map(len, header)) + 8
+
+
+def _options_bytes(row: Sequence[Any]) -> int:
+    return 48 + sum(len(value) for value in row if isinstance(value, bytes))
+
+
+def _check_run(run: Run) -> None:
+    if not 0 <= run.epoch < EPOCH_MAX or not 0 < len(run.name) <= RUN_BYTES_MAX:
+        raise LmqError("bad_request", f"an epoch must be 0 or more, and a run must have 1 to {RUN_BYTES_MAX} bytes")
+
+
+def _check_name(name: bytes) -> None:
+    if not 0 < len(name) <= NAME_BYTES_MAX:
+        raise LmqError("bad_name", f"a job and a stream have 1 to {NAME_BYTES_MAX} bytes, this one has {len(name)}")

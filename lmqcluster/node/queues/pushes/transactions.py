@@ -1,0 +1,162 @@
+"""Several operations in one step, as front ends use them; see `lmqcluster.core.handlers.transactions`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ....core import Machine, Op, PushFlag
+from ....core.handlers.keyed_pushes import FLAG_BITS
+from ....core.handlers.transactions import OPERATIONS_MAX, Conflict
+from ....core.log import command_layout as layout
+from ....core.log.commands import Place
+from ....wire.errors import LmqError
+from ....wire.ids import ReceiptFormat
+from ....wire.limits import NAME_BYTES_MAX
+from ..sending.command_sender import Proposals
+from ..sending.push_items import PushItem, Stored, stored
+from ..sending.times import lease_us, retry_delay_us
+
+__all__ = ["AckStep", "ExtendStep", "NackStep", "PushStep", "Step", "run_transaction"]
+
+
+@dataclass(frozen=True, slots=True)
+class PushStep:
+    """Store a message."""
+
+    queue: bytes
+    item: PushItem
+
+
+@dataclass(frozen=True, slots=True)
+class AckStep:
+    """Acknowledge a delivery."""
+
+    queue: bytes
+    id: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class NackStep:
+    """Give a message back; `delay_s` is None for what the queue says."""
+
+    queue: bytes
+    id: bytes
+    place: Place = Place.TAIL
+    delay_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendStep:
+    """Restart a lease; `lease_s` is None for the queue's timeout."""
+
+    queue: bytes
+    id: bytes
+    lease_s: float | None = None
+
+
+_ENDING = {Op.ACK: Op.ACK, Op.GIVE_BACK: Op.NACK}
+"""Commands that end deliveries, and as what they are remembered."""
+
+Step = PushStep | AckStep | NackStep | ExtendStep
+
+
+def run_transaction(
+    proposals: Proposals, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
+) -> Coroutine[Any, Any, list[Stored | bool]]:
+    """Carry out all steps, or none of them.
+
+    The command is sent when this is called, so that it keeps its place among the requests of a client.
+
+    Args:
+        again: the client repeats a transaction whose answer it has lost, so it may have been carried out already.
+
+    Returns:
+        Awaited: of each push what became of it, of all others True.
+
+    Raises:
+        LmqError: at once, or awaited. Nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
+            ``quota_exceeded`` with the step that failed; or ``unknown_outcome``.
+    """
+    if len(steps) > OPERATIONS_MAX:
+        reason = f"a transaction has at most {OPERATIONS_MAX} operations, this has {len(steps)}"
+        raise LmqError("too_large", reason)
+    rows: list[list[Any]] = []
+    size = 64
+    for step in steps:
+        rows.append(_row(proposals, receipts, step, owner))
+        size += len(step.queue) + (step.item.size_bytes() if isinstance(step, PushStep) else 40)
+    sent = proposals.send(layout.transaction(rows, *proposals.owned(owner)), size)
+    return _outcome(sent, _Earlier(proposals.machine, rows, owner) if again else None)
+
+
+async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier | None) -> list[Stored | bool]:
+    result = await sent
+    if isinstance(result, Conflict):
+        if earlier is None or not earlier.may_be_done(result):
+            raise LmqError(result.code, f"operation {result.failed}: {result.reason}; nothing was done")
+        return earlier.results(result)
+    return [one if one is True else stored(*one) for one in result]
+
+
+class _Earlier:
+    """An earlier attempt of a transaction, as far as its traces tell of it.
+
+    If it was carried out, its settlements have ended their deliveries, and the keys of its pushes are known.
+    """
+
+    def __init__(self, machine: Callable[[], Machine], rows: list[list[Any]], owner: bytes) -> None:
+        self._machine = machine
+        self._rows = rows
+        self._owner = owner
+
+    def may_be_done(self, conflict: Conflict) -> bool:
+        """Whether the transaction may conflict because the earlier attempt carried it out."""
+        settled = self._settlements()
+        return False not in settled and (bool(settled) or conflict.code == "lease_lost")
+
+    def results(self, conflict: Conflict) -> list[Stored | bool]:
+        """Return what the earlier attempt did, if it `may_be_done`.
+
+        Raises:
+            LmqError: ``unknown_outcome``: that cannot be told any more.
+        """
+        settled = self._settlements()
+        done = [self._pushed(*row) if row[layout.OP] == Op.PUSH_TRAITS else True for row in self._rows]
+        if not settled or None in settled or None in done:
+            reason = "whether an earlier attempt carried the transaction out is not known any more"
+            raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {conflict.reason}")
+        return [one for one in done if one is not None]
+
+    def _settlements(self) -> list[bool | None]:
+        return [self._settled(*row) for row in self._rows if row[layout.OP] in _ENDING]
+
+    def _settled(self, op: Op, queue: bytes, number: int, *_more: int) -> bool | None:
+        return self._machine().settled_by(_ENDING[op], queue, number)
+
+    def _pushed(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
+        """What became of a push, None if its key is not known; one without a key shares the fate of the others."""
+        key = row[3]
+        if key is None:
+            return Stored(PushFlag.STORED)
+        known = self._machine().keys.find(self._owner, queue, key)
+        if known is None:
+            return None
+        return stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
+
+
+def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:
+    if isinstance(step, PushStep):
+        proposals.check_name(step.queue, owner)
+        proposals.check_item(step.item)
+        return layout.push_step(step.queue, step.item.row_with_options(proposals.due_times))
+    if len(step.queue) > NAME_BYTES_MAX:
+        raise LmqError("lease_lost", "no queue has such a long name")
+    number = receipts.parse(step.id)
+    if isinstance(step, AckStep):
+        return layout.ack_step(step.queue, number)
+    if isinstance(step, NackStep):
+        return layout.give_back_step(step.queue, number, step.place, retry_delay_us(step.delay_s))
+    return layout.extend_step(step.queue, number, 0 if step.lease_s is None else lease_us(step.lease_s))

@@ -1,0 +1,1 @@
+"""Commands on their way to the log: checked, built, sent, awaited."""

@@ -1,0 +1,242 @@
+"""The one door to the log for what the service is made of: commands are checked, sent and awaited here."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from ....core import Machine
+from ....core.log import command_layout as layout
+from ....core.log.commands import Command, RefusedError
+from ....core.owners.quotas import Kind
+from ....wire.errors import LmqError
+from ....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
+from ....wire.limits import NAME_BYTES_MAX
+from ...commit.proposer import Group, Proposer
+from ...process.fair_slices import Turns
+from ...process.memory import MESSAGE_OVERHEAD_BYTES
+from ..patterns.views import PatternViews
+from . import requests
+from .due_times import DueTimes
+from .push_items import PushItem
+
+__all__ = ["Proposals", "unheard"]
+
+_CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+KEY_BYTES_MAX = 255
+QUEUES_MAX = 1_000_000
+
+
+class Proposals:
+    """Sends commands to the log, and refuses those that may not be sent.
+
+    Args:
+        proposer: takes commands.
+        machine: returns the local replica's machine.
+        views: what the patterns of clients find.
+        turns: slices of the event loop for long work.
+        due_times: converts the due times of pushes.
+        message_bytes_max: largest body.
+        memory_bytes_max: above it pushes are refused.
+
+    Attributes:
+        fresh: waits until the replica shows what was acknowledged before, or tells that it does not; None if there is no way to.
+        stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
+        disk_shortage: why nothing more is to be stored on the disk, empty if there is room; likewise.
+    """
+
+    def __init__(
+        self,
+        proposer: Proposer,
+        machine: Callable[[], Machine],
+        views: PatternViews,
+        turns: Turns,
+        *,
+        due_times: DueTimes,
+        message_bytes_max: int,
+        memory_bytes_max: int,
+    ) -> None:
+        self.proposer = proposer
+        self.due_times = due_times
+        self.machine = machine
+        self.views = views
+        self.turns = turns
+        self.message_bytes_max = message_bytes_max
+        self.stored_bytes = 0
+        self.disk_shortage = ""
+        self._memory_bytes_max = memory_bytes_max
+        self._loop = asyncio.get_running_loop()
+        self.fresh: Callable[[], Awaitable[bool]] | None = None
+        self._futures = _FutureSink()
+
+    # --- sending --------------------------------------------------------------------------------------------------
+
+    async def barrier(self) -> None:
+        """Afterwards local reads show everything that was acknowledged anywhere before the call."""
+        await self.ask(requests.barrier())
+
+    async def look_up(self) -> None:
+        """As `barrier`, but without an entry of the log if the other members answer."""
+        if not await self.refresh():
+            await self.barrier()
+
+    async def refresh(self) -> bool:
+        """As `look_up`, if that is possible soon without an entry of the log; False if local reads may lack something."""
+        return self.fresh is not None and await self.fresh()
+
+    async def ask(self, request: requests.Request) -> Any:
+        """As `propose`, for a request that was made by the functions of `requests`."""
+        return await self.send(*request)
+
+    async def propose(self, command: Command, size_bytes: int) -> Any:
+        """Have a command carried out; returns what the state machine returned."""
+        return await self.send(command, size_bytes)
+
+    def send(self, command: Command, size_bytes: int) -> asyncio.Future[Any]:
+        """Send a command now; what is returned tells later what the state machine returned."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self.proposer.add(Group(command, [future], self._futures), size_bytes)
+        return future
+
+    # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
+
+    def check_name(self, queue: bytes, owner: bytes = b"") -> None:
+        """Refuse a name that no queue may have. A queue that this node does not see is counted to the owner when it is made.
+
+        Raises:
+            LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues or memory is full;
+                ``quota_exceeded``.
+        """
+        machine = self.machine()
+        queues = machine.queues
+        if queue in queues:
+            return
+        if not 0 < len(queue) <= NAME_BYTES_MAX:
+            raise LmqError("bad_name", f"a queue name must have 1 to {NAME_BYTES_MAX} bytes, this has {len(queue)}")
+        if _CONTROL.search(queue):
+            raise LmqError("bad_name", "a queue name must not contain control characters")
+        if len(queues) >= QUEUES_MAX:
+            raise LmqError("overloaded", f"there are {len(queues)} queues, the limit; delete some")
+        self.check_room()
+        if owner:
+            try:
+                machine.quotas.check(Kind.QUEUES, owner)
+            except RefusedError as exc:
+                raise LmqError(exc.code, exc.reason) from exc
+            # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
+            # a quota too.
+            self.proposer.add(Group(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
+
+    def check_room(self, more_bytes: int = 0) -> None:
+        """Refuse what would be kept.
+
+        Raises:
+            LmqError: ``overloaded`` if memory or the disk is full.
+        """
+        if self.disk_shortage:
+            raise LmqError("overloaded", f"{self.disk_shortage}; pull messages, delete queues or make room on the disk")
+        if self.stored_bytes + more_bytes > self._memory_bytes_max:
+            raise LmqError(
+                "overloaded",
+                f"messages, queues and properties take about {self.stored_bytes} bytes, the limit is"
+                f" {self._memory_bytes_max}; pull messages, delete queues or raise memory_bytes_max",
+            )
+
+    def check_push(self, size_bytes: int, copies: int = 1) -> None:
+        """Refuse a body that cannot be stored, or not so many copies of it.
+
+        Raises:
+            LmqError: ``too_large``, or ``overloaded`` if memory or the disk is full.
+        """
+        if size_bytes > self.message_bytes_max:
+            raise LmqError(
+                "too_large", f"the message has {size_bytes} bytes, more than the limit of {self.message_bytes_max}"
+            )
+        if self.stored_bytes > self._memory_bytes_max or self.disk_shortage or copies > 1:
+            self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
+
+    def check_packed(self, body: bytes) -> None:
+        """As `check_push`, of a body in MessagePack; what precedes the bytes of a string does not count."""
+        size = len(body)
+        self.check_push(size if size <= self.message_bytes_max else size - head_bytes(body))
+
+    def check_item(self, item: PushItem) -> None:
+        """Refuse a message that cannot be stored.
+
+        Raises:
+            LmqError: as `check_push` and `check_key`, and ``bad_request``.
+        """
+        if item.content_type == CONTENT_TYPE:
+            self.check_packed(item.content)
+        else:
+            self.check_push(len(item.content))
+        self.check_key(item.key)
+        if item.options is not None:
+            item.options.check()
+
+    def check_key(self, key: bytes | None) -> None:
+        """Refuse an idempotency key that cannot be remembered.
+
+        Raises:
+            LmqError: ``bad_request``.
+        """
+        if key is not None and not 0 < len(key) <= KEY_BYTES_MAX:
+            raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
+
+    def owned(self, owner: bytes) -> list[bytes]:
+        """Return the last argument of a command whose effect is kept for an owner; none if nobody owns it."""
+        return [owner] if owner else []
+
+    def send_first(self, command: Command) -> asyncio.Future[None]:
+        """Send a small command of the node itself before all that waits, also while clients are refused.
+
+        What is returned is done when the command has an outcome, whatever it is.
+        """
+        over: asyncio.Future[None] = self._loop.create_future()
+        self.proposer.add_first(Group(command, [over], _over))
+        return over
+
+
+class _Unheard:
+    """Nobody waits for the outcome."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Done, or refused; the command behind it shows."""
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """As `completed`."""
+
+
+unheard = _Unheard()
+"""Takes the outcome of a command for which nobody waits."""
+
+
+class _Over:
+    """Groups with one future that is done as soon as there is an outcome."""
+
+    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - sinks have it
+        future = group.tickets[0]
+        if not future.done():
+            future.set_result(None)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        self.completed(group, error)
+
+
+_over = _Over()
+
+
+class _FutureSink:
+    """Groups with one future that takes the whole result."""
+
+    def completed(self, group: Group, result: Any) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_result(result)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        future = group.tickets[0]
+        if not future.done():
+            future.set_exception(error.again())

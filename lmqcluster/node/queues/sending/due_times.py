@@ -1,0 +1,48 @@
+"""Unix times as log times: what is due earlier stays so, to the microsecond, whichever nodes it is pushed through."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ....wire.errors import LmqError
+
+if TYPE_CHECKING:
+    from ....core import Machine
+    from ....replication.base.log_clock import LogClock
+
+__all__ = ["DueTimes"]
+
+
+class DueTimes:
+    """Converts due times with the difference between the clocks that the leader has told.
+
+    A difference measured at this node would be wrong as long as the node lacks a part of the log: its estimate of log time
+    is behind then. And one measured for each push would shuffle messages that are due within its error.
+
+    Attributes:
+        has_had_leader: whether the node has known a leader since its start. If all nodes were down, what it was told before is
+            no longer true.
+    """
+
+    def __init__(self, machine: Callable[[], Machine], clock: Callable[[], LogClock]) -> None:
+        """Prepare; `machine` and `clock` return the present ones."""
+        self._machine = machine
+        self._clock = clock
+        self.has_had_leader = False
+
+    def log_us(self, unix_s: float) -> int:
+        """Return the log time of a Unix time, at least 1.
+
+        Raises:
+            LmqError: ``no_leader``: this node has known no leader since its start.
+        """
+        ahead_us = self._machine().times.ahead_us
+        if ahead_us is None:
+            # A new cluster, in the first moment.
+            ahead_us = time.time_ns() // 1000 - self._clock().now_us()
+        elif not self.has_had_leader:
+            reason = "this node has known no leader since its start, and cannot convert a due time yet; try again"
+            raise LmqError("no_leader", reason)
+        return max(1, round(unix_s * 1e6) - ahead_us)

@@ -1,0 +1,160 @@
+"""What a push asks for, and what becomes of it, as front ends see it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from ....core import PushFlag
+from ....wire.errors import LmqError
+from .due_times import DueTimes
+
+__all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of", "stored"]
+
+TEXT_BYTES_MAX = 255
+SECONDS_MAX = 1e9
+DUE_S_MAX = 1e12
+"""Later than the last moment of the year 9999, which most calendars end with."""
+PRIORITY_MAX = (1 << 31) - 1
+_SHOWN_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class PushOptions:
+    """How a message is to be delivered.
+
+    Attributes:
+        delay_s: how much later it becomes due; None for what the queue says.
+        due_s: Unix time at which it becomes due; None for at once, or `delay_s`.
+        ttl_s: how long it may be delivered; None for as long as the queue says.
+        priority: 32 bits, lower comes first.
+        label: the producer's own name for it, by which it is found while it waits.
+        group: messages of a group are delivered one at a time and in order.
+    """
+
+    delay_s: float | None = None
+    due_s: float | None = None
+    ttl_s: float | None = None
+    priority: int = 0
+    label: bytes = b""
+    group: bytes = b""
+
+    def check(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            LmqError: ``bad_request``.
+        """
+        if self.delay_s is not None and self.due_s is not None:
+            raise _wrong("a message has a delay or a due time, not both")
+        if self.delay_s is not None and not 0 <= self.delay_s <= SECONDS_MAX:
+            raise _wrong(f"a delay is 0 to {SECONDS_MAX:.0f} seconds, not {self.delay_s}")
+        if self.due_s is not None and not 0 <= self.due_s <= DUE_S_MAX:
+            raise _wrong(f"a due time is a Unix time of 0 to {DUE_S_MAX:.0f} seconds, not {self.due_s}")
+        if self.ttl_s is not None and not 0 < self.ttl_s <= SECONDS_MAX:
+            raise _wrong(f"a ttl is more than 0 and at most {SECONDS_MAX:.0f} seconds, not {self.ttl_s}")
+        if not -PRIORITY_MAX - 1 <= self.priority <= PRIORITY_MAX:
+            raise _wrong(f"a priority is an integer of 32 bits, not {self.priority}")
+        for name, text in (("label", self.label), ("group", self.group)):
+            if len(text) > TEXT_BYTES_MAX:
+                raise _wrong(f"a {name} has at most {TEXT_BYTES_MAX} bytes, not {len(text)}")
+
+    def row(self, due_times: DueTimes) -> list[Any]:
+        """The traits of a command."""
+        delay_us = -1 if self.delay_s is None else round(self.delay_s * 1e6)
+        due_us = 0 if self.due_s is None else due_times.log_us(self.due_s)
+        ttl_us = 0 if self.ttl_s is None else max(1, round(self.ttl_s * 1e6))
+        return [delay_us, due_us, ttl_us, self.priority, self.label, self.group]
+
+
+@dataclass(frozen=True, slots=True)
+class PushItem:
+    """One message to store.
+
+    Attributes:
+        content: the body.
+        content_type: as the producer gave it, None if it gave none.
+        headers: candidates for preserved headers, (lower-case name, value).
+        key: idempotency key; a second push with it to the same queue within the window stores nothing.
+        options: None for none of them.
+    """
+
+    content: bytes
+    content_type: bytes | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+    key: bytes | None = None
+    options: PushOptions | None = None
+
+    def is_plain(self) -> bool:
+        """Whether it has neither content type nor headers nor key."""
+        return self.content_type is None and not self.headers and self.key is None
+
+    def row(self) -> list[Any]:
+        """As in the command ``PUSH_ITEMS``."""
+        return [self.content, self.content_type, [list(header) for header in self.headers], self.key]
+
+    def row_with_options(self, due_times: DueTimes) -> list[Any]:
+        """As in the command ``PUSH_TRAITS``."""
+        return [*self.row(), [] if self.options is None else self.options.row(due_times)]
+
+    def size_bytes(self) -> int:
+        """About how many bytes it takes in the log."""
+        headers = sum(len(name) + len(value) + 8 for name, value in self.headers)
+        options = 0 if self.options is None else len(self.options.label) + len(self.options.group) + 48
+        return len(self.content) + len(self.content_type or b"") + len(self.key or b"") + headers + options + 64
+
+
+class Stored(NamedTuple):
+    """What became of a push.
+
+    Attributes:
+        flag: a `PushFlag` that says neither full nor oversized.
+        sequence: the number of the message in the cluster; None if the command does not tell.
+    """
+
+    flag: int
+    sequence: int | None = None
+
+    @property
+    def told_sequence(self) -> int | None:
+        """The sequence with which the message is delivered; None if it joined others in a window, or if it is not told."""
+        return None if self.flag & PushFlag.WINDOW_JOINED else self.sequence
+
+
+def stored(flag: int, sequence: int) -> Stored:
+    """What the core tells of a push; under a key of which no sequence was remembered it is 0."""
+    return Stored(flag, sequence or None)
+
+
+def refusal_of(queue: bytes, flag: int) -> LmqError:
+    """Return why a queue has not stored a message, by a flag of at least `PushFlag.FULL`."""
+    name = queue.decode("utf-8", "backslashreplace")
+    if flag & PushFlag.OVERSIZED:
+        reason = (
+            f"the body is larger than the queue {name!r} takes (property max_item_size), or its copies are too many"
+        )
+        return LmqError("too_large", reason)
+    reason = f"the queue {name!r} is full (properties max_items, max_size); pull messages, or push later"
+    return LmqError("full", reason)
+
+
+def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
+    """Refuse a batch of which a queue has not stored every message.
+
+    Raises:
+        LmqError: why none was stored, or ``stored_in_part``.
+    """
+    refused = [place for place, flag in enumerate(flags) if flag >= PushFlag.FULL]
+    if not refused:
+        return
+    if len(refused) == len(flags):
+        raise refusal_of(queue, flags[refused[0]])
+    shown = ", ".join(map(str, refused[:_SHOWN_MAX])) + (", ..." if len(refused) > _SHOWN_MAX else "")
+    reason = f"{len(refused)} of {len(flags)} messages are not stored, numbers {shown} of the batch: "
+    reason += refusal_of(queue, flags[refused[0]]).message
+    raise LmqError("stored_in_part", reason)
+
+
+def _wrong(reason: str) -> LmqError:
+    return LmqError("bad_request", reason)

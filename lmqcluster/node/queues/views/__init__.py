@@ -1,0 +1,1 @@
+"""Views of queues that take nothing: lists, statistics, messages."""

@@ -1,0 +1,101 @@
+"""What there is to know of a queue, read from the local replica."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+
+from ....core import Queue
+from ....core.messages.message import content_count
+from ....core.queue.counters import COUNTERS
+
+__all__ = ["QueueInfo", "Rates", "age_s", "counts_of", "dead_letters", "info_of", "no_rates"]
+
+Rates = Callable[[bytes], tuple[float, float]]
+"""Pushes and deliveries of a queue a second, over the last seconds, as this node has seen them."""
+
+
+def no_rates(_queue: bytes) -> tuple[float, float]:
+    """Where nobody counts."""
+    return 0.0, 0.0
+
+
+counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
+"""The counters of a queue, in the order of `COUNTERS`."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueInfo:
+    """Statistics of one queue on the local replica.
+
+    Attributes:
+        suspended: whether it hands out nothing for the time being.
+        ready: messages that can be pulled now, but for those whose leases have ended.
+        delayed: messages that become due later, or wait for the one before them of their group.
+        leased: messages under live or ended leases.
+        accumulating: parts in the open accumulation window.
+        pushes_waiting: pushes that wait for room.
+        dead_letters: messages that the cluster has put here and nobody holds.
+        groups: groups of messages one of which is in line or leased.
+        held: messages that wait for the one before them of their group.
+        size: all messages, an open window counting as one.
+        bytes: bytes of all bodies.
+        oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
+        push_rate, pull_rate: messages pushed, and deliveries, a second.
+        counters: by the names of `COUNTERS`; they are those of the whole cluster.
+    """
+
+    name: bytes
+    suspended: bool
+    ready: int
+    delayed: int
+    leased: int
+    accumulating: int
+    pushes_waiting: int
+    dead_letters: int
+    groups: int
+    held: int
+    size: int
+    bytes: int
+    oldest_age_s: float | None
+    push_rate: float
+    pull_rate: float
+    counters: Mapping[str, int]
+
+
+def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
+    """Statistics of a queue at a log time."""
+    ready = queue.due_count(now_us)
+    window = queue.window
+    rich = queue.rich
+    push_rate, pull_rate = rates(queue.name)
+    parts = content_count(window.content) if window is not None and window.due_us > now_us else 0
+    return QueueInfo(
+        name=queue.name,
+        suspended=queue.suspended,
+        ready=ready,
+        delayed=queue.waiting() - ready,
+        leased=len(queue.leases),
+        accumulating=parts,
+        pushes_waiting=queue.pushes_waiting,
+        dead_letters=dead_letters(queue),
+        groups=0 if rich is None else len(rich.current),
+        held=0 if rich is None else len(rich.held),
+        size=len(queue),
+        bytes=queue.body_bytes,
+        oldest_age_s=age_s(queue.earliest_us(), now_us),
+        push_rate=push_rate,
+        pull_rate=pull_rate,
+        counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
+    )
+
+
+def dead_letters(queue: Queue) -> int:
+    """How many messages the cluster has put into a queue, dead letters and expired ones, that nobody holds."""
+    return 0 if queue.rich is None else queue.rich.count_moved()
+
+
+def age_s(due_us: int | None, now_us: int) -> float | None:
+    """For how long a message has been due, in seconds; None if none is."""
+    return None if due_us is None or due_us > now_us else (now_us - due_us) / 1e6

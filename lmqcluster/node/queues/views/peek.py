@@ -1,0 +1,314 @@
+"""Looking at the messages of a queue without taking them: the list of messages, page by page, for every front end.
+
+A page holds the messages with the lowest sequences from a given one on. Where it ends, because of its count, its bytes, or the
+bytes that had to be looked at, it says with which sequence the list goes on. So a message that stays in the queue while the
+list is read is shown once, whatever comes, goes or changes its place meanwhile.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, repeat
+from operator import attrgetter, itemgetter
+from typing import NamedTuple, TypeVar
+
+from ....core import Machine, Message, Queue
+from ....core.messages.message import Content, Part, RichMessage, content_bytes
+from ....core.queue.expiry import NEVER
+from ....core.queue.paged_tail import Chunk
+from ...process.fair_slices import Turns
+from ..pulls.body_fetcher import AbsentBodies
+from ..sending.naming import no_queue
+
+__all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
+
+READ_BYTES_MAX = 32 << 20
+"""A page ends early rather than look at more bytes in chunks of a backlog, 300 for each message beside its body."""
+_TOGETHER = 1_000
+"""How many messages are looked at before it is seen whether the slice is over, and gathered before they are sorted."""
+
+T = TypeVar("T")
+_Row = tuple[int, Message, int, int]
+"""Sequence, message, number of its delivery or 0, bytes of its body."""
+
+
+@dataclass(frozen=True, slots=True)
+class PeekQuery:
+    """Which messages are wanted.
+
+    Attributes:
+        start: the lowest sequence.
+        count: how many at most.
+        bytes_max: the page ends with the message that exceeds so many bytes.
+        body_bytes_max: of each body so many bytes are wanted, and count; None for all.
+        leased: whether those under a lease are wanted, too.
+        label, group: only messages with this label or of this group; empty for all.
+        end: all sequences are lower.
+        due_from_us, due_to_us: only messages that became due from the one log time on and before the other.
+    """
+
+    start: int
+    count: int
+    bytes_max: int
+    body_bytes_max: int | None = None
+    leased: bool = True
+    label: bytes = b""
+    group: bytes = b""
+    end: int = sys.maxsize
+    due_from_us: int = 0
+    due_to_us: int = sys.maxsize
+
+    def wants_all(self) -> bool:
+        """Return whether every message between the two sequences is wanted."""
+        return not self.label and not self.group and not self.is_timed()
+
+    def is_timed(self) -> bool:
+        """Return whether it depends on its time whether a message is wanted."""
+        return self.due_from_us > 0 or self.due_to_us < sys.maxsize
+
+    def is_wanted(self, message: Message) -> bool:
+        """Return whether the message has the label and the group, and became due within the time."""
+        if not self.due_from_us <= message.ready_us < self.due_to_us:
+            return False
+        if not self.label and not self.group:
+            return True
+        if not isinstance(message, RichMessage):
+            return False
+        traits = message.traits
+        return (not self.label or traits.label == self.label) and (not self.group or traits.group == self.group)
+
+
+@dataclass(frozen=True, slots=True)
+class PeekedMessage:
+    """A message as it was when it was looked at.
+
+    Attributes:
+        message: the message; of a body that was read for this page only as many bytes as were wanted, and one more.
+        state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
+        delivery: number of the delivery whose lease lives; None without one, or if it was made in this very moment.
+        age_s: seconds since it could first be pulled, or could again after a nack; 0 if it cannot yet.
+        due_in_s: seconds until it can be pulled (again), 0 if it can now; None if it is held for as long as a session lives.
+        deliveries_left: how many more there may be.
+        size: bytes of the body, of all parts of a compound message.
+    """
+
+    message: Message
+    state: str
+    delivery: int | None
+    age_s: float
+    due_in_s: float | None
+    deliveries_left: int
+    size: int
+
+    @property
+    def sequence(self) -> int:
+        """The number of the message in the cluster, in the order of pushes."""
+        return self.message.sequence
+
+
+class PeekPage(NamedTuple):
+    """A part of a list.
+
+    Attributes:
+        messages: in the order of their sequences.
+        following: the `PeekQuery.start` of the next page; None at the end.
+    """
+
+    messages: list[PeekedMessage]
+    following: int | None
+
+
+class Peeks:
+    """Lists messages; `machine` returns the local replica's, `turns` hands out slices of the event loop."""
+
+    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
+        self._machine = machine
+        self._turns = turns
+        self._absent = AbsentBodies(machine)
+
+    async def page(self, name: bytes, query: PeekQuery, client: bytes) -> PeekPage:
+        """Return a page of the list of a queue's messages. A body that stands in a page by itself is not read.
+
+        Raises:
+            LmqError: ``queue_not_found``; ``overloaded`` if a page of the disk cannot be read.
+        """
+        queue, lowest = await self._rows(name, query, client)
+        now_us = self._machine().now_us
+        return PeekPage([_peeked(queue, row, now_us) for row in lowest.rows], lowest.following())
+
+    async def whole_page(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[list[Message], int | None]:
+        """Return the messages of `page`, with bodies in memory if they are wanted, and where the next page starts."""
+        _, lowest = await self._rows(name, query, client)
+        messages = [row[1] for row in lowest.rows]
+        if query.body_bytes_max != 0:
+            messages = await self._absent.brought(messages)
+        return messages, lowest.following()
+
+    async def _rows(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[Queue, _Lowest]:
+        while True:
+            queue = self._machine().queues.get(name)
+            if queue is None:
+                raise no_queue(name)
+            lowest = await self._look(queue, query, client)
+            if lowest is not None:
+                return queue, lowest
+
+    async def _look(self, queue: Queue, query: PeekQuery, client: bytes) -> _Lowest | None:
+        """Return the rows of a page; None if the queue changed so that it has to be looked at once more."""
+        lowest = _Lowest(query)
+        # Plain copies of what is there, all of one moment: pairs of a million leases would take longer.
+        line = queue.in_line()
+        numbers = list(queue.leases.messages) if query.leased else []
+        leased = list(queue.leases.messages.values()) if query.leased else []
+        blocks: Iterable[tuple[Iterable[Message], Iterable[int]]] = chain(
+            ((part, repeat(0)) for part in _parts(line.messages)),
+            ((map(itemgetter(-1), part), repeat(0)) for block in line.entries for part in _parts(block)),
+            zip(_parts(leased), _parts(numbers), strict=True),
+        )
+        async for block in self._turns.each(blocks, client):
+            lowest.add(*block)
+        # Nothing in a backlog has a label or a group.
+        chunks = [] if query.label or query.group else _within(line.chunks, query)
+        chunks.sort(key=attrgetter("low"))
+        return lowest if await self._look_into(chunks, lowest, client) else None
+
+    async def _look_into(self, chunks: list[Chunk], lowest: _Lowest, client: bytes) -> bool:
+        """Add what is in the chunks as far as it belongs to the page; False if one of them has left the queue."""
+        read_bytes = 0
+        for chunk in chunks:
+            if lowest.is_complete_before(chunk.low, must_end=read_bytes > READ_BYTES_MAX):
+                break
+            await self._turns.take(client)
+            if await self._absent.in_chunk(chunk, partial(lowest.add_chunk, is_here=chunk.is_here())) is None:
+                return False
+            read_bytes += chunk.memory_bytes()
+        lowest.trim()
+        return True
+
+
+class _Lowest:
+    """The rows of a page while they are gathered.
+
+    Attributes:
+        rows: those with the lowest sequences so far, as many as the page may have; sorted after `trim`.
+        end: sequence from which nothing belongs to the page any more.
+    """
+
+    def __init__(self, query: PeekQuery) -> None:
+        self._query = query
+        self._kept_max = sys.maxsize if query.body_bytes_max is None else query.body_bytes_max
+        self._size = 0
+        self.rows: list[_Row] = []
+        self.end = query.end
+
+    def add(self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0)) -> None:
+        """Add those of the messages that are wanted and may belong to the page."""
+        start, end = self._query.start, self.end
+        rows = [
+            (message.sequence, message, number, content_bytes(message.content))
+            for message, number in zip(messages, numbers, strict=False)
+            if start <= message.sequence < end
+        ]
+        if not self._query.wants_all():
+            rows = [row for row in rows if self._query.is_wanted(row[1])]
+        self.rows += rows
+        self._size += sum(min(row[3], self._kept_max) for row in rows)
+        if len(self.rows) >= 2 * self._query.count + _TOGETHER or self._size > 2 * self._query.bytes_max:
+            self.trim()
+
+    def add_chunk(self, messages: list[Message], *, is_here: bool) -> bool:
+        """As `add`; of what was read for this page no more of each body is kept than is wanted."""
+        before = len(self.rows)
+        self.add(messages)
+        if not is_here and self._query.body_bytes_max is not None:
+            for _, message, _, _ in self.rows[before:]:
+                message.content = _shortened(message.content, self._query.body_bytes_max + 1)
+        return True
+
+    def trim(self) -> None:
+        """Sort the rows, and drop those that are too many."""
+        self.rows.sort(key=itemgetter(0))
+        self._size = 0
+        for place, row in enumerate(self.rows):
+            if place == self._query.count or self._size > self._query.bytes_max:
+                self.end = row[0]
+                del self.rows[place:]
+                break
+            self._size += min(row[3], self._kept_max)
+
+    def following(self) -> int | None:
+        """Return where the next page starts; None if this one is the last."""
+        return self.end if self.end < self._query.end else None
+
+    def is_complete_before(self, low: int, *, must_end: bool) -> bool:
+        """Return whether nothing from `low` on belongs to the page.
+
+        With `must_end` that is so if the page has a message before, or could have had one but for its time.
+        """
+        if len(self.rows) > self._query.count or self._size > self._query.bytes_max or must_end:
+            self.trim()
+        if self.end <= low:
+            return True
+        has_before = bool(self.rows) and self.rows[0][0] < low
+        if must_end and (has_before or (self._query.is_timed() and self._query.start < low)):
+            self.end = low
+            self.rows = [row for row in self.rows if row[0] < low]
+            return True
+        return False
+
+
+def _parts(line: list[T]) -> Iterator[list[T]]:
+    return (line[start : start + _TOGETHER] for start in range(0, len(line), _TOGETHER))
+
+
+def _within(chunks: list[Chunk], query: PeekQuery) -> list[Chunk]:
+    return [one for one in chunks if one.high >= query.start and one.low < query.end]
+
+
+def _shortened(content: Content, bytes_max: int) -> Content:
+    """Return the first parts of a compound message, or the beginning of a body."""
+    if isinstance(content, bytes):
+        return content[:bytes_max]
+    if not isinstance(content, list):
+        return content
+    parts: list[Part] = []
+    for part in content:
+        if bytes_max <= 0:
+            break
+        parts.append(part._replace(content=part.content[:bytes_max]))
+        bytes_max -= len(part.content)
+    return parts
+
+
+def _peeked(queue: Queue, row: _Row, now_us: int) -> PeekedMessage:
+    _, message, number, size = row
+    due_us = message.due_us
+    if _is_held(queue, message):
+        state = "held"
+    elif due_us <= now_us:
+        state = "ready"
+    elif message.ready_us != due_us:
+        state = "leased"
+    else:
+        state = "accumulating" if message is queue.window else "delayed"
+    return PeekedMessage(
+        message=message,
+        state=state,
+        delivery=number if queue.leases.messages.get(number) is message and state == "leased" else None,
+        age_s=max(0, now_us - message.ready_us) / 1e6,
+        due_in_s=None if due_us == NEVER else max(0, due_us - now_us) / 1e6,
+        deliveries_left=max(0, message.remaining),
+        size=size,
+    )
+
+
+def _is_held(queue: Queue, message: Message) -> bool:
+    """Return whether another message of its group is in line or leased."""
+    if queue.rich is None or not isinstance(message, RichMessage) or not message.traits.group:
+        return False
+    return queue.rich.current.get(message.traits.group, message.sequence) != message.sequence and (
+        message.due_us == message.ready_us
+    )

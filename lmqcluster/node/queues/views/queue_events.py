@@ -1,0 +1,74 @@
+"""Who at this node waits for something to happen to a queue without pulling: a message to look at, or the queue's end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+from ....core import Applied, Machine
+
+__all__ = ["QueueEvents"]
+
+
+class QueueEvents:
+    """Gets every batch that is applied here.
+
+    Args:
+        machine: returns the local replica's machine, which a snapshot may replace.
+    """
+
+    def __init__(self, machine: Callable[[], Machine]) -> None:
+        self._machine = machine
+        self._loop = asyncio.get_running_loop()
+        self._arrivals: dict[bytes, set[asyncio.Future[None]]] = {}
+        self._ends: dict[bytes, set[asyncio.Future[None]]] = {}
+
+    def arrival(self, queue: bytes) -> asyncio.Future[None]:
+        """Done when the queue may have gained messages. Cancel it to forget it."""
+        return self._wait(self._arrivals, queue)
+
+    def waiting_for(self, queue: bytes) -> int:
+        """Return how many wait for a message of a queue to look at."""
+        return len(self._arrivals.get(queue, ()))
+
+    def end(self, queue: bytes) -> asyncio.Future[None]:
+        """Done when the queue is deleted. Cancel it to forget it."""
+        return self._wait(self._ends, queue)
+
+    def _wait(self, table: dict[bytes, set[asyncio.Future[None]]], queue: bytes) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        table.setdefault(queue, set()).add(future)
+
+        def forget(one: asyncio.Future[None]) -> None:
+            futures = table.get(queue)
+            if futures is not None:
+                futures.discard(one)
+                if not futures:
+                    del table[queue]
+
+        future.add_done_callback(forget)
+        return future
+
+    def applied(self, applied: Applied) -> None:
+        """A batch was applied."""
+        if self._arrivals:
+            for queue in applied.ready:
+                _wake(self._arrivals.get(queue.name, ()))
+        if self._ends:
+            for queue in applied.deleted:
+                _wake(self._ends.get(queue.name, ()))
+
+    def replaced(self) -> None:
+        """A snapshot was installed: anything may have happened."""
+        queues = self._machine().queues
+        for futures in list(self._arrivals.values()):
+            _wake(futures)
+        for name, futures in list(self._ends.items()):
+            if name not in queues:
+                _wake(futures)
+
+
+def _wake(futures: Iterable[asyncio.Future[None]]) -> None:
+    for future in list(futures):
+        if not future.done():
+            future.set_result(None)

@@ -1,0 +1,1 @@
+"""HTTP answers: layout, JSON, problems, long lists in slices."""

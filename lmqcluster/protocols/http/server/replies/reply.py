@@ -1,0 +1,192 @@
+"""One HTTP answer, laid out byte by byte.
+
+aiohttp capitalises header names and orders them its own way; LMQ's clients were written against lower-case names and empty
+bodies with a length, so the front end composes its answers itself and hands aiohttp nothing but bytes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final, cast
+
+from aiohttp import web
+
+from ..connection import Connection
+
+if TYPE_CHECKING:
+    from aiohttp.abc import AbstractStreamWriter
+
+__all__ = [
+    "CONTINUE",
+    "JSON",
+    "REQUESTS_PER_CONNECTION_MAX",
+    "STALL_S",
+    "Reply",
+    "drain",
+    "header_value",
+    "open_transport",
+]
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+JSON = b"content-type: application/json\r\n"
+REQUESTS_PER_CONNECTION_MAX = 10_000
+_WITHDRAWN: Final = (
+    b"x-lmq-error: overloaded: answers that are not read fill the client's share of the node's memory\r\n"
+    b"retry-after: 1\r\n"
+)
+STALL_S = 30.0
+"""A client that takes nothing of its answer for so long is given up."""
+
+_JOIN_BYTES_MAX = 64 * 1024
+"""Up to here copying head and body into one write is cheaper than two writes."""
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+
+class _Clock:
+    """The ``date`` and ``server`` lines, made once a second."""
+
+    __slots__ = ("_lines", "_second")
+
+    def __init__(self) -> None:
+        self._second = -1
+        self._lines = b""
+
+    def lines(self) -> bytes:
+        now = int(time.time())
+        if now != self._second:
+            self._second = now
+            date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(now))
+            self._lines = f"date: {date}\r\nserver: lmqcluster\r\n".encode()
+        return self._lines
+
+
+_clock = _Clock()
+
+
+def header_value(value: bytes) -> bytes:
+    """A value that is safe in a header: control characters, which could start a header of their own, become spaces."""
+    return _CONTROL.sub(b" ", value) if _CONTROL.search(value) else value
+
+
+async def drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
+    """Wait until the client has taken most of what was written.
+
+    Raises:
+        ConnectionResetError: it took nothing for a while, or is gone.
+    """
+    draining = asyncio.ensure_future(request.writer.drain())
+    try:
+        while not draining.done():
+            size = transport.get_write_buffer_size()
+            await asyncio.wait((draining,), timeout=STALL_S)
+            if not draining.done() and transport.get_write_buffer_size() >= size:
+                transport.abort()
+                raise ConnectionResetError(f"the client took nothing of its answer for {STALL_S:g} s")
+        await draining
+    finally:
+        draining.cancel()
+
+
+def open_transport(request: web.BaseRequest) -> asyncio.Transport:
+    """Where the answer to a request is written.
+
+    Raises:
+        ConnectionResetError: the client is gone.
+    """
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError("the client has closed the connection")
+    return transport
+
+
+class Reply(web.StreamResponse):
+    """A finished answer.
+
+    Attributes:
+        code: HTTP status.
+        head: header lines, each ended by CR LF, without length, date and connection.
+        content: the body.
+    """
+
+    def __init__(
+        self, code: int, head: bytes = b"", content: bytes | Sequence[bytes] = b"", *, close: bool = False
+    ) -> None:
+        """Lay out an answer; the base class' constructor is left out, as nothing it prepares is used.
+
+        Args:
+            code: HTTP status.
+            head: header lines, each ended by CR LF.
+            content: the body, or its pieces.
+            close: whether the connection must end, because what the client sends next cannot be trusted or awaited.
+        """
+        self.code = code
+        self.head = head
+        self.content = content if isinstance(content, bytes) else b"".join(content)
+        self._closes = close
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        return self.code
+
+    @property
+    def keep_alive(self) -> bool:
+        """Whether the connection stays open after this answer."""
+        return not self._closes
+
+    def force_close(self) -> None:
+        """End the connection after this answer."""
+        self._closes = True
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """Write the whole answer.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        transport = open_transport(request)
+        hold = cast("Connection", request.protocol).hold
+        if not hold(len(self.content)):
+            self._withdraw()
+        head = self._compose(request)
+        content = b"" if request.method == "HEAD" else self.content
+        if len(content) <= _JOIN_BYTES_MAX:
+            transport.write(head + content)
+        else:
+            transport.writelines((head, content))
+        if request.protocol.writing_paused:
+            await drain(request, transport)
+        hold(0)
+        return None
+
+    def _withdraw(self) -> None:
+        """Say instead that the client leaves too much unread."""
+        self.code = 503
+        self.head = _WITHDRAWN
+        self.content = b""
+
+    def _compose(self, request: web.BaseRequest) -> bytes:
+        """The answer up to its body, without what is sent already; to be written at once."""
+        client = cast("Connection", request.protocol)
+        # After an error the rest of the body is not awaited: the client may go on sending what nobody wants.
+        if client.is_last or not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
+            self._closes = True
+        if self._closes:
+            connection = b"connection: close\r\n"
+        elif request.version.minor == 0:
+            connection = b"connection: keep-alive\r\n"
+        else:
+            connection = b""
+        line = _STATUS_LINES[self.code][client.begin_answer() :]
+        return b"".join((line, self.head, self._length(), _clock.lines(), connection, b"\r\n"))
+
+    def _length(self) -> bytes:
+        return b"content-length: %d\r\n" % len(self.content)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Nothing is left to write."""

@@ -1,0 +1,1 @@
+"""HTTP requests: framing, targets, bodies, JSON within bounds."""

@@ -1,0 +1,136 @@
+"""Members of request bodies and query parameters of the ``/v1`` routes, checked. Everything raises ``bad_request``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....core.log.commands import Place
+from .....wire.errors import LmqError
+from ...server.requests.target import Query
+from .media import content_of
+
+__all__ = [
+    "after_of", "choice", "flag_of", "list_of", "number_of", "object_of", "page_of", "place_of", "seconds", "session_of",
+    "text_of", "whole", "whole_member",
+]  # fmt: skip
+
+_SESSION_BYTES_MAX = 64
+_PAGE_DEFAULT = 100
+_OFFSET_MAX = 1_000_000_000
+_PLACES = {"tail": Place.TAIL, "keep": Place.KEEP, "head": Place.HEAD}
+
+
+def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str, Any]:
+    """An object with no other members than those known; a body may be missing."""
+    if value is None and where == "the body":
+        return {}
+    if not isinstance(value, dict):
+        raise LmqError("bad_request", f"{where} must be an object, not {type(value).__name__}")
+    unknown = value.keys() - known
+    if unknown:
+        raise LmqError(
+            "bad_request", f"{where} has no member {min(map(str, unknown))[:80]!r}; it takes {', '.join(sorted(known))}"
+        )
+    return value
+
+
+def list_of(body: dict[str, Any], name: str, count_max: int) -> list[Any]:
+    """A member that is a list; one that is too long is ``too_large``."""
+    value = body.get(name)
+    if not isinstance(value, list):
+        raise LmqError("bad_request", f"{name} must be a list")
+    if len(value) > count_max:
+        raise LmqError("too_large", f"{name} has {len(value)} entries, more than {count_max}; send them in parts")
+    return value
+
+
+def text_of(value: Any, what: str, bytes_max: int) -> bytes | None:
+    """A string of 1 byte to `bytes_max`, or None."""
+    if value is None:
+        return None
+    if not isinstance(value, (str, bytes)):
+        raise LmqError("bad_request", f"{what} must be a string, not {type(value).__name__}")
+    data = content_of(value, what)
+    if not 0 < len(data) <= bytes_max:
+        raise LmqError("bad_request", f"{what} has 1 to {bytes_max} bytes, not {len(data)}")
+    return data
+
+
+def seconds(value: Any) -> float | None:
+    """A time to wait, None for no limit."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+        raise LmqError("bad_request", "timeout must be a number of seconds, 0 or more, or null to wait without limit")
+    return min(float(value), 1e9)
+
+
+def number_of(value: Any, what: str) -> float | None:
+    """A finite number, or None."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
+        raise LmqError("bad_request", f"{what} must be a number")
+    return float(min(value, 1e18)) if value > 0 else float(max(value, -1e18))
+
+
+def place_of(body: dict[str, Any], where: str = "the body") -> Place:
+    """Where a message goes that is given back: ``tail`` unless it says something else."""
+    value = body.get("place", "tail")
+    if value not in _PLACES:
+        raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
+    return _PLACES[value]
+
+
+def after_of(body: dict[str, Any]) -> bytes | None:
+    """The last message that has arrived, None if a body says nothing of it."""
+    after = body.get("after")
+    return b"" if after in ("", b"") else text_of(after, "after", _SESSION_BYTES_MAX)
+
+
+def session_of(body: dict[str, Any]) -> bytes:
+    """The session that a body names."""
+    session = text_of(body.get("session"), "session", _SESSION_BYTES_MAX)
+    if session is None:
+        raise LmqError("bad_request", "the body names no session")
+    return session
+
+
+def flag_of(value: Any, what: str) -> bool:
+    """A boolean."""
+    if not isinstance(value, bool):
+        raise LmqError("bad_request", f"{what} must be true or false")
+    return value
+
+
+def whole_member(value: Any, name: str, least: int, most: int) -> int:
+    """A member that is a whole number."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
+    return value
+
+
+def whole(query: Query, name: str, least: int, most: int, default: int) -> int:
+    """A query parameter that is a whole number."""
+    text = query.get(name.encode())
+    if text is None:
+        return default
+    if not text.isdigit() or len(text) > 19 or not least <= int(text) <= most:
+        raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
+    return int(text)
+
+
+def page_of(query: Query, most: int) -> tuple[int, int]:
+    """Which part of a list is asked for: offset and limit."""
+    return whole(query, "offset", 0, _OFFSET_MAX, 0), whole(query, "limit", 1, most, _PAGE_DEFAULT)
+
+
+def choice(query: Query, name: str, choices: tuple[str, ...], default: str) -> str:
+    """A query parameter that is one of some words."""
+    text = query.get(name.encode())
+    if text is None:
+        return default
+    word = text.decode(errors="replace")
+    if word not in choices:
+        raise LmqError("bad_request", f"{name} must be one of {', '.join(choices)}, not {word[:40]!r}")
+    return word

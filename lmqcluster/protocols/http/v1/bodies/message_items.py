@@ -1,0 +1,58 @@
+"""Messages as request bodies describe them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from .....node.queues.sending.push_items import PRIORITY_MAX, TEXT_BYTES_MAX, PushItem, PushOptions
+from .....wire.errors import LmqError
+from .....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
+from ...server.replies.long_content import base64_decoded
+from ...server.requests.target import has_control
+from .media import content_of
+from .members import number_of, object_of, text_of, whole_member
+
+__all__ = ["MEMBERS", "item_of"]
+
+CONTENT_TYPE_BYTES_MAX = 4096
+KEY_BYTES_MAX = 255
+_OPTIONS: Final = {"delay", "due", "ttl", "priority", "label", "group"}
+MEMBERS: Final = {"content", "content_type", "key", *_OPTIONS}
+"""What a message may have."""
+
+
+async def item_of(value: Any, where: str, bytes_max: int) -> PushItem:
+    """The message that an object describes.
+
+    Args:
+        where: how errors call it.
+        bytes_max: the largest body.
+
+    Raises:
+        LmqError: ``bad_request``, ``too_large``.
+    """
+    message = object_of(value, MEMBERS, where)
+    if "content" not in message:
+        raise LmqError("bad_request", f"{where} has no content")
+    what = f"{where}.content"
+    given = message["content"]
+    content = content_of(await base64_decoded(given, what) if isinstance(given, dict) else given, what)
+    content_type = text_of(message.get("content_type"), f"{where}.content_type", CONTENT_TYPE_BYTES_MAX)
+    if content_type and has_control(content_type):
+        raise LmqError("bad_request", f"{where}.content_type must not hold control characters")
+    if len(content) - (head_bytes(content) if content_type == CONTENT_TYPE else 0) > bytes_max:
+        raise LmqError("too_large", f"{where} has more than {bytes_max} bytes")
+    key = text_of(message.get("key"), f"{where}.key", KEY_BYTES_MAX)
+    options = None if message.keys().isdisjoint(_OPTIONS) else _options(message, where)
+    return PushItem(content, content_type, (), key, options)
+
+
+def _options(message: dict[str, Any], where: str) -> PushOptions:
+    return PushOptions(
+        delay_s=number_of(message.get("delay"), f"{where}.delay"),
+        due_s=number_of(message.get("due"), f"{where}.due"),
+        ttl_s=number_of(message.get("ttl"), f"{where}.ttl"),
+        priority=whole_member(message.get("priority", 0), f"{where}.priority", -PRIORITY_MAX - 1, PRIORITY_MAX),
+        label=text_of(message.get("label"), f"{where}.label", TEXT_BYTES_MAX) or b"",
+        group=text_of(message.get("group"), f"{where}.group", TEXT_BYTES_MAX) or b"",
+    )

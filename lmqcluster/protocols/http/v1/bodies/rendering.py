@@ -1,0 +1,140 @@
+"""Queues and messages as the ``/v1`` routes show them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .....core.messages.message import Part, Traits, loaded, traits_of
+from .....core.queue.counters import COUNTERS
+from ...server.replies.common_replies import OCTET_STREAM
+
+if TYPE_CHECKING:
+    from .....node.queues.pulls.deliveries import Delivery
+    from .....node.queues.views.info import QueueInfo
+    from .....node.queues.views.peek import PeekedMessage
+    from .....wire.ids import ReceiptFormat
+    from .media import Media
+
+__all__ = ["QUEUE_FIELDS", "delivered_message", "peeked_message", "queue_row"]
+
+QUEUE_FIELDS = (
+    "suspended", "ready", "delayed", "leased", "accumulating", "pushes_waiting", "dead_letters", "size", "bytes",
+    "oldest_age_s", "push_rate", "pull_rate", *COUNTERS,
+)  # fmt: skip
+"""What a queue shows beside its name."""
+
+
+def queue_row(info: QueueInfo, media: Media, fields: tuple[str, ...] = QUEUE_FIELDS) -> dict[str, Any]:
+    """One queue with its name and the given fields."""
+    counters = info.counters
+    return {
+        "name": media.name(info.name),
+        **{field: counters[field] if field in counters else getattr(info, field) for field in fields},
+    }
+
+
+def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
+    """A message under lease."""
+    if delivery.compound:
+        content: Any = [_part(media, part.content, part.content_type, part.headers) for part in delivery.parts]
+    else:
+        content = media.content(delivery.content)
+    return {
+        "id": delivery.id.decode("ascii"),
+        "queue": media.name(delivery.queue),
+        "type": "compound" if delivery.compound else "normal",
+        "retry": delivery.retry,
+        "content": content,
+        "content_type": _content_type(delivery.content_type, compound=delivery.compound),
+        "headers": _headers(delivery.headers),
+        "delivery": delivery.delivery,
+        "sequence": delivery.sequence,
+        "pushed_at": delivery.pushed_s,
+        **_traits(delivery.traits, media),
+    }
+
+
+def _traits(traits: Traits, media: Media) -> dict[str, Any]:
+    """What a message was pushed with; what it was pushed without is not there."""
+    shown: dict[str, Any] = {}
+    if traits.priority:
+        shown["priority"] = traits.priority
+    for name, text in (("label", traits.label), ("group", traits.group)):
+        if text:
+            shown[name] = media.name(text)
+    if traits.origin is not None:
+        origin = traits.origin
+        shown["origin"] = {
+            "queue": media.name(origin.queue),
+            "reason": origin.reason.decode(),
+            "deliveries": origin.deliveries,
+            "sequence": origin.sequence,
+        }
+    return shown
+
+
+def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
+    """A message that was only looked at, with `bytes_max` bytes of its body at most."""
+    body, (content_type, headers) = loaded(peeked.message.content), peeked.message.meta
+    compound = not isinstance(body, bytes)
+    return {
+        "sequence": peeked.sequence,
+        "id": None if peeked.delivery is None else receipts.format(peeked.delivery).decode("ascii"),
+        "state": peeked.state,
+        "type": "compound" if compound else "normal",
+        "content": media.content(_cut(body, bytes_max)) if isinstance(body, bytes) else _parts(body, media, bytes_max),
+        "content_type": _content_type(content_type, compound=compound),
+        "headers": _headers(headers),
+        "size": peeked.size,
+        "truncated": peeked.size > bytes_max,
+        "age_s": peeked.age_s,
+        "due_in_s": peeked.due_in_s,
+        "deliveries_left": peeked.deliveries_left,
+        **_traits(traits_of(peeked.message), media),
+    }
+
+
+def _parts(parts: list[Part], media: Media, bytes_max: int) -> list[dict[str, Any]]:
+    """The first parts of a compound message, the last of them cut off if need be."""
+    shown: list[dict[str, Any]] = []
+    for part in list(parts):
+        if bytes_max <= 0 and part.content:
+            break
+        shown.append(_part(media, _cut(part.content, bytes_max), part.content_type, part.headers))
+        bytes_max -= len(part.content)
+    return shown
+
+
+def _part(
+    media: Media, content: bytes, content_type: bytes | None, headers: tuple[tuple[bytes, bytes], ...]
+) -> dict[str, Any]:
+    return {
+        "content": media.content(content),
+        "content_type": _content_type(content_type, compound=False),
+        "headers": _headers(headers),
+    }
+
+
+def _cut(content: bytes, bytes_max: int) -> bytes:
+    """The beginning of a body; it does not end within a UTF-8 character, which has up to three bytes behind its first."""
+    if len(content) <= bytes_max:
+        return content
+    end = bytes_max
+    while end > max(0, bytes_max - 3) and content[end] & 0xC0 == 0x80:
+        end -= 1
+    return content[:end]
+
+
+def _content_type(content_type: bytes | None, *, compound: bool) -> str:
+    return "multipart/mixed" if compound else _header_text(content_type or OCTET_STREAM)
+
+
+def _headers(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
+    return {_header_text(name): _header_text(value) for name, value in headers}
+
+
+def _header_text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return data.decode("latin-1")

@@ -1,0 +1,1 @@
+"""One client connection: requests in, responses out, pulls that wait."""

@@ -1,0 +1,475 @@
+"""One client connection: decodes requests, adds them to the proposer's groups in the order they came, writes responses.
+
+Push, pull and done are the hot path: consecutive requests of the same kind on the same queue share one command, and their
+responses leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ....core import Op, PushFlag
+from ....core.log.command_layout import CONTENTS, NUMBERS, OP, QUEUE, push, settle
+from ....core.log.commands import Delivered
+from ....node.access.access import Principal
+from ....node.access.clients import client_of
+from ....node.commit.proposer import Group
+from ....node.queues.pulls.unsent import Unsent
+from ....node.queues.sending.push_items import refusal_of
+from ....ports import ConnectionSlot
+from ....wire.address import is_loopback
+from ....wire.errors import LmqError, Outcome, forget_frames
+from ....wire.legacy_msgpack import CONTENT_TYPE, pack
+from ....wire.limits import NAME_BYTES_MAX
+from ....wire.parts import LARGE_BYTES
+from ..values import replies
+from ..values.arguments import arity, body_of, pushes_of, wait
+from .half_closed import answer_rest
+from .option_pulls import pull_with_options
+from .pullers import MANY_BYTES_MAX
+from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
+
+if TYPE_CHECKING:
+    from ..frontend import RpcFrontEnd
+
+__all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
+
+UNCOUNTED_WAITERS = 1_000
+"""With so many pulls waiting there must be memory for each further one."""
+ENCODINGS_MAX = 16
+"""So many pulled messages with large bodies are made into responses at once, for one connection."""
+_UNDEF = "undef"
+_UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
+_PUSH = int(Op.PUSH)
+_PUSHES = (b"push", b"push_many", b"push_each")
+
+
+class _Notification:
+    """Stands for the msgid of a notification, which is never answered."""
+
+
+NOTIFICATION = _Notification()
+Handler = Callable[["Connection", Any, list[Any]], None]
+_Send = Callable[[Any, list[Delivered], list[bytes]], None]
+
+
+def _nothing(_result: bytes) -> None:
+    """What was to be sent is sent already."""
+
+
+def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
+    """The response to a push."""
+    if flag >= PushFlag.FULL:
+        return replies.failure(msgid, refusal_of(queue, flag).rpc_text())
+    return replies.success(msgid, replies.FLAG_TEXTS[flag])
+
+
+class Connection(Stream):
+    """A client. It is the `Sink` of its push and done groups and the `Puller` of its pulls.
+
+    Attributes:
+        is_local: whether it is on this machine.
+        producer: for whom its pushes are numbered, None if they are not.
+        next_sequence: the number of its next push.
+    """
+
+    def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
+        super().__init__(owner, place)
+        self.is_local = is_loopback(place.address)
+        self.producer: bytes | None = None
+        self.producer_owner: list[bytes] = []
+        self.next_sequence = 1
+        self.push_error: LmqError | None = None
+        self._rated = owner.gate.bounds.requests_per_s > 0
+        self._methods: Mapping[bytes, Handler] = {}
+        self._encoder: replies.DeliveryEncoder | None = None
+        # Messages that are being made into a response, and what becomes of them if the client goes before.
+        self._encoding: dict[int, tuple[list[Delivered], Unsent]] = {}
+        self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
+        # Requests that wait for what others do, and are answered.
+        self._awaited: set[asyncio.Task[None]] = set()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.owner.connected(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.service.pulls.abandon(self)
+        for delivered, unsent in self._encoding.values():
+            self.service.pulls.put_back(delivered, unsent)
+        self._encoding.clear()
+        self.owner.disconnected(self)
+
+    async def answer_rest(self) -> None:
+        await answer_rest(self)
+
+    @property
+    def has_unanswered(self) -> bool:
+        return super().has_unanswered or self.service.pulls.is_looking(self)
+
+    @property
+    def waits_for_answers(self) -> bool:
+        """Whether pulls, pushes or locks wait whose client gets an answer."""
+        return bool(self._awaited) or any(waiter.token is not NOTIFICATION for waiter in self.waiting)
+
+    def expel(self) -> None:
+        """Send what is ready and close; a message on its way to a pull of this client is put back."""
+        if not self.closed:
+            self._flush()
+            self.closed = True
+            self.service.pulls.abandon(self)
+            self._transport.close()
+
+    def peer(self) -> str:
+        """Address of the client."""
+        address: Any = self.place.address
+        return f"{address[0]}:{address[1]}" if address else "?"
+
+    # --- who it is --------------------------------------------------------------------------------------------------
+
+    def admit(self, principal: Principal | None, methods: Mapping[bytes, Handler]) -> None:
+        """Take note who the client is, and of the methods as it may call them."""
+        self.principal, self._methods = principal, methods
+        self.place.user = "" if principal is None else principal.name
+
+    def authenticate(self, secret: bytes) -> None:
+        """The client shows a token.
+
+        Raises:
+            LmqError: ``unauthorized``; ``conflict`` if it has shown another one before; ``no_leader`` if it cannot be known yet.
+        """
+        if self.principal is not None and self.principal is self.node.access.anonymous:
+            return
+        if self.node.access.outside is not None:
+            raise self.node.access.outside.again()
+        principal = self.node.access.authenticate(secret, self.place)
+        if self.principal is not None and self.principal is not principal:
+            # Its waiting pulls are the other one's.
+            raise LmqError("conflict", "this connection has shown another token already", retryable=False)
+        self.principal = principal
+        self.place.user = principal.name
+
+    def known_principal(self) -> Principal:
+        """Who the client is.
+
+        Raises:
+            LmqError: it has not said so.
+        """
+        if self.principal is None:
+            raise self.node.access.refusal()
+        return self.principal
+
+    def kept_for(self) -> bytes:
+        """To whom is counted what the state machine keeps for the client."""
+        return b"" if self.principal is None else self.principal.owner
+
+    def owned(self) -> list[bytes]:
+        """The last argument of a command whose effect is kept for the client, see `QueueService.owned`.
+
+        Raises: as `known_principal`.
+        """
+        return self.service.owned(self.known_principal().owner)
+
+    def client(self) -> bytes:
+        """Whose share of the node its requests use."""
+        return client_of(self.node.access, self.known_principal(), self.peer())
+
+    # --- requests -------------------------------------------------------------------------------------------------
+
+    def dispatch(self, message: Any) -> None:
+        """Carry out one request or notification.
+
+        Raises:
+            ValueError, LmqError: it is neither.
+        """
+        if type(message) is not list:
+            raise ValueError("neither a request nor a notification")
+        if len(message) == 4 and message[0] == 0 and type(message[0]) is int:
+            _, msgid, method, arguments = message
+        elif len(message) == 3 and message[0] == 2 and type(message[0]) is int:
+            msgid = NOTIFICATION
+            _, method, arguments = message
+        else:
+            raise ValueError("neither a request nor a notification")
+        if type(msgid) is not int and msgid is not NOTIFICATION:
+            checked_msgid(msgid)
+        try:
+            handler = self._methods.get(method) if type(method) is bytes else None
+            if handler is None:
+                self.fail(msgid, _UNDEF)
+            elif type(arguments) is not list:
+                self.fail(msgid, "function_clause")
+            else:
+                if self._rated:
+                    self._charge(method, arguments)
+                handler(self, msgid, arguments)
+        except LmqError as exc:
+            if method in _PUSHES:
+                self.push_refused(exc)
+            self.fail(msgid, exc.rpc_text())
+            forget_frames(exc)
+
+    def _charge(self, method: bytes, arguments: list[Any]) -> None:
+        """Charge the client for a request.
+
+        Raises:
+            LmqError: ``overloaded`` if its address has used up what it may send.
+        """
+        if self.place.client.requests.take(self.loop.time()):
+            self.next_sequence += pushes_of(method, arguments)
+            raise LmqError("overloaded", "this address sends more requests a second than it may; wait a little")
+
+    def bind(self, producer: bytes, first_sequence: int) -> None:
+        """Number the pushes that follow for a producer. Only lmqcluster's own client does that."""
+        # A growing group must not go on under another producer.
+        self.service.proposer.tail = None
+        self.producer, self.next_sequence, self.push_error = producer, first_sequence, None
+        self.producer_owner = self.owned()
+        self._encoder = None
+
+    def take_numbers(self, method: bytes, arguments: list[Any]) -> int | None:
+        """The number of the first of these pushes, None if they take none.
+
+        Refused or not, they use their numbers up, so that the client and this side go on counting alike.
+
+        Raises:
+            LmqError: an earlier push was refused, see `push_refused`.
+        """
+        count = pushes_of(method, arguments)
+        if not count:
+            return None
+        first = self.next_sequence
+        self.next_sequence += count
+        if self.push_error is not None:
+            raise self.push_error.again()
+        return first
+
+    def push_refused(self, error: LmqError) -> None:
+        """A push was refused.
+
+        If a producer's push could be tried again, its later pushes must not overtake it: stored under a higher number, they
+        would make the refused one look like a duplicate. So they are refused too, until the producer binds again.
+        """
+        tail = self.service.proposer.tail
+        if tail is not None and tail.sink is self:
+            # Numbers within a group have no holes.
+            self.service.proposer.tail = None
+        if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
+            self.push_error = error.again()
+
+    def push(self, msgid: Any, arguments: list[Any]) -> None:
+        """``push(name, content)``."""
+        name, content = arguments
+        service, sequence = self.service, self.next_sequence
+        # Refused or not, a push uses up its number, so that the client and this side go on counting alike.
+        self.next_sequence = sequence + 1
+        if self.push_error is not None:
+            raise self.push_error.again()
+        if type(name) is not bytes:
+            raise LmqError("bad_arguments", "a queue name must be a string")
+        body = body_of(content)
+        size = len(body)
+        if size <= service.message_bytes_max:
+            service.check_push(size)
+        else:
+            service.check_packed(body)
+        proposer = service.proposer
+        tail = proposer.tail
+        if tail is not None and tail.sink is self and tail.command[QUEUE] == name and tail.command[OP] == _PUSH:
+            tail.command[CONTENTS].append(body)
+            tail.tickets.append(msgid)
+            proposer.grew(tail, size + 8)
+            return
+        service.check_name(name, self.kept_for())
+        command = push(name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner)
+        self.add(Group(command, [msgid], self), size + 64)
+
+    def add(self, group: Group, size_bytes: int) -> None:
+        """Send a command, and nothing behind it as long as too many copies wait to be made. Raises as `Proposer.add`."""
+        proposer = self.service.proposer
+        proposer.add(group, size_bytes)
+        proposer.pace(group, self)
+
+    def pull(self, msgid: Any, arguments: list[Any]) -> None:
+        """``pull(name[, timeout[, options]])``."""
+        if len(arguments) == 2:
+            name, wait_s = arguments[0], wait(arguments[1])
+        elif len(arguments) == 1:
+            name, wait_s = arguments[0], None
+        else:
+            pull_with_options(self, msgid, arguments)
+            return
+        if type(name) is not bytes:
+            raise LmqError("bad_arguments", "a queue name must be a string")
+        service = self.service
+        tail = service.proposer.tail
+        if tail is None or tail.sink is not service.pulls or tail.command[QUEUE] != name:
+            service.check_name(name, self.kept_for())
+            service.receipts()
+        service.pulls.start(name, (self, msgid, 1, wait_s))
+
+    def may_wait(self) -> bool:
+        """Whether one more pull may wait (`Puller`)."""
+        return len(self.waiting) < UNCOUNTED_WAITERS or self.hold_reserve()
+
+    def settle(self, op: Op, msgid: Any, arguments: list[Any]) -> None:
+        """``done``, ``release`` or ``retain``: ``(name, id)``."""
+        arity(arguments, 2, 2)
+        name, receipt = arguments
+        if type(name) is not bytes or type(receipt) is not bytes:
+            raise LmqError("bad_arguments", "a queue name and a message id must be strings")
+        number = self.service.receipts().parse(receipt)
+        proposer = self.service.proposer
+        tail = proposer.tail
+        if tail is not None and tail.sink is self and tail.command[OP] == op and tail.command[QUEUE] == name:
+            tail.command[NUMBERS].append(number)
+            tail.tickets.append(msgid)
+            proposer.grew(tail, 16)
+        elif len(name) > NAME_BYTES_MAX:
+            raise LmqError("queue_not_found", "no queue has such a long name")
+        else:
+            proposer.add(Group(settle(op, name, [number]), [msgid], self), 64)
+
+    def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False, waits: bool = False) -> None:
+        """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`."""
+        succeed, fail = partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid)
+        task = self.slow.run(self, result, succeed, fail, large=large, waits=waits)
+        if waits and msgid is not NOTIFICATION:
+            self._awaited.add(task)
+            task.add_done_callback(self._awaited.discard)
+
+    def run_packed(
+        self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False, waits: bool = False
+    ) -> None:
+        """As `run`, with what this returns when the answer begins to be made; that may be never."""
+
+        async def packed() -> bytes:
+            return pack(await result())
+
+        self.run(msgid, packed(), large=large, waits=waits)
+
+    # --- outcomes -------------------------------------------------------------------------------------------------
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Answer a group of pushes or settlements (`Sink`)."""
+        tickets, group.tickets = group.tickets, []
+        if self.closed or not tickets:
+            return
+        is_push = group.command[OP] == _PUSH
+        if result is not None and result.count(0 if is_push else True) == len(tickets) and NOTIFICATION not in tickets:
+            self.write(replies.all_ok(tickets))
+            return
+        if is_push:
+            # A push that a queue refuses holds up none of the producer's later ones: the cluster remembers its number.
+            out = [
+                _pushed(group.command[QUEUE], msgid, flag)
+                for msgid, flag in zip(tickets, result, strict=True)
+                if msgid is not NOTIFICATION
+            ]
+        elif result is None:
+            out = [replies.failure(m, "throw:queue_not_found") for m in tickets if m is not NOTIFICATION]
+        else:
+            out = [
+                replies.success(msgid, replies.OK) if settled else replies.failure(msgid, "throw:not_found")
+                for msgid, settled in zip(tickets, result, strict=True)
+                if msgid is not NOTIFICATION
+            ]
+        self.write(b"".join(out))
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Refuse a group of pushes or settlements (`Sink`)."""
+        if group.command[OP] == _PUSH:
+            self.push_refused(error)
+        tickets, group.tickets = group.tickets, []
+        for msgid in tickets:
+            self.fail(msgid, error.rpc_text())
+
+    def pulled(self, token: Any, delivered: list[Delivered]) -> None:
+        """Answer a ``pull`` or ``pull_any`` (`Puller`)."""
+        if token is NOTIFICATION:
+            return
+        if not delivered:
+            self.write(replies.success(token, replies.EMPTY))
+            return
+        try:
+            result = self.encoder().encode(delivered[0])
+        except replies.LargeBodyError:
+            self.encode_later(token, delivered, self._send_one)
+            return
+        self._send_one(token, delivered, [result])
+
+    def _send_one(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
+        result = encoded[0]
+        if self.must_ask(len(result)) and not self.has_room(len(result)):
+            self.give_back(token, delivered)
+        elif len(result) < LARGE_BYTES:
+            self.write(replies.success(token, result))
+        else:
+            self.write(replies.success(token, b""))
+            self.write(result)
+
+    def encode_later(
+        self, token: Any, delivered: list[Delivered], send: _Send, unsent: Unsent = Unsent.PUT_BACK
+    ) -> None:
+        """Encode messages with large bodies, and send them when that is done."""
+        self._encoding[id(delivered)] = delivered, unsent
+        # The pull has taken effect, so the requests that follow go on.
+        result = self._encode(token, delivered, send)
+        self.slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
+
+    async def _encode(self, token: Any, delivered: list[Delivered], send: _Send) -> bytes:
+        encoder, encoded, size = self.encoder(), [], 0
+        async with self._encodings:
+            for one in delivered:
+                encoded.append(await encoder.encode_in_turns(one))
+                size += len(encoded[-1])
+                if size > MANY_BYTES_MAX:
+                    break
+        if not self.closed:
+            del self._encoding[id(delivered)]
+            send(token, delivered, encoded)
+        return b""
+
+    def is_answered(self, msgid: Any) -> bool:
+        """Whether the client gets an answer: not to a notification."""
+        return msgid is not NOTIFICATION
+
+    def give_back(self, msgid: Any, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
+        """Refuse a pull whose messages the client has left no room for."""
+        self.service.pulls.put_back(delivered, unsent)
+        self.fail(msgid, _UNREAD)
+
+    def encoder(self) -> replies.DeliveryEncoder:
+        """Encodes messages with the ids of the present cluster life."""
+        receipts = self.service.receipts()
+        if self._encoder is None or self._encoder.receipts is not receipts:
+            typed = self.producer is not None
+            self._encoder = replies.DeliveryEncoder(
+                receipts, typed=typed, transcoder=self.owner.transcoder, unix_us=self.service.unix_us
+            )
+        return self._encoder
+
+    def pull_failed(self, token: Any, error: LmqError) -> None:
+        """Refuse a pull (`Puller`)."""
+        self.fail(token, error.rpc_text())
+
+    def succeed(self, msgid: Any, result: bytes) -> None:
+        """Answer with an encoded result."""
+        if msgid is not NOTIFICATION:
+            self.write(replies.success(msgid, result))
+
+    def show(self, msgid: Any, result: bytes) -> None:
+        """Answer a question that changes nothing: with an error if the client leaves too much unread."""
+        if self.must_ask(len(result)) and not self.has_room(len(result)):
+            self.fail(msgid, _UNREAD)
+        else:
+            self.succeed(msgid, result)
+
+    def fail(self, msgid: Any, error_text: str) -> None:
+        """Answer with an error."""
+        if msgid is not NOTIFICATION:
+            self.write(replies.failure(msgid, error_text))

@@ -1,0 +1,1 @@
+"""The methods of the interface, by subject, and their permissions."""

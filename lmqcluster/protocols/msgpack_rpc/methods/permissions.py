@@ -1,0 +1,158 @@
+"""What every method asks of a client: the one place where it is declared, and the check that stands before the method.
+
+As long as clients on this machine need no token they get the plain table of methods, so the checks cost them nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from ....core import Role
+from ....node.access.access import Principal
+from ....node.access.permissions import (
+    LOOK,
+    LOOK_AT_QUEUE,
+    LOOK_AT_SUBSCRIPTION,
+    MANAGE,
+    MANAGE_QUEUE,
+    OPEN,
+    USE,
+    USE_MANY,
+    USE_SUBSCRIPTION,
+    Permission,
+    Scope,
+)
+from ....wire.errors import LmqError
+from ..connection.connection import Connection, Handler
+from ..values.arguments import pushes_of
+
+__all__ = ["PERMISSIONS", "guarded"]
+
+PERMISSIONS: Final[Mapping[bytes, Permission]] = {
+    b"auth": OPEN,
+    b"ping": LOOK,
+    b"cluster": LOOK,
+    # A number for the pushes of a connection; says nothing of what may be pushed.
+    b"producer": LOOK,
+    b"cancel": LOOK,
+    b"push": USE,
+    b"push_many": USE,
+    b"push_each": USE,
+    b"pull": USE,
+    b"pull_many": USE,
+    b"push_all": USE_MANY,
+    b"pull_any": USE_MANY,
+    b"done": USE,
+    b"release": USE,
+    b"retain": USE,
+    b"done_many": USE,
+    b"release_many": USE,
+    b"retain_many": USE,
+    b"put_back_many": USE,
+    # Jobs are their owner's; what may be written is checked with each push.
+    b"push_marked": USE,
+    b"begin_epoch": Permission(Role.WRITE, Scope.ANYTHING),
+    b"finish_epoch": Permission(Role.WRITE, Scope.ANYTHING),
+    b"mark": Permission(Role.WRITE, Scope.ANYTHING),
+    b"end_jobs": Permission(Role.WRITE, Scope.ANYTHING),
+    b"jobs": LOOK,
+    b"delete": MANAGE_QUEUE,
+    b"purge": MANAGE_QUEUE,
+    # The queue that messages go to is checked by the method itself.
+    b"move": MANAGE_QUEUE,
+    b"withdraw": USE,
+    b"count_labelled": LOOK_AT_QUEUE,
+    # As with move.
+    b"redrive": MANAGE_QUEUE,
+    b"bind": MANAGE_QUEUE,
+    b"unbind": MANAGE_QUEUE,
+    b"bindings": LOOK_AT_QUEUE,
+    # Each operation is checked by itself.
+    b"transaction": Permission(Role.WRITE, Scope.ANYTHING),
+    # Sessions are their owner's; what is pulled or locked in them is checked with each request.
+    b"open_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"renew_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"end_session": Permission(Role.WRITE, Scope.ANYTHING),
+    b"leave_queue": USE,
+    # The names of locks are matched as those of queues.
+    b"lock": USE,
+    b"unlock": USE,
+    b"suspend": MANAGE_QUEUE,
+    b"resume": MANAGE_QUEUE,
+    # Queues that properties name are checked by the method itself.
+    b"update_props": USE,
+    b"set_default_props": MANAGE,
+    b"get_default_props": LOOK,
+    # Where the messages come from is checked by the methods themselves.
+    b"reserve_batch": USE_SUBSCRIPTION,
+    b"read_batch": USE_SUBSCRIPTION,
+    b"cut_batch": LOOK_AT_SUBSCRIPTION,
+    b"renew_batches": USE_SUBSCRIPTION,
+    b"settle_batches": USE_SUBSCRIPTION,
+    b"abandon_batches": USE_SUBSCRIPTION,
+    b"claim_subscription": USE_SUBSCRIPTION,
+    b"delete_subscription": USE_SUBSCRIPTION,
+    b"subscription": LOOK_AT_SUBSCRIPTION,
+    b"subscriptions": LOOK,
+    # A queue or a pattern, which the method looks at itself.
+    b"backlog": LOOK,
+    b"incarnation": LOOK,
+    b"peek": LOOK_AT_QUEUE,
+    b"peek_ranges": LOOK_AT_QUEUE,
+}
+"""By method. One that is missing here is the administrators'; a test refuses it."""
+
+
+def guarded(methods: Mapping[bytes, Handler]) -> dict[bytes, Handler]:
+    """The methods, each behind the check of what it asks of a client."""
+    return {name: _guard(name, handler, PERMISSIONS.get(name, MANAGE)) for name, handler in methods.items()}
+
+
+def _guard(name: bytes, handler: Handler, need: Permission) -> Handler:
+    role, scope = need
+    if scope is Scope.NOTHING:
+        return handler
+
+    def refuse(connection: Connection, arguments: list[Any]) -> None:
+        """Raise what `_authorise` raises; a refused push uses up its number all the same."""
+        try:
+            _authorise(connection.known_principal(), need, arguments)
+        except LmqError:
+            connection.next_sequence += pushes_of(name, arguments)
+            raise
+
+    if scope is not Scope.QUEUE:
+
+        def check(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
+            refuse(connection, arguments)
+            handler(connection, msgid, arguments)
+
+        return check
+
+    def check_queue(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
+        principal = connection.principal
+        if (
+            principal is None
+            or not arguments
+            or type(arguments[0]) is not bytes
+            or not principal.allows(role, arguments[0])
+        ):
+            refuse(connection, arguments)
+        handler(connection, msgid, arguments)
+
+    return check_queue
+
+
+def _authorise(principal: Principal, need: Permission, arguments: list[Any]) -> None:
+    """Refuse what the client may not do.
+
+    Raises:
+        LmqError: ``unauthorized`` or ``forbidden``.
+    """
+    subject = arguments[0] if arguments else None
+    if type(subject) is bytes:
+        principal.demand(need, subject)
+    else:
+        # What is no name is refused by the method itself.
+        principal.demand(need if need.scope is Scope.CLUSTER else Permission(need.role, Scope.ANYTHING), b"")

@@ -1,0 +1,126 @@
+"""``push_each``: pushes that share a request and have an outcome each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ....core import PushFlag
+from ....node.commit.proposer import Group
+from ....node.queues.sending import requests
+from ....node.queues.sending.push_items import refusal_of
+from ....wire.errors import LmqError
+from ....wire.legacy_msgpack import CONTENT_TYPE, UnsupportedExtensionError, pack_raw
+from ....wire.limits import PUSH_COUNT_MAX
+from ..connection.connection import Connection
+from ..values import replies
+from ..values.arguments import arity, body_of, text
+
+__all__ = ["push_each"]
+
+
+def push_each(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
+    """``push_each(name, [content]) -> [result, ...]``.
+
+    A result is that of ``push``, or an array with the text of its error. One content that cannot be stored holds up none of
+    the others.
+    """
+    first = connection.take_numbers(b"push_each", arguments)
+    arity(arguments, 2, 2)
+    name, contents = text(arguments[0]), arguments[1]
+    if type(contents) is not list:
+        raise LmqError("bad_arguments", "the contents must be a list")
+    if len(contents) > PUSH_COUNT_MAX:
+        raise LmqError("too_large", f"a request may push at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
+    connection.service.check_name(name, connection.kept_for())
+    bodies = [_checked(connection, content) for content in contents]
+    outcomes = _Outcomes(connection, msgid, name, bodies)
+    for start, run in _runs(bodies):
+        outcomes.propose(start, run, (first or 0) + start)
+    outcomes.answer_if_complete()
+
+
+def _checked(connection: Connection, content: Any) -> bytes | LmqError:
+    """The body of a content, or why it cannot be stored whatever the queue says."""
+    try:
+        body = body_of(content)
+        connection.service.check_push(len(body))
+    except UnsupportedExtensionError as exc:
+        return LmqError("bad_arguments", str(exc))
+    except LmqError as exc:
+        if exc.code == "too_large":
+            return exc.again()
+        raise
+    return body
+
+
+def _runs(bodies: list[bytes | LmqError]) -> Iterator[tuple[int, list[bytes]]]:
+    """Bodies that follow one another, with the place of the first: the numbers of one command have no holes."""
+    run: list[bytes] = []
+    for place, body in enumerate(bodies):
+        if isinstance(body, bytes):
+            run.append(body)
+        elif run:
+            yield place - len(run), run
+            run = []
+    if run:
+        yield len(bodies) - len(run), run
+
+
+class _Outcomes:
+    """The results of one request (`Sink`)."""
+
+    def __init__(self, connection: Connection, msgid: Any, name: bytes, bodies: list[bytes | LmqError]) -> None:
+        self._connection = connection
+        self._msgid = msgid
+        self._name = name
+        self._results = [b"" if isinstance(body, bytes) else _refused(body) for body in bodies]
+        self._missing = sum(isinstance(body, bytes) for body in bodies)
+
+    def propose(self, start: int, bodies: list[bytes], number: int) -> None:
+        """Send a run of bodies; `start` is the place of the first and `number` its number."""
+        connection = self._connection
+        producer, owned = connection.producer, connection.producer_owner
+        request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owned)
+        group = Group(request.command, list(range(start, start + len(bodies))), self)
+        try:
+            connection.add(group, request.size_bytes)
+        except LmqError as exc:
+            self.failed(group, exc)
+
+    def completed(self, group: Group, flags: Any) -> None:
+        """A run is stored, or refused by the queue in part."""
+        places, group.tickets = group.tickets, []
+        if not places:
+            return
+        start, end = places[0], places[-1] + 1
+        if any(flags):
+            self._results[start:end] = [self._result(flag) for flag in flags]
+        else:
+            self._results[start:end] = [replies.OK] * len(places)
+        self._count(len(places))
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """A run is not stored, or its outcome is not known."""
+        self._connection.push_refused(error)
+        places, group.tickets = group.tickets, []
+        for place in places:
+            self._results[place] = _refused(error)
+        self._count(len(places))
+
+    def _result(self, flag: int) -> bytes:
+        return replies.FLAG_TEXTS[flag & 3] if flag < PushFlag.FULL else _refused(refusal_of(self._name, flag))
+
+    def _count(self, known: int) -> None:
+        self._missing -= known
+        self.answer_if_complete()
+
+    def answer_if_complete(self) -> None:
+        """Answer when every result is known."""
+        if not self._missing:
+            self._missing = -1
+            self._connection.succeed(self._msgid, replies.array_header(len(self._results)) + b"".join(self._results))
+
+
+def _refused(error: LmqError) -> bytes:
+    return b"\x91" + pack_raw(error.rpc_text().encode())

@@ -1,0 +1,55 @@
+"""Requests that are answered with the result of one command, which is sent at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....core.log.command_layout import producer_of
+from ....node.commit.proposer import Group
+from ....node.queues.sending.requests import Request
+from ....wire.errors import LmqError, forget_frames
+from ..connection.connection import Connection
+from ..values import replies
+
+__all__ = ["propose", "say_ok"]
+
+
+class _Call:
+    """One request that has a command of its own (`Sink`)."""
+
+    __slots__ = ("connection", "render")
+
+    def __init__(self, connection: Connection, render: Callable[[Any], bytes]) -> None:
+        self.connection = connection
+        self.render = render
+
+    def completed(self, group: Group, result: Any) -> None:
+        """Answer, once."""
+        tickets, group.tickets = group.tickets, []
+        for msgid in tickets:
+            try:
+                answer = self.render(result)
+            except LmqError as exc:
+                self.connection.fail(msgid, exc.rpc_text())
+                forget_frames(exc)
+            else:
+                self.connection.succeed(msgid, answer)
+
+    def failed(self, group: Group, error: LmqError) -> None:
+        """Refuse, once."""
+        if producer_of(group.command) is not None:
+            self.connection.push_refused(error)
+        tickets, group.tickets = group.tickets, []
+        for msgid in tickets:
+            self.connection.fail(msgid, error.rpc_text())
+
+
+def propose(connection: Connection, msgid: Any, request: Request, render: Callable[[Any], bytes]) -> None:
+    """Send a request now, and answer with what `render` makes of its result; it may raise `LmqError`."""
+    connection.add(Group(request.command, [msgid], _Call(connection, render)), request.size_bytes)
+
+
+def say_ok(_result: Any) -> bytes:
+    """The answer "ok", whatever the result."""
+    return replies.OK

@@ -1,0 +1,187 @@
+"""Checking and converting arguments of methods."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ....wire.errors import LmqError
+from ....wire.legacy_msgpack import CONTENT_TYPE, UnsupportedExtensionError, pack, pack_raw
+
+__all__ = [
+    "arity",
+    "body_of",
+    "content_types_of",
+    "count",
+    "key_of",
+    "plain_item",
+    "pushes_of",
+    "text",
+    "texts",
+    "wait",
+]
+
+TYPE_BYTES_MAX = 4096
+_WAIT_S_MAX = 10.0 * 365 * 86400
+
+
+def arity(arguments: list[Any], least: int, most: int) -> None:
+    """Refuse a wrong number of arguments, as a method that does not exist.
+
+    Raises:
+        LmqError: ``unknown_method``.
+    """
+    if not least <= len(arguments) <= most:
+        raise LmqError("unknown_method", f"the method does not take {len(arguments)} arguments")
+
+
+def text(value: object) -> bytes:
+    """A string argument.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not bytes:
+        raise LmqError("bad_arguments", "the argument must be a string")
+    return value
+
+
+def texts(value: object, count_max: int) -> list[bytes]:
+    """A list of strings.
+
+    Raises:
+        LmqError: ``bad_arguments``, ``too_large``.
+    """
+    if type(value) is not list or any(type(item) is not bytes for item in value):
+        raise LmqError("bad_arguments", "the argument must be a list of strings")
+    if len(value) > count_max:
+        raise LmqError("too_large", f"the list may have at most {count_max} entries, this has {len(value)}")
+    return value
+
+
+def count(value: object, most: int) -> int:
+    """A number of messages, 1 to `most`.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not int or not 0 < value <= most:
+        raise LmqError("bad_arguments", f"the argument must be an integer from 1 to {most}")
+    return value
+
+
+def wait(value: object) -> float:
+    """A time to wait, in seconds; negative means not at all.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if type(value) is not int and (type(value) is not float or math.isnan(value)):
+        raise LmqError("bad_arguments", "the timeout must be a number of seconds")
+    if value <= 0:
+        return 0.0
+    return value if value < _WAIT_S_MAX else _WAIT_S_MAX  # noqa: FURB136 - on the path of every pull
+
+
+def body_of(content: object) -> bytes:
+    """A pushed value as it is stored: old-specification MessagePack.
+
+    Raises:
+        UnsupportedExtensionError: it holds a timestamp.
+    """
+    return pack_raw(content) if type(content) is bytes else _encoded(content)
+
+
+def _encoded(content: object) -> bytes:
+    try:
+        return pack(content)
+    except LmqError as exc:
+        # All that was decoded can be encoded again, but for this one extension.
+        raise UnsupportedExtensionError("a MessagePack timestamp is not supported") from exc
+
+
+def plain_item(content: object) -> list[Any]:
+    """A value of ``push_all``: strings are stored as they are, without a content type."""
+    if type(content) is bytes:
+        return [content, None, [], None]
+    return [_encoded(content), CONTENT_TYPE, [], None]
+
+
+def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
+    """Content types for contents, each a string or nil; a content with a type is a string, the body as it is.
+
+    An empty type stands for a body that has none.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return None
+    if type(value) is not list or len(value) != len(contents):
+        raise LmqError("bad_arguments", "content_types must be a list with a type or nil for each content")
+    for content_type, content in zip(value, contents, strict=True):
+        if content_type is not None and (type(content_type) is not bytes or len(content_type) > TYPE_BYTES_MAX):
+            raise LmqError("bad_arguments", f"a content type must be a string of at most {TYPE_BYTES_MAX} bytes")
+        if content_type is not None and type(content) is not bytes:
+            raise LmqError("bad_arguments", "a content with a type must be a string: the body as it is")
+    return value
+
+
+def typed_body(content: Any, content_type: bytes | None) -> tuple[bytes, bytes | None]:
+    """Return the body of a content as it is stored, and its content type, for a type from `content_types_of`."""
+    return (body_of(content), CONTENT_TYPE) if content_type is None else (content, content_type or None)
+
+
+def headers_of(value: object, count: int) -> list[list[list[bytes]]]:
+    """For each content the [name, value] of its headers, names in lower case.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return [[]] * count
+    if type(value) is not list or len(value) != count:
+        raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
+    found: list[list[list[bytes]]] = []
+    for one in value:
+        if one is not None and type(one) is not list:
+            raise LmqError(
+                "bad_arguments", "headers must be a list with a list of [name, value] or nil for each content"
+            )
+        found.append([_header(header) for header in one or []])
+    return found
+
+
+def _header(value: object) -> list[bytes]:
+    if type(value) is not list or len(value) != 2:
+        raise LmqError("bad_arguments", "a header must be [name, value]")
+    return [text(value[0]).lower(), text(value[1])]
+
+
+def key_of(value: object) -> bytes | None:
+    """An idempotency key of 1 to 255 bytes, or none.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    if value is None:
+        return None
+    if type(value) is not bytes or not 0 < len(value) <= 255:
+        raise LmqError("bad_arguments", "an idempotency key must be a string of 1 to 255 bytes")
+    return value
+
+
+def pushes_of(method: bytes, arguments: list[Any]) -> int:
+    """How many numbers of its producer a push takes, as its method would count."""
+    if method == b"push_each":
+        return len(arguments[1]) if len(arguments) == 2 and type(arguments[1]) is list else 0
+    if method not in (b"push", b"push_many") or not 2 <= len(arguments) <= 3:
+        return 0
+    options = arguments[2] if len(arguments) == 3 else {}
+    if type(options) is not dict:
+        return 0
+    if method == b"push":
+        # What has a key is known by that, and what waits for room is not stored in the order of the pushes.
+        return 0 if options.get(b"key") is not None or options.get(b"wait") else 1
+    contents = arguments[1]
+    return len(contents) if type(contents) is list and options.get(b"keys") is None else 0

@@ -1,0 +1,116 @@
+"""Options of pushes, pulls and settlements, as maps in the arguments of methods."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import Any, Final
+
+from ....core.log.commands import Place
+from ....node.queues.sending.push_items import TEXT_BYTES_MAX, PushOptions
+from ....wire.errors import LmqError
+
+__all__ = ["PUSH_OPTIONS", "flag_of", "given", "integer_of", "label_of", "place_of", "push_options", "seconds_of"]
+
+PUSH_OPTIONS: Final = frozenset((b"delay", b"due", b"ttl", b"priority", b"label", b"group"))
+"""How a message is to be delivered."""
+_PLACES: Final = {b"tail": Place.TAIL, b"keep": Place.KEEP, b"head": Place.HEAD}
+
+
+def given(value: object, known: AbstractSet[bytes]) -> dict[bytes, Any]:
+    """A map of options, without those that are nil.
+
+    Raises:
+        LmqError: ``bad_arguments`` if it is no map, or has an option that is not known.
+    """
+    if type(value) is not dict:
+        raise LmqError("bad_arguments", "options must be a map")
+    unknown = value.keys() - known
+    if unknown:
+        raise LmqError("bad_arguments", f"unknown option {min(map(str, unknown))}")
+    return {name: option for name, option in value.items() if option is not None}
+
+
+def push_options(options: dict[bytes, Any]) -> PushOptions | None:
+    """How a message is to be delivered, None if none of the options says anything of it.
+
+    Raises:
+        LmqError: ``bad_arguments`` if a value has the wrong type, ``bad_request`` if it is out of range.
+    """
+    if PUSH_OPTIONS.isdisjoint(options):
+        return None
+    wanted = PushOptions(
+        delay_s=seconds_of(options, b"delay"),
+        due_s=seconds_of(options, b"due"),
+        ttl_s=seconds_of(options, b"ttl"),
+        priority=integer_of(options, b"priority") or 0,
+        label=label_of(options, b"label"),
+        group=label_of(options, b"group"),
+    )
+    wanted.check()
+    return wanted
+
+
+def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:
+    """A number of seconds, or None. The caller checks the range, which NaN is outside of.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    value = options.get(name)
+    if value is None:
+        return None
+    if type(value) is not int and type(value) is not float:
+        raise LmqError("bad_arguments", f"{name.decode()} must be a number of seconds")
+    return float(value)
+
+
+def integer_of(options: dict[bytes, Any], name: bytes) -> int | None:
+    """An integer, or None.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    value = options.get(name)
+    if value is not None and type(value) is not int:
+        raise LmqError("bad_arguments", f"{name.decode()} must be an integer")
+    return value
+
+
+def label_of(options: dict[bytes, Any], name: bytes) -> bytes:
+    """A label or a group of 1 to 255 bytes; empty if there is none.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    value = options.get(name)
+    if value is None:
+        return b""
+    if type(value) is not bytes or not 0 < len(value) <= TEXT_BYTES_MAX:
+        raise LmqError("bad_arguments", f"{name.decode()} must be a string of 1 to {TEXT_BYTES_MAX} bytes")
+    return value
+
+
+def flag_of(options: dict[bytes, Any], name: bytes, *, default: bool = False) -> bool:
+    """A boolean, the default if it is not given.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    value = options.get(name, default)
+    if type(value) is not bool:
+        raise LmqError("bad_arguments", f"{name.decode()} must be true or false")
+    return value
+
+
+def place_of(options: dict[bytes, Any]) -> Place:
+    """Where a message goes that is given back, the tail if nothing is said.
+
+    Raises:
+        LmqError: ``bad_arguments`` if it is no string, ``bad_request`` if there is no such place.
+    """
+    value = options.get(b"place", b"tail")
+    if type(value) is not bytes:
+        raise LmqError("bad_arguments", "place must be a string")
+    if value not in _PLACES:
+        raise LmqError("bad_request", "a place is tail, keep or head")
+    return _PLACES[value]

@@ -1,0 +1,1 @@
+"""Values that all of replication uses: membership, settings, log time, errors."""

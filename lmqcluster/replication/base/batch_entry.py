@@ -1,0 +1,23 @@
+"""A batch of a node, as it stands in an entry of the log."""
+
+from __future__ import annotations
+
+import msgpack
+
+from ...core.log.commands import Command
+
+__all__ = ["decode_batch"]
+
+
+def decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Command]]:
+    """Origin, incarnation, sequence and commands of a batch.
+
+    Raises:
+        ValueError, TypeError, msgpack.UnpackException: it is not a batch.
+    """
+    origin, incarnation, sequence, commands = msgpack.unpackb(data, strict_map_key=False)
+    if type(origin) is not bytes or type(incarnation) is not int or type(sequence) is not int:
+        raise ValueError("a batch begins with its origin, incarnation and sequence")
+    if type(commands) is not list or not all(type(command) is list and command for command in commands):
+        raise ValueError("a batch ends with a list of commands")
+    return origin, incarnation, sequence, commands

@@ -1,0 +1,98 @@
+"""What a member knows of itself and of its cluster at one moment, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from .node_info import About
+
+__all__ = ["ReplicaStatus", "Role"]
+
+Role = Literal["leader", "candidate", "follower"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """The status of a member.
+
+    Attributes:
+        id: the member itself.
+        address: where peers can dial it.
+        role: its role in its term.
+        leader: the last known leader of the term.
+        term: its term.
+        commit_index, applied_index: the highest index that it knows to be committed, and that it has applied.
+        missing_entries: how many entries it has not applied of those that it knows its leader to have.
+        has_caught_up: it has applied, since it started, what its leader had when they first met.
+        members: id to Raft address of all members, by the newest entries of the log.
+        match_indexes: on the leader, what each member is known to hold; empty on others.
+        connected: the peers that it can send to.
+        about: what the peers have told of themselves, and what this member tells them.
+        has_left: it has left its cluster and has joined none since.
+        was_removed: its cluster has told it that it is no member any more.
+        is_installing: it is loading a snapshot of the leader.
+        is_recovering: it lacks entries that it may have acknowledged, so it does not vote.
+        durability: what an acknowledged write survives, see `NodeStorage`.
+        snapshot_index: the last entry of the newest snapshot, 0 if there is none.
+        log_entries, log_bytes: the size of the log.
+        machine_version: the version of the replicated machine that is in force.
+        is_founded: the first leader of the cluster has founded it.
+        obstacle: what keeps the node from finding the founding members, empty if that is unknown; None if it has found them.
+    """
+
+    id: str
+    address: str
+    role: Role
+    leader: str | None
+    term: int
+    commit_index: int
+    applied_index: int
+    missing_entries: int
+    has_caught_up: bool
+    members: Mapping[str, str]
+    match_indexes: Mapping[str, int]
+    connected: frozenset[str]
+    about: Mapping[str, About]
+    has_left: bool
+    was_removed: bool
+    is_installing: bool
+    is_recovering: bool
+    durability: str
+    snapshot_index: int
+    log_entries: int
+    log_bytes: int
+    machine_version: int
+    is_founded: bool
+    obstacle: str | None = None
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether the member leads, as far as it knows."""
+        return self.role == "leader"
+
+    @property
+    def has_leader(self) -> bool:
+        """Whether a leader is known and can be reached."""
+        return self.leader is not None and self.reaches(self.leader)
+
+    def reaches(self, member: str) -> bool:
+        """Whether a member is this one or connected to it."""
+        return member == self.id or member in self.connected
+
+    def has_forgotten(self, member: str) -> bool:
+        """Whether a member says that it may have forgotten what it acknowledged."""
+        if member == self.id:
+            return self.is_recovering
+        about = self.about.get(member)
+        return about is not None and about.recovering
+
+    def is_able(self, member: str) -> bool:
+        """Whether a member can be reached from this one and counts for the quorum."""
+        return self.reaches(member) and member in self.about and not self.has_forgotten(member)
+
+    def name_of(self, member: str) -> str:
+        """The name of a member for people; its id if it has not told one."""
+        about = self.about.get(member)
+        return (about.name if about else "") or member

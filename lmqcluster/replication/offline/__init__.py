@@ -1,0 +1,1 @@
+"""Work on the data directory of a stopped node: repair, salvage, restoring a backup."""

@@ -1,0 +1,1 @@
+"""Connections between members: handshake, encryption, frames, messages."""

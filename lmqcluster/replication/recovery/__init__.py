@@ -1,0 +1,1 @@
+"""Repair of a running member: snapshots, pages from other members, backpressure."""

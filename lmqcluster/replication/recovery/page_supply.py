@@ -1,0 +1,66 @@
+"""What brings one member the pages that it needs and has not, or a state that does not need them; and what it gives to others."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ...core import Machine
+from ...core.log.commands import Command
+from ..base.membership import PeerNode
+from ..member import MemberView
+from .lost_pages import LostPages
+from .page_exchange import Send
+from .page_wait import PageWait
+from .snapshot_requests import SnapshotRequests
+
+__all__ = ["PAGE_MESSAGES", "PageSupply"]
+
+PAGE_MESSAGES: Final = frozenset({"page_request", "page", "snapshot_request"})
+"""Messages that `PageSupply.take` takes."""
+
+
+class PageSupply:
+    """One member's.
+
+    Args:
+        lacking: pages that are missing at the start.
+        send: sends a message to a member.
+    """
+
+    def __init__(self, owner: MemberView, lacking: list[bytes], send: Send) -> None:
+        self._exchange = owner.page_exchange
+        self._requests = SnapshotRequests(owner.core, send, owner.in_step)
+        self._lost = LostPages(owner, owner.pages, owner.page_exchange, lacking, self._requests.begin)
+        self._wait = PageWait(owner.pages, self._lost, self._requests, owner.wake)
+
+    def is_waiting(self) -> bool:
+        """Whether the next batch waits for pages."""
+        return self._wait.is_on
+
+    def waited_s(self) -> float:
+        """Seconds for which batches have waited for pages so far."""
+        return self._wait.waited_s()
+
+    def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
+        """Whether a batch of these commands can be applied next; if not, what it needs is on its way."""
+        return self._wait.may_apply(machine, now_us, commands)
+
+    def take(self, node: PeerNode, message: dict[str, Any]) -> None:
+        """A message of another member, one of `PAGE_MESSAGES`."""
+        if message["type"] == "page_request":
+            self._exchange.asked(node, message["page"], message["low"])
+        elif message["type"] == "page":
+            self._exchange.answered(node, message["page"], message["data"])
+        else:
+            self._requests.asked(node, message["applied"])
+
+    def installed(self) -> None:
+        """A snapshot was installed: the state is another one, and has what it needs."""
+        self._lost.installed()
+        self._wait.reset()
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        self._wait.close()
+        self._lost.close()
+        self._exchange.close()

@@ -1,0 +1,41 @@
+"""Backpressure: a member whose memory fills with messages faster than its disk takes pages applies nothing for a while.
+
+Whoever pushes waits then, because an operation is answered when it is applied; the log, heartbeats and votes go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ...core.queue.pager import Backlogs
+from ..storage.page_files import PageFiles
+
+__all__ = ["Throttle"]
+
+
+class Throttle:
+    """The throttle of one member.
+
+    Attributes:
+        is_on: whether nothing is applied now.
+        seconds_total: how long that was so.
+    """
+
+    def __init__(self, pages: PageFiles) -> None:
+        self.is_on = False
+        self.seconds_total = 0.0
+        self._pages = pages
+        self._since_s = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def update(self, backlogs: Backlogs) -> bool:
+        """Look again; returns `is_on`. Pages that are not being written, as on a full disk, hold nothing back."""
+        is_on = backlogs.is_flooded() and self._pages.is_writing
+        if is_on != self.is_on:
+            self.is_on = is_on
+            now_s = self._loop.time()
+            if is_on:
+                self._since_s = now_s
+            else:
+                self.seconds_total += now_s - self._since_s
+        return is_on

@@ -1,0 +1,1 @@
+"""Files of one folder, and the thread that writes and syncs them."""

@@ -1,0 +1,1 @@
+"""The Raft log of one node, in memory and on disk."""

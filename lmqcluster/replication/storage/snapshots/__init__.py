@@ -1,0 +1,1 @@
+"""Snapshot files: format, writing, reading, the folder that keeps them."""

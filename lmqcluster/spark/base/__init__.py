@@ -1,0 +1,1 @@
+"""Options, schema, errors and connections, which reading and writing share."""

@@ -1,0 +1,1 @@
+"""Values decoded by a JSON or Avro schema into one column."""

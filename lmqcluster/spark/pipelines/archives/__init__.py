@@ -1,0 +1,1 @@
+"""Queues to tables of files: Parquet and Delta, and compaction."""

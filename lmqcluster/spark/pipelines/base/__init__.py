@@ -1,0 +1,1 @@
+"""Parts that all pipelines share: access, sessions, storage, failures, progress."""

@@ -1,0 +1,1 @@
+"""Figures from event journals: reports and live windows."""

@@ -1,0 +1,1 @@
+"""Batch and streaming reads."""

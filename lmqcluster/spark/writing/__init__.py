@@ -1,0 +1,1 @@
+"""Batch and streaming writes, and moving messages."""
