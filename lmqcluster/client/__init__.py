@@ -1,8 +1,7 @@
 """The Python client: `AsyncClient` and its blocking twin `Client`, over MessagePack-RPC.
 
-``requests`` and ``replies`` translate; ``calls`` knows for every kind of call whether it may be repeated; ``connection`` moves
-frames; ``session`` keeps calls alive from one connection to the next; the clients on top are a thin surface. The package imports
-nothing of the server, only what both share: ``lmqcluster.wire``.
+``transport`` sends calls, knows which may be repeated, and keeps them alive when a node is lost. ``aio`` and ``blocking`` are thin
+surfaces on top of it, ``recipes`` queues that call the application's code. The package imports nothing of the server.
 """
 
 from typing import TYPE_CHECKING
@@ -26,29 +25,29 @@ else:
     __getattr__ = lazy_names(
         __name__,
         {
-            "AsyncClient": "async_client",
+            "AsyncClient": "aio.client",
             "Backlog": "batches",
-            "Backoff": "backoff",
+            "Backoff": "transport.backoff",
             "BatchColumns": "batches",
             "ClosedQueue": "batches",
             "BatchDetails": "batches",
             "BatchLease": "batches",
             "BatchMessage": "batches",
-            "Client": "sync_client",
+            "Client": "blocking.client",
             "ClientOptions": "client_options",
             "Delivery": "message",
-            "SyncSession": "sync_session_calls",
-            "ClientSession": "session_calls",
-            "Mark": "job_calls",
+            "SyncSession": "blocking.session_calls",
+            "ClientSession": "aio.session_calls",
+            "Mark": "aio.job_calls",
             "Message": "message",
-            "Messages": "messages",
+            "Messages": "aio.messages",
             "Origin": "message",
             "Part": "batches",
             "PushOptions": "options",
-            "SyncMessage": "sync_client",
-            "SyncMessages": "sync_client",
-            "SyncTransaction": "transactions",
-            "Transaction": "transactions",
+            "SyncMessage": "blocking.client",
+            "SyncMessages": "blocking.client",
+            "SyncTransaction": "aio.transactions",
+            "Transaction": "aio.transactions",
         },
     )
 

@@ -185,13 +185,13 @@ def storage_world(clock: Clock) -> Iterator[None]:
     replication = lmqcluster.replication
     with contextlib.ExitStack() as patches, mock.patch.dict(JOURNAL_DEFAULTS, cache_bytes=CACHE_BYTES):
         for module, name, value in (
-            (replication.meta, "time", _clocks(clock)),
-            (replication.meta, "secrets", types.SimpleNamespace(token_hex=_token, randbelow=_below)),
-            (replication.meta, "log", _Silence()),
-            (replication.node_storage, "log", _Silence()),
-            (replication.node_storage, "boot_id", _boot),
-            (replication.storage.snapshot_file, "RAW_BYTES", BLOCK_BYTES),
-            (replication.storage.snapshot_file, "RAW_BYTES_MAX", BLOCK_BYTES),
+            (replication.storage.meta, "time", _clocks(clock)),
+            (replication.storage.meta, "secrets", types.SimpleNamespace(token_hex=_token, randbelow=_below)),
+            (replication.storage.meta, "log", _Silence()),
+            (replication.storage.node_storage, "log", _Silence()),
+            (replication.storage.node_storage, "boot_id", _boot),
+            (replication.storage.snapshots.snapshot_file, "RAW_BYTES", BLOCK_BYTES),
+            (replication.storage.snapshots.snapshot_file, "RAW_BYTES_MAX", BLOCK_BYTES),
         ):
             patches.enter_context(mock.patch.object(module, name, value))
         yield
