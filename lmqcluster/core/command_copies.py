@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from .log.command_layout import QUEUE, copied_to, steps_of, stored_in
 from .log.commands import Command
-from .state.queue_table import QueueState
+from .state.queue_table import QueueTable
 
 __all__ = ["copies_of"]
 
 
-def copies_of(state: QueueState, command: Command) -> int:
+def copies_of(state: QueueTable, command: Command) -> int:
     """Return about how many messages a command stores in queues with bindings or options; 0 for all other commands."""
     if len(command) > 1 and type(command[QUEUE]) is bytes:
         return _reach(state, command[QUEUE]) * stored_in(command)[1] if _is_special(state, command[QUEUE]) else 0
@@ -18,11 +18,11 @@ def copies_of(state: QueueState, command: Command) -> int:
     )
 
 
-def _is_special(state: QueueState, name: bytes) -> bool:
+def _is_special(state: QueueTable, name: bytes) -> bool:
     queue = state.queues.get(name)
     return queue is not None and queue.special
 
 
-def _reach(state: QueueState, name: bytes) -> int:
+def _reach(state: QueueTable, name: bytes) -> int:
     queue = state.queues.get(name)
     return 1 if queue is None else state.intake.reach(queue)

@@ -13,10 +13,10 @@ from .log.command_layout import given_back, session_that_gives_back, steps_of, s
 from .log.commands import Command
 from .messages.bodies import Body
 from .messages.message import Message
-from .queue.pager import Backlogs
+from .queue.pager import Pager
 from .queue.queue import Queue
 from .sessions.sessions import END_STEPS, Sessions
-from .timers.lease_expiry import LeaseWatch
+from .timers.lease_expiry import LeaseExpiry
 from .timers.message_timers import RichTimers
 
 __all__ = ["PAGES_MAX", "pages_ahead"]
@@ -31,9 +31,9 @@ _ENDING_MAX = 10_000
 
 class _State(Protocol):
     queues: dict[bytes, Queue]
-    backlogs: Backlogs
+    backlogs: Pager
     timers: RichTimers
-    lease_watch: LeaseWatch
+    lease_watch: LeaseExpiry
     sessions: Sessions
 
 

@@ -14,9 +14,9 @@ from ..core.log import command_layout as layout
 from ..core.log.commands import Command
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
-from .commit.proposer import Group, Proposer
+from .commit.proposer import PendingCommand, Proposer
 
-__all__ = ["OwnCommands"]
+__all__ = ["LeaderCommands"]
 
 log = structlog.get_logger("lmq.node")
 
@@ -25,7 +25,7 @@ TIME_STEP_US = 250_000
 """The leader tells the time of day again when it has moved so far against log time."""
 
 
-class OwnCommands:
+class LeaderCommands:
     """Each is proposed before all requests of clients, and again until it is done."""
 
     def __init__(self) -> None:
@@ -80,15 +80,15 @@ class OwnCommands:
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if command[layout.OP] not in self._under_way:
             self._under_way.add(command[layout.OP])
-            proposer.add_first(Group(command, [], self))
+            proposer.add_first(PendingCommand(command, [], self))
 
-    def completed(self, group: Group, result: object) -> None:
+    def completed(self, group: PendingCommand, result: object) -> None:
         """One is done (`Sink`)."""
         self._under_way.discard(group.command[layout.OP])
         if group.command[layout.OP] != Op.BARRIER:
             log.info("leader command applied", what=Op(group.command[layout.OP]).name.lower(), result=result)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """One is not done, or that is unknown (`Sink`)."""
         self._under_way.discard(group.command[layout.OP])
         log.warning(

@@ -12,7 +12,7 @@ import structlog
 from ..core import Applied, Fault, Machine, Op
 from ..core.log.command_layout import OP, QUEUE
 from ..core.log.commands import PULLS, Command
-from ..replication.base.node_info import About
+from ..replication.base.node_info import NodeInfo
 from ..replication.base.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.leader_transfer import transfer_leadership
 from ..replication.peers.security import PeerSecurity
@@ -33,7 +33,7 @@ from .config.config import NodeConfig
 from .events.journal import EventJournal
 from .gates import Gates
 from .health_checks import Check, run_checks
-from .leader_commands import OwnCommands
+from .leader_commands import LeaderCommands
 from .membership import incarnation as incarnation_of_node
 from .membership import standing
 from .membership.changes import Membership
@@ -50,7 +50,7 @@ from .metrics.totals import Totals
 from .node_figures import PeerFigures, own_figures
 from .periodic import PeriodicWork
 from .process.disk_budget import DiskBudget
-from .process.fair_slices import Turns
+from .process.fair_slices import FairSlices
 from .queues.node_session import NodeSession
 from .queues.open_reads.open_reads import OpenReads
 from .queues.open_reads.timed import TimedReads
@@ -100,7 +100,7 @@ class Node:
         self.stats = Stats()
         self.disk = DiskBudget(config.data_dir, config.disk_bytes_max)
         self.observed = Observed()
-        self.turns = Turns()
+        self.turns = FairSlices()
         self.totals = Totals(self._machine, self.turns)
         self.history = History(self._machine, self.totals, self.stats, self.turns)
         self.peer_figures: PeerFigures
@@ -119,10 +119,10 @@ class Node:
         self.digests = ReplicaDigests()
         self.failure: asyncio.Future[BaseException]
         self._storage: NodeStorage
-        self._about = About(config.name, "", "")
+        self._about = NodeInfo(config.name, "", "")
         self._salt = b""
         self._leadership: tuple[str, int] | None = None
-        self._own_commands = OwnCommands()
+        self._own_commands = LeaderCommands()
         self._access_upkeep = AccessUpkeep(self.access, self._machine)
         self._founding: Founding | None = None
         self._is_stopping = False

@@ -10,7 +10,7 @@ from ..replication.base.histogram import Histogram
 from ..replication.replica import Replica
 from .access.clients import NODE
 from .access.upkeep import AccessUpkeep
-from .leader_commands import OwnCommands
+from .leader_commands import LeaderCommands
 from .membership.changes import Membership
 from .membership.replica_digests import ReplicaDigests
 from .membership.standing import health, impasse
@@ -55,7 +55,7 @@ class PeriodicWork:
         stats: Stats,
         membership: Membership,
         access: AccessUpkeep,
-        own_commands: OwnCommands,
+        own_commands: LeaderCommands,
         digests: ReplicaDigests,
     ) -> None:
         self._replica = replica

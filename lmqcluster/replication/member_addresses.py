@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import structlog
 
 from .base.membership import PeerNode
-from .base.node_info import About
+from .base.node_info import NodeInfo
 from .peers.transport import PeerTransport
 from .raft.core import RaftCore
 
@@ -19,7 +19,7 @@ log = structlog.get_logger("lmq.replica")
 class MemberAddresses:
     """Keeps the addresses of one member's peers up to date."""
 
-    def __init__(self, core: RaftCore, transport: PeerTransport, peers: Mapping[str, About]) -> None:
+    def __init__(self, core: RaftCore, transport: PeerTransport, peers: Mapping[str, NodeInfo]) -> None:
         self._core = core
         self._transport = transport
         self._peers = peers

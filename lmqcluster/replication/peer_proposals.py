@@ -8,10 +8,10 @@ from functools import partial
 
 from .base.log_clock import LogClock
 from .base.membership import REGULAR, PeerNode
-from .peers.chunked_copy import Joins
+from .peers.chunked_copy import ChunkedCopy
 from .peers.messages import BULK_BYTES
 from .raft.core import RaftCore
-from .recovery.stale_receipts import LostReceipts
+from .recovery.stale_receipts import StaleReceipts
 
 __all__ = ["PeerProposals"]
 
@@ -34,7 +34,7 @@ class PeerProposals:
         self,
         core: RaftCore,
         clock: LogClock,
-        lost_receipts: LostReceipts,
+        lost_receipts: StaleReceipts,
         propose: Callable[[bytes], bool],
         answered: Callable[[PeerNode, int, bool], None],
     ) -> None:
@@ -43,7 +43,7 @@ class PeerProposals:
         self._lost_receipts = lost_receipts
         self._propose = propose
         self._answered = answered
-        self._joins = Joins()
+        self._joins = ChunkedCopy()
 
     def close(self) -> None:
         """Take no more."""

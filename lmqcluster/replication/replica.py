@@ -21,7 +21,7 @@ from .base.batch_entry import decode_batch
 from .base.histogram import Histogram
 from .base.log_clock import LogClock
 from .base.membership import PeerNode
-from .base.node_info import About
+from .base.node_info import NodeInfo
 from .base.settings import RaftSettings
 from .base.status import ReplicaStatus
 from .member_addresses import MemberAddresses
@@ -32,12 +32,12 @@ from .peers.security import PeerSecurity
 from .peers.transport import PeerTransport
 from .raft.commit_notifier import PATIENCE_S
 from .raft.core import RaftCore
-from .raft.read_index import FreshReads, fingerprint
-from .raft.sync_heartbeats import SIGNS, SignsOfLife
+from .raft.read_index import ReadIndex, fingerprint
+from .raft.sync_heartbeats import SIGNS, SyncHeartbeats
 from .recovery.page_exchange import PageExchange
 from .recovery.page_supply import PAGE_MESSAGES, PageSupply
 from .recovery.snapshot_keeper import SnapshotKeeper
-from .recovery.stale_receipts import LostReceipts
+from .recovery.stale_receipts import StaleReceipts
 from .recovery.throttle import Throttle
 from .role_log import RoleLog
 from .steps import Steps
@@ -103,7 +103,7 @@ class Replica:
     def __init__(
         self,
         storage: NodeStorage,
-        about: About,
+        about: NodeInfo,
         security: PeerSecurity,
         settings: RaftSettings,
         compile_pattern: Compile,
@@ -113,8 +113,8 @@ class Replica:
         self.storage = storage
         self.machine: Machine
         self.clock = LogClock()
-        self.lost_receipts = LostReceipts(meta, recovering=storage.recovering)
-        self.peers: dict[str, About] = {}
+        self.lost_receipts = StaleReceipts(meta, recovering=storage.recovering)
+        self.peers: dict[str, NodeInfo] = {}
         self.obstacle = ""
         self.applied_batches = self.applied_bytes = self.skipped_total = 0
         # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
@@ -174,10 +174,10 @@ class Replica:
         self._addresses = MemberAddresses(self.core, self.transport, self.peers)
         self.core.begins_to_lead = lambda: self.clock.lead(self._latest_stamp_us())
         self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
-        self._signs_of_life = SignsOfLife(self.core, self.transport)
+        self._signs_of_life = SyncHeartbeats(self.core, self.transport)
         self.pages.on_written = self.wake
         self.page_supply = PageSupply(self, lacking, self._send_at_once)
-        self._fresh_reads = FreshReads(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
+        self._fresh_reads = ReadIndex(meta.node_id, self.core, lambda: self.journal.last_index, self._send_at_once)
 
     # --- life cycle -----------------------------------------------------------------------------------------------
 
@@ -422,7 +422,7 @@ class Replica:
         elif kind in PAGE_MESSAGES:
             self.page_supply.take(node, message)
         elif kind == "about":
-            self.peers[node.id] = About(**{field.name: message[field.name] for field in fields(About)})
+            self.peers[node.id] = NodeInfo(**{field.name: message[field.name] for field in fields(NodeInfo)})
             # It may have answered before it could reach this node.
             self.page_exchange.link_changed(node)
             if message["recovering"]:

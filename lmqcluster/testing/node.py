@@ -20,10 +20,10 @@ from lmqcluster.core import Machine
 from lmqcluster.core.log import command_layout as layout
 from lmqcluster.core.log.commands import Command
 from lmqcluster.node.access.access import Access, time_of_day_us
-from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.gates import Gates
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.patterns.views import PatternViews
 from lmqcluster.node.queues.pulls.pulls import Pulls
@@ -67,14 +67,14 @@ class MemoryNode:
         salt = os.urandom(SALT_BYTES)
         founding: list[Command] = [layout.found(salt), layout.upgrade(Machine.VERSION_MAX)]
         self._machine.apply(self._clock.now_us(), b"founder", 1, 1, founding)
-        self.views = PatternViews(self._get_machine, Turns())
+        self.views = PatternViews(self._get_machine, FairSlices())
         self._proposer = Proposer(self, b"in-memory", 1)
         self.service = QueueService(
             self._proposer,
             Pulls(self._proposer, self._get_machine, self._clock, self.views),
             self._get_machine,
             self.views,
-            Turns(),
+            FairSlices(),
             message_bytes_max=self.config.message_bytes_max,
             memory_bytes_max=self.config.memory_bytes_max,
         )
@@ -156,7 +156,7 @@ class MemoryNode:
         if self._due_in_s() > 0:
             self._watch_expiry()
         else:
-            self._proposer.add_first(Group(layout.barrier(), [], _IgnoredResult()))
+            self._proposer.add_first(PendingCommand(layout.barrier(), [], _IgnoredResult()))
 
     async def advance(self, seconds: float) -> None:
         """Advance time, and run everything that happens in that time, in order."""
@@ -207,8 +207,8 @@ class MemoryNode:
 class _IgnoredResult:
     """Ignores the results of the node's own commands (`Sink`)."""
 
-    def completed(self, _group: Group, _result: object) -> None:
+    def completed(self, _group: PendingCommand, _result: object) -> None:
         """Ignore the result of a barrier."""
 
-    def failed(self, _group: Group, _error: LmqError) -> None:
+    def failed(self, _group: PendingCommand, _error: LmqError) -> None:
         """Ignore that the node is closed."""

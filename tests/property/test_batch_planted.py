@@ -12,7 +12,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_leases import BatchLeases
-from lmqcluster.core.state.queue_table import QueueState
+from lmqcluster.core.state.queue_table import QueueTable
 from lmqcluster.core.timers import idle_queues
 
 from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
@@ -38,8 +38,8 @@ def followers_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def given_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
-    put_back = QueueState.put_back_uncharged
-    patch.setattr(QueueState, "put_back_uncharged", lambda state, name, numbers: put_back(state, name, numbers[::-1]))
+    put_back = QueueTable.put_back_uncharged
+    patch.setattr(QueueTable, "put_back_uncharged", lambda state, name, numbers: put_back(state, name, numbers[::-1]))
 
 
 PLANTS = [messages_that_come_back_alone, groups_that_are_cut, followers_forgotten, given_back_from_the_front]

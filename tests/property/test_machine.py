@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.handlers.cluster import ClusterCommands
 from lmqcluster.core.queue import lease_table as lease
-from lmqcluster.core.queue.settlement_history import PastDeliveries
+from lmqcluster.core.queue.settlement_history import SettlementHistory
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_lease import BatchState
 from lmqcluster.core.state.batch_leases import BatchLeases
@@ -139,7 +139,7 @@ def sweep_often() -> Iterator[None]:
     """Make internal tables be swept at the sizes that these logs reach."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lease, "_SWEEP_MIN", 0)
-        patch.setattr(PastDeliveries, "ENDINGS_MAX", ENDINGS_MAX)
+        patch.setattr(SettlementHistory, "ENDINGS_MAX", ENDINGS_MAX)
         patch.setattr(batch_leases, "STEP_MAX", STEP_MAX)
         patch.setattr(batch_leases, "_BLOCK", BLOCK)
         patch.setattr(batch_leases, "_ROW_RUNS", 1)

@@ -12,7 +12,7 @@ from lmqcluster.core import machine
 from lmqcluster.core.messages import bodies
 from lmqcluster.core.messages.bodies import Body, BodyChunk, BodyTail, QueueBodies
 from lmqcluster.core.queue import store as queue_contents
-from lmqcluster.core.queue.pager import Backlogs
+from lmqcluster.core.queue.pager import Pager
 from lmqcluster.core.queue.store import QueueContents
 from lmqcluster.core.snapshot.loaded_bodies import LoadedBodies
 from lmqcluster.core.timers import idle_queues
@@ -38,13 +38,13 @@ def the_wrong_body_of_a_page(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_was_read_for_another_chunk(patch: pytest.MonkeyPatch) -> None:
-    original = Backlogs.bodies_in
+    original = Pager.bodies_in
 
-    def bodies_in(common: Backlogs, chunk: BodyChunk) -> list[bytes]:
+    def bodies_in(common: Pager, chunk: BodyChunk) -> list[bytes]:
         others = [found for found in common._read_back.values() if len(found) == len(chunk.sizes)]
         return others[0] if others else original(common, chunk)
 
-    patch.setattr(Backlogs, "bodies_in", bodies_in)
+    patch.setattr(Pager, "bodies_in", bodies_in)
 
 
 def bodies_that_stay_behind_when_a_message_moves(patch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def gathered_again_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def waste_without_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Backlogs, "gather_again", lambda common, _touched: common.thin.clear())
+    patch.setattr(Pager, "gather_again", lambda common, _touched: common.thin.clear())
 
 
 def chunks_that_depend_on_memory(patch: pytest.MonkeyPatch) -> None:

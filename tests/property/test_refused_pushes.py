@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.core.dedup import refused_ranges as refused_pushes
-from lmqcluster.core.dedup.refused_ranges import RefusedPushes
+from lmqcluster.core.dedup.refused_ranges import RefusedRanges
 
 OWNERS = st.sampled_from([b"", b"o"])
 STEPS = st.lists(
@@ -16,7 +16,7 @@ STEPS = st.lists(
 
 @given(STEPS, st.integers(1, 30), st.integers(0, 30))
 def test_ranges_are_equivalent_to_sets(steps: list[tuple[str, bytes, int]], first: int, count: int) -> None:
-    table = RefusedPushes()
+    table = RefusedRanges()
     model: dict[bytes, set[int]] = {b"": set(), b"o": set()}
     for verb, owner, sequence in steps:
         if verb == "note" and sequence not in model[owner]:
@@ -31,7 +31,7 @@ def test_ranges_are_equivalent_to_sets(steps: list[tuple[str, bytes, int]], firs
         elif verb == "adopt" and not model[b"o"]:
             table.adopt(b"o", b"p")
             model = {b"": set(), b"o": model[b""]}
-    loaded = RefusedPushes()
+    loaded = RefusedRanges()
     loaded.load([(bytes(owner), bytes(name), ranges) for owner, name, ranges in table.rows()])  # type: ignore[call-overload,misc]
     for owner, expected in model.items():
         wanted = sorted(one for one in expected if first <= one < first + count)
@@ -43,7 +43,7 @@ def test_ranges_are_equivalent_to_sets(steps: list[tuple[str, bytes, int]], firs
 
 def test_kept_ranges_are_bounded() -> None:
     """An attack: every other push of very many is refused."""
-    table = RefusedPushes()
+    table = RefusedRanges()
     for producer in range(30):
         for sequence in range(0, 2 * refused_pushes.RANGES_MAX + 20, 2):
             table.note(b"o", b"%d" % producer, sequence)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from lmqcluster.core.dedup.producers import Producers
-from lmqcluster.core.dedup.refused_ranges import RefusedPushes
+from lmqcluster.core.dedup.refused_ranges import RefusedRanges
 from lmqcluster.core.handlers import push_plan
 from lmqcluster.core.log.commands import Place, PushFlag
 from lmqcluster.core.messages.message import RichMessage
@@ -21,8 +21,8 @@ from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.queue.store import QueueContents
 from lmqcluster.core.routing import admission as intake
-from lmqcluster.core.routing.admission import Intake, Room, Targets
-from lmqcluster.core.routing.dead_lettering import MessageExits
+from lmqcluster.core.routing.admission import Admission, Room, Targets
+from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from lmqcluster.core.routing.waiting_pushes import WaitingPushes
 from lmqcluster.core.sessions.locks import Locks
 from lmqcluster.core.sessions.sessions import Sessions
@@ -73,11 +73,11 @@ def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:
 
 
 def lost_dead_letters(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageExits, "exhausted", lambda *_args: None)
+    patch.setattr(DeadLetterRouter, "exhausted", lambda *_args: None)
 
 
 def lost_when_sent_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageExits, "send", lambda *_args: None)
+    patch.setattr(DeadLetterRouter, "send", lambda *_args: None)
 
 
 def no_retry_delay(patch: pytest.MonkeyPatch) -> None:
@@ -92,11 +92,11 @@ def the_head_is_the_tail(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_copies(patch: pytest.MonkeyPatch) -> None:
-    def targets(original: Any, one: Intake, target: Queue) -> Targets:
+    def targets(original: Any, one: Admission, target: Queue) -> Targets:
         found: Targets = original(one, target)
         return found._replace(copies=[])
 
-    _wrapped(patch, Intake, "targets", targets)
+    _wrapped(patch, Admission, "targets", targets)
 
 
 def half_transactions(patch: pytest.MonkeyPatch) -> None:
@@ -193,11 +193,11 @@ def numbers_that_are_not_remembered(patch: pytest.MonkeyPatch) -> None:
 
 
 def refused_numbers_taken_for_stored(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RefusedPushes, "note", lambda *_args: None)
+    patch.setattr(RefusedRanges, "note", lambda *_args: None)
 
 
 def refused_numbers_stored_again(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RefusedPushes, "stored", lambda *_args: None)
+    patch.setattr(RefusedRanges, "stored", lambda *_args: None)
 
 
 def children_without_their_parents(patch: pytest.MonkeyPatch) -> None:
@@ -205,7 +205,7 @@ def children_without_their_parents(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_that_are_not_updated(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queue_state.QueueState, "_refresh_children", lambda *_args: None)
+    patch.setattr(queue_state.QueueTable, "_refresh_children", lambda *_args: None)
 
 
 def held_for_ever(patch: pytest.MonkeyPatch) -> None:

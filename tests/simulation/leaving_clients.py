@@ -12,7 +12,7 @@ from tests.simulation.node_clients import Silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.commit.proposer import Group
+    from lmqcluster.node.commit.proposer import PendingCommand
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host
@@ -67,7 +67,7 @@ class LeavingJudge:
 
 
 class _Leaver:
-    """One pull of a client that may disconnect before its messages arrive; a `Puller` of the node's pulls."""
+    """One pull of a client that may disconnect before its messages arrive; a `DeliverySink` of the node's pulls."""
 
     place = None
 
@@ -92,7 +92,7 @@ class _Returns(Silent):
     def __init__(self, given_up: Callable[[list[int]], None]) -> None:
         self._given_up = given_up
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._given_up(group.command[2])
 
 

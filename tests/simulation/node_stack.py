@@ -13,7 +13,7 @@ import lmqcluster.node.node
 import lmqcluster.replication.replica
 from lmqcluster.core import Machine, Op, Restoration
 from lmqcluster.core.messages.pages import PageError
-from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.node.periodic import EXPIRY_PERIOD_S, UPGRADE_PERIOD_S
@@ -309,7 +309,7 @@ class NodeReplica(RaftState):
         self.submit([Op.PUSH, QUEUE, None, [command], None, 0], Raising())
 
     def submit(self, command: list[Any], sink: Any) -> None:
-        self.node.service.proposer.add(Group(command, [sink], sink), 64)
+        self.node.service.proposer.add(PendingCommand(command, [sink], sink), 64)
 
     def change_members(self, add: bool, member: str) -> None:
         self.core.propose_change("add" if add else "rem", member, member, lambda _done: None)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pysyncobj import SyncObj
 
-from lmqcluster.core.queue.pager import Backlogs
+from lmqcluster.core.queue.pager import Pager
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.replication.base.log_clock import LogClock
 from lmqcluster.replication.raft.core import RaftCore
@@ -111,7 +111,7 @@ def _version_heard_so_far(self: Replica) -> int:
     return min([self._about.machine_version, *heard])
 
 
-def _throttled_by_unwritten_pages(_self: Throttle, backlogs: Backlogs) -> bool:
+def _throttled_by_unwritten_pages(_self: Throttle, backlogs: Pager) -> bool:
     return backlogs.is_flooded()
 
 

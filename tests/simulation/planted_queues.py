@@ -11,26 +11,26 @@ from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.routing import admission as intake
-from lmqcluster.core.routing.admission import Intake, Push, Room, Targets
-from lmqcluster.core.routing.dead_lettering import MessageExits
+from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
+from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from tests.simulation.switches import switch
 
 __all__ = ["PLANTED_QUEUES"]
 
-_put = Intake._put
-_targets = Intake.targets
+_put = Admission._put
+_targets = Admission.targets
 _place = Queue._place
 _remove = Queue.remove
 _settle = Transactions._settle
-_send = MessageExits.send
+_send = DeadLetterRouter.send
 _gone = RichLines.gone
 
 
-def _at_once(self: Intake, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
+def _at_once(self: Admission, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
     return _put(self, queue, meta, content, push._replace(delay_us=-1))
 
 
-def _for_ever(self: Intake, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
+def _for_ever(self: Admission, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
     return _put(self, queue, meta, content, push._replace(ttl_us=0))
 
 
@@ -54,7 +54,7 @@ def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more
     return options.max_items is None or queue.waiting() + more_items <= options.max_items
 
 
-def _twice(self: MessageExits, queue: Queue, message: RichMessage, destination: bytes) -> None:
+def _twice(self: DeadLetterRouter, queue: Queue, message: RichMessage, destination: bytes) -> None:
     _send(self, queue, message, destination)
     _send(self, queue, message, destination)
 
@@ -71,7 +71,7 @@ def _all_but_one(self: Queue, messages: Any, now_us: int) -> None:
     _remove(self, list(messages)[:-1], now_us)
 
 
-def _without_copies(self: Intake, queue: Queue) -> Targets:
+def _without_copies(self: Admission, queue: Queue) -> Targets:
     return _targets(self, queue)._replace(copies=[])
 
 
@@ -87,20 +87,20 @@ def _settling_what_is_gone(self: Transactions, plan: Any, used: set[int], op: An
 
 
 PLANTED_QUEUES = {
-    "delays ignored": switch([(Intake, "_put", _at_once)]),
-    "time to live ignored": switch([(Intake, "_put", _for_ever)]),
+    "delays ignored": switch([(Admission, "_put", _at_once)]),
+    "time to live ignored": switch([(Admission, "_put", _for_ever)]),
     "priorities ignored": switch([(RichMessage, "place", lambda self: (0, self.due_us, self.sequence))]),
     "labels half withdrawn": switch([(Queue, "remove", _all_but_one)]),
     "groups ignored": switch([(RichLines, "_line_up", _all_in_line)]),
     "last of a group first": switch([(RichLines, "gone", _last_of_group)]),
     "one too many in a full queue": switch([(intake, "_has_room", _one_too_many)]),
-    "dead letters lost": switch([(MessageExits, "exhausted", lambda *_: None)]),
-    "expired messages lost": switch([(MessageExits, "expired", lambda *_: None)]),
-    "redriven messages lost": switch([(MessageExits, "send", lambda *_: None)]),
-    "redriven messages doubled": switch([(MessageExits, "send", _twice)]),
+    "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),
+    "expired messages lost": switch([(DeadLetterRouter, "expired", lambda *_: None)]),
+    "redriven messages lost": switch([(DeadLetterRouter, "send", lambda *_: None)]),
+    "redriven messages doubled": switch([(DeadLetterRouter, "send", _twice)]),
     "head taken for the tail": switch([(Queue, "_place", _not_to_the_head)]),
     "retry delays ignored": switch([(Queue, "_place", _not_later)]),
-    "no copies for bound queues": switch([(Intake, "targets", _without_copies)]),
+    "no copies for bound queues": switch([(Admission, "targets", _without_copies)]),
     "settled pulls only leased": switch([(Queue, "pull_settled", _only_leased)]),
     "transactions push into full queues": switch([(Room, "take", lambda *_: PushFlag.STORED)]),
     "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),

@@ -8,10 +8,10 @@ from lmqcluster.core.handlers.waiting_pushes import WaitingPushCommands
 from lmqcluster.core.messages.message import Message
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.routing.waiting_pushes import WaitingPush, WaitingPushes
-from lmqcluster.core.sessions.exclusive_queues import Claims
+from lmqcluster.core.sessions.exclusive_queues import ExclusiveQueues
 from lmqcluster.core.sessions.locks import Locks
 from lmqcluster.core.sessions.sessions import Session, Sessions
-from lmqcluster.core.sessions.wait_lists import SessionLines
+from lmqcluster.core.sessions.wait_lists import WaitLists
 from tests.simulation.session_judge import HELD
 from tests.simulation.switches import switch
 
@@ -53,7 +53,7 @@ def _by_lock(self: Locks, name: bytes) -> None:
     self._tokens[name] = 1
 
 
-def _newest_first(self: SessionLines, name: bytes) -> int:
+def _newest_first(self: WaitLists, name: bytes) -> int:
     line = self._lines.get(name)
     return 0 if line is None else list(line)[-1]
 
@@ -87,7 +87,7 @@ PLANTED_SESSIONS = {
     "fencing tokens by lock": switch([(Locks, "_grant", _by_lock)]),
     "locks shared": switch([(Locks, "acquire", _shared)]),
     "locks that outlive their session": switch([(Locks, "leave_some", lambda *_: 0)]),
-    "turns taken by the newest": switch([(Claims, "holder", _newest_first)]),
+    "turns taken by the newest": switch([(ExclusiveQueues, "holder", _newest_first)]),
     "last waiting push first": switch([(WaitingPushes, "first", _last_in_line)]),
     "pushes pass those that wait": switch([(WaitingPushCommands, "_stored", _passing)]),
     "free places wake no push": switch([(WaitingPushes, "note", lambda *_: None)]),

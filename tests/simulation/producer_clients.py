@@ -10,7 +10,7 @@ from lmqcluster.core import Op
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from lmqcluster.node.commit.proposer import Group
+    from lmqcluster.node.commit.proposer import PendingCommand
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.checkers import Checkers
     from tests.simulation.host import Host
@@ -116,8 +116,8 @@ class _Asked:
         self._client = client
         self._number = number
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         self._client.answered(self._number)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._client.failed(self._number)

@@ -11,7 +11,7 @@ from tests.simulation.node_clients import Silent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.commit.proposer import Group
+    from lmqcluster.node.commit.proposer import PendingCommand
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.host import Host
     from tests.simulation.queue_judge import QueueJudge
@@ -61,7 +61,7 @@ class Requests:
 
 
 class QueueClient:
-    """Performs a random action from time to time at one node, and pulls all the time; a `Puller` of the node's pulls."""
+    """Performs a random action from time to time at one node, and pulls all the time; a `DeliverySink` of the node's pulls."""
 
     closed = False
     place = None
@@ -205,11 +205,11 @@ class _Asked:
         self._answered = False
         replica.loop.call_later(ANSWERED_AFTER_S, self._check)
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         self._answered = True
         self._judge.answered(self._tag, result)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._answered = True
         if error.outcome == "not_applied":
             self._judge.refused(self._tag)

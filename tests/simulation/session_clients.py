@@ -12,7 +12,7 @@ from tests.simulation.session_judge import HELD, LOCKS, NARROW, SESSION_QUEUES, 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from lmqcluster.node.commit.proposer import Group
+    from lmqcluster.node.commit.proposer import PendingCommand
     from lmqcluster.wire.errors import LmqError
     from tests.simulation.host import Host
     from tests.simulation.queue_clients import Requests
@@ -135,7 +135,7 @@ class _Answer(Silent):
     def __init__(self, then: Callable[[Any], None]) -> None:
         self._then = then
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         self._then(result)
 
 
@@ -147,11 +147,11 @@ class _Asked:
         self._content = content
         self._tickets = tickets
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         self._judge.answered(self._content, result)
         if hasattr(result, "ticket"):
             self._tickets.append(result.ticket)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         if error.outcome == "not_applied":
             self._judge.refused(self._content)

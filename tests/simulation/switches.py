@@ -16,7 +16,7 @@ import lmqcluster.replication.storage.journal.recovery
 import lmqcluster.replication.storage.journal.segment
 import lmqcluster.replication.storage.meta
 import lmqcluster.replication.storage.node_storage
-from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.core.dedup.node_sequences import NodeSequences
 from lmqcluster.node.commit.proposer import Proposer
 from lmqcluster.replication.base.membership import apply_change
 from lmqcluster.replication.peers import messages
@@ -24,7 +24,7 @@ from lmqcluster.replication.raft.catch_up import Recovery
 from lmqcluster.replication.raft.core import RaftCore
 from lmqcluster.replication.raft.log_sender import LogSender
 from lmqcluster.replication.raft.snapshot_intake import SnapshotIntake
-from lmqcluster.replication.recovery.stale_receipts import LostReceipts
+from lmqcluster.replication.recovery.stale_receipts import StaleReceipts
 from lmqcluster.replication.steps import Steps
 from lmqcluster.replication.storage.io.disk import DamagedFileError
 from lmqcluster.replication.storage.journal.disk_journal import DiskJournal
@@ -122,7 +122,7 @@ def _align_if_any(journal: Any, latest: Any, disk: Any) -> None:
         _align(journal, latest, disk)
 
 
-def _admitting_all(self: BatchSessions, origin: bytes, incarnation: int, sequence: int) -> str:
+def _admitting_all(self: NodeSequences, origin: bytes, incarnation: int, sequence: int) -> str:
     self._sessions[origin] = (incarnation, sequence)
     return "applied"
 
@@ -262,14 +262,14 @@ def _patches() -> dict[str, Patches]:
         "D19": [(RaftCore, "_checkCommandsToApply", SyncObj._checkCommandsToApply)],
         "D20": [(Proposer, name, _nothing) for name in ("_sweep", "resend", "resend_soon")],
         "D20 snapshot over what waits": [(Proposer, "covered", _nothing)],
-        "D21": [(BatchSessions, "admit", _admitting_all)],
+        "D21": [(NodeSequences, "admit", _admitting_all)],
         "D22": [(RaftCore, "_on_append", _silent_to_stale)],
         "D23": [(RaftCore, "_SyncObj__connectedToAnyone", _campaigning_at_once)],
         "D24": [(RaftCore, "_SyncObj__changeCluster", _library_change)],
         "D25": [(RaftCore, "members_from_log", _members_never_undone)],
         "tail written again": [(lmqcluster.replication.storage.journal.recovery._Replay, "rewrite", _nothing)],
         "log kept for a snapshot": [(LogSender, "_kept_snapshots", lambda _self, _nodes: [])],
-        "receipts of a lost log": [(LostReceipts, "are_possible", False)],
+        "receipts of a lost log": [(StaleReceipts, "are_possible", False)],
         "origin and incarnation": [
             (meta, "_fresh_origin", lambda node_id: node_id),
             (lmqcluster.node.membership.incarnation, "outlive", _nothing),

@@ -19,7 +19,7 @@ from ..transport.addresses import NodeAddress
 from ..transport.backoff import Backoff
 from ..transport.calls import (
     Call,
-    Once,
+    NonRepeatableCall,
     OptionPull,
     Persistence,
     Pull,
@@ -32,7 +32,7 @@ from ..transport.calls import (
     push_texts,
 )
 from ..transport.credentials import Credentials, FileName
-from ..transport.failover import Session
+from ..transport.failover import FailoverConnection
 from ..transport.known_nodes import KnownNodes
 from ..transport.replies import decode_strings, push_text
 from ..transport.requests import Heads, Name, encode_content, name_bytes, pack_array, request_body, split_batch
@@ -146,7 +146,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             backoff=backoff or Backoff(),
             late=self._give_back,
         )
-        self._session = Session(settings)
+        self._session = FailoverConnection(settings)
         self._kept = self._session.kept
         self._sender: Sender = self._session
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -333,7 +333,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             Awaited: ``"ok"``, also if no queue matched.
         """
         body = request_body(b"push_all", [name_bytes(pattern), content])
-        return self._call(Once, body, ok)
+        return self._call(NonRepeatableCall, body, ok)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 

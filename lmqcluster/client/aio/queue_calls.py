@@ -6,7 +6,7 @@ from asyncio import Future
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ..transport.calls import Call, Once
+from ..transport.calls import Call, NonRepeatableCall
 from ..transport.replies import decode_strings, name_text
 from ..transport.requests import Name, name_bytes, request_body
 from .call_base import CallBase, mapping, ok
@@ -54,7 +54,7 @@ class QueueCalls(CallBase):
             LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``, ``unknown_outcome``.
         """
         arguments = [name_bytes(queue), name_bytes(to), *_limit(max)]
-        return self._call(Once, request_body(b"move", arguments), int)
+        return self._call(NonRepeatableCall, request_body(b"move", arguments), int)
 
     def withdraw(self, queue: Name, label: Name, max: int | None = None) -> Future[int]:  # noqa: A002
         """Remove messages with a label that nobody holds.

@@ -19,7 +19,7 @@ from ..transport.in_memory import IN_MEMORY, connect
 from ..transport.replies import parse_error
 from ..transport.requests import request_body
 
-__all__ = ["BROKEN", "Line"]
+__all__ = ["BROKEN", "BlockingConnection"]
 
 _READ_BYTES = 65_536
 _PING = 0
@@ -31,7 +31,7 @@ BROKEN = (OSError, ValueError, TypeError, OverflowError, msgpack.UnpackException
 """What a line raises that cannot be used any more."""
 
 
-class Line:
+class BlockingConnection:
     """See the module. Not thread-safe.
 
     Attributes:

@@ -24,7 +24,7 @@ from ..options import Header, Place, PushOptions
 from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
-from .fast_path import Direct, HandedOver, driven
+from .fast_path import FastPath, HandedOver, driven
 from .peeks import SyncPeeks
 from .queue_calls import SyncQueueCalls
 from .session_calls import SyncSession, SyncSessionCalls
@@ -63,7 +63,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         self._client: AsyncClient = AsyncClient(nodes, **options)
         self._pid = os.getpid()
         self._thread = _LoopThread()
-        self._direct = Direct(self._client, self._thread.loop, self._thread.ident)
+        self._direct = FastPath(self._client, self._thread.loop, self._thread.ident)
         self._calling: set[int] = set()  # threads whose calls go the long way
         # A client that is dropped without `close` must not leave its thread behind.
         self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
@@ -497,7 +497,7 @@ class SyncMessages:
         self.close()
 
 
-def _end(direct: Direct, thread: _LoopThread, pid: int) -> None:
+def _end(direct: FastPath, thread: _LoopThread, pid: int) -> None:
     direct.drop()
     if pid == os.getpid():  # A process that was forked off does not have the thread.
         thread.stop()

@@ -3,8 +3,8 @@
 Handing a call over to another thread and getting its answer back costs more than all else that a client does for it. So a thread
 that finds nobody else calling sends its request itself, over a connection of its own, and waits for the answer there.
 
-Whatever is out of the ordinary goes on in a `Session`, which knows how to survive it: a call that certainly had no effect as a
-new one, one in doubt as a repetition. A push in doubt has a number of this connection's producer, so it gets a session of its
+A `FailoverConnection` takes over every call that meets a failure: a call that certainly had no effect as a new one, a call in
+doubt as a repetition. A push in doubt has a number of this connection's producer, so it gets a session of its
 own, which goes on for that producer; the next connection has another one.
 """
 
@@ -22,13 +22,13 @@ from lmqcluster.wire.errors import LmqError
 
 from ..aio.client import AsyncClient
 from ..message import logger
-from ..transport.calls import Call, Once, OptionPull, Pull, Push, Settlement
+from ..transport.calls import Call, NonRepeatableCall, OptionPull, Pull, Push, Settlement
 from ..transport.connection import NONSENSE
-from ..transport.failover import Session, closed_error
+from ..transport.failover import FailoverConnection, closed_error
 from ..transport.replies import RETRY_ELSEWHERE, parse_error
-from .blocking_connection import BROKEN, Line
+from .blocking_connection import BROKEN, BlockingConnection
 
-__all__ = ["Direct", "HandedOver", "driven"]
+__all__ = ["FastPath", "HandedOver", "driven"]
 
 T = TypeVar("T")
 
@@ -48,7 +48,7 @@ class HandedOver(Exception):  # noqa: N818 - not an error
         self.call = call
 
 
-class Direct:
+class FastPath:
     """See the module.
 
     Attributes:
@@ -71,7 +71,7 @@ class Direct:
         self._loop = loop
         self._session = client._session
         self._turn = threading.Lock()
-        self._line: Line | None = None
+        self._line: BlockingConnection | None = None
         self._token: bytes | None = None
         self._producer = b""
         self._sequence = 1
@@ -122,7 +122,9 @@ class Direct:
         deadline = time.monotonic() + settings.connect_timeout_s
         try:
             # A paused process still accepts connections: only an answer shows that it lives.
-            self._line = line = Line.open(address, silence_s=settings.connect_timeout_s, tls=credentials.tls())
+            self._line = line = BlockingConnection.open(
+                address, silence_s=settings.connect_timeout_s, tls=credentials.tls()
+            )
             self._token = credentials.token
             if self._token is not None:
                 line.ask(b"auth", [self._token], deadline)
@@ -237,7 +239,7 @@ class Direct:
 
     async def _go_on(self, call: Push, producer: bytes) -> None:
         """Send a push again under its number."""
-        session = Session(self._session.settings, producer, call.sequence)
+        session = FailoverConnection(self._session.settings, producer, call.sequence)
         session.enqueue(call)
         try:
             await asyncio.wait([call.future])
@@ -256,7 +258,7 @@ class Direct:
 
     # --- interruptions and the end ----------------------------------------------------------------------------------
 
-    def _interrupted(self, line: Line, call: Call) -> None:
+    def _interrupted(self, line: BlockingConnection, call: Call) -> None:
         """An exception from outside, such as of a key, ends the wait for an answer."""
         self._line = None
         if isinstance(call, Pull):
@@ -271,7 +273,7 @@ class Direct:
         if call.lost("its caller was interrupted") and call.future.cancel():
             self._session.enqueue(call)
 
-    def _give_back(self, line: Line, call: Pull) -> None:
+    def _give_back(self, line: BlockingConnection, call: Pull) -> None:
         """Have the node forget a pull; a message that it has sent already goes back."""
         try:
             line.settimeout(_CANCEL_S)
@@ -300,7 +302,7 @@ def _is_risky(call: Call) -> bool:
     """Whether a call cannot be repeated. The event loop notices at once when a connection ends; here only the next call does,
     and could not tell whether it was carried out.
     """
-    return isinstance(call, Once) or (isinstance(call, OptionPull) and call.settles)
+    return isinstance(call, NonRepeatableCall) or (isinstance(call, OptionPull) and call.settles)
 
 
 def driven(call: Coroutine[Any, Any, T]) -> T:

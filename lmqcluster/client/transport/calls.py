@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from .shared_requests import SharedPull
 
 __all__ = [
-    "Call", "Control", "Moved", "Once", "OptionPull", "Persistence", "Pull", "PullOptions", "Push", "PushMany", "Sender",
-    "Settle", "SettleMany", "Settlement", "Transaction", "WaitingCall", "push_texts", "wait_left",
+    "Call", "Control", "Moved", "NonRepeatableCall", "OptionPull", "Persistence", "Pull", "PullOptions", "Push", "PushMany",
+    "Sender", "Settle", "SettleMany", "Settlement", "Transaction", "WaitingCall", "push_texts", "wait_left",
 ]  # fmt: skip
 
 _packed_wait = lru_cache(maxsize=256)(pack)
@@ -137,7 +137,7 @@ class WaitingCall(Call):
         self.body = self.make(max(_LEAST_WAIT_S, self.wait_until - now))
 
 
-class Once(Call):
+class NonRepeatableCall(Call):
     """A request that must not be repeated if it may have taken effect."""
 
     __slots__ = ()

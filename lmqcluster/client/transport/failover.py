@@ -38,7 +38,7 @@ from .replies import RETRY_ELSEWHERE, parse_error
 from .session_settings import SessionSettings
 from .tls import explain
 
-__all__ = ["Session", "closed_error"]
+__all__ = ["FailoverConnection", "closed_error"]
 
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
@@ -54,7 +54,7 @@ _TURN_BYTES = 1024 * 1024
 """About how much of the backlog is written in one turn of the event loop."""
 
 
-class Session:
+class FailoverConnection:
     """See the module. Bound to the event loop of its first call; not thread-safe."""
 
     def __init__(self, settings: SessionSettings, producer: bytes | None = None, sequence: int = 1) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
-__all__ = ["BatchSessions"]
+__all__ = ["NodeSequences"]
 
 
-class BatchSessions:
+class NodeSequences:
     """The last batch applied of each node.
 
     A node numbers its batches 1, 2, 3, ... within an incarnation (a number that grows with every start of the node) and sends

@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 
 from ..owners.quotas import Kind, Quotas
-from .refused_ranges import RefusedPushes
+from .refused_ranges import RefusedRanges
 
 __all__ = ["Producers"]
 
@@ -31,7 +31,7 @@ class Producers:
         self._quotas = quotas
         # The least recently used first.
         self._owners: dict[bytes, _Table] = {}
-        self.refused = RefusedPushes()
+        self.refused = RefusedRanges()
 
     def __len__(self) -> int:
         return self._quotas.total(Kind.PRODUCERS)

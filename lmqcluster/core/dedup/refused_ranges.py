@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 
-__all__ = ["RANGES_MAX", "RefusedPushes"]
+__all__ = ["RANGES_MAX", "RefusedRanges"]
 
 RANGES_MAX = 4_096
 """Most ranges of one producer: our client has at most 8,192 pushes in flight, and at most every other one begins a range."""
@@ -15,7 +15,7 @@ _ROW_RANGES = 500
 _Ranges = list[tuple[int, int]]
 
 
-class RefusedPushes:
+class RefusedRanges:
     """Ranges of refused sequences by owner and producer, in growing order.
 
     A sequence not above a producer's highest one has been stored already, unless it is here: a full queue refuses one push and

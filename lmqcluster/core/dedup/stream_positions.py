@@ -20,7 +20,7 @@ from ..owners.quotas import Kind, Quotas
 from .epochs import Epochs, Finished
 from .row_digests import DIGEST_BYTES, RowDigests, split
 
-__all__ = ["Mark", "Marks"]
+__all__ = ["StreamPosition", "StreamPositions"]
 
 NOTE_BYTES_MAX = 1024 * 1024
 """Most bytes of one note."""
@@ -28,7 +28,7 @@ _CHUNK_BYTES = 16 * 1024
 _INT_MAX = 1 << 62
 
 
-class Mark:
+class StreamPosition:
     """One stream.
 
     Attributes:
@@ -69,7 +69,7 @@ class Job:
     def __init__(self) -> None:
         self.used_us = 0
         self.note_bytes = 0
-        self.streams: dict[bytes, Mark] = {}
+        self.streams: dict[bytes, StreamPosition] = {}
         self.epochs: Epochs | None = None
 
     @property
@@ -78,7 +78,7 @@ class Job:
         return len(self.streams) + (self.epochs is not None)
 
 
-class Marks:
+class StreamPositions:
     """Jobs by (owner, name). They end by command, or when they were not used for 30 days."""
 
     REMEMBER_US = 30 * 86_400 * 1_000_000
@@ -91,7 +91,7 @@ class Marks:
         """How many streams there are, and jobs that write in epochs."""
         return self._quotas.total(Kind.MARKS)
 
-    def find(self, owner: bytes, job: bytes, stream: bytes) -> Mark | None:
+    def find(self, owner: bytes, job: bytes, stream: bytes) -> StreamPosition | None:
         """A stream's mark, or None."""
         found = self._jobs.find(owner, job)
         return None if found is None else found[1].streams.get(stream)
@@ -145,7 +145,7 @@ class Marks:
         job = self._use(owner, name, now_us)
         mark = job.streams.get(stream)
         if mark is None:
-            mark = job.streams[stream] = Mark()
+            mark = job.streams[stream] = StreamPosition()
             self._quotas.take(Kind.MARKS, owner)
         mark.position += count
         if done:
@@ -336,7 +336,7 @@ class Marks:
             job = self._job(owner, name)
             mark = job.streams.get(stream)
             if mark is None:
-                mark = job.streams[stream] = Mark()
+                mark = job.streams[stream] = StreamPosition()
                 self._quotas.take(Kind.MARKS, owner)
             mark.position, mark.done = position, bool(done)
             if note:

@@ -1,4 +1,4 @@
-"""Pushes of writers that number what they write, see `stream_positions`. Every public method is one command of the state machine."""
+"""Pushes of writers that number what they write, see `stream_positions`. Every public method is one command."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 from typing import Any, Generic, TypeVar
 
-__all__ = ["SortedLine"]
+__all__ = ["SortedList"]
 
 M = TypeVar("M")
 Key = tuple[Any, ...]
@@ -14,7 +14,7 @@ Key = tuple[Any, ...]
 _BLOCK = 512
 
 
-class SortedLine(Generic[M]):
+class SortedList(Generic[M]):
     """Things under unique keys in blocks of at most 1,024 entries, as in `SortedNames`.
 
     Adding, finding and removing cost O(log n), and move part of one block. All keys have the same length and are comparable;

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["Stock", "property_bytes"]
+__all__ = ["Totals", "property_bytes"]
 
 _VALUE_BYTES = 64
 """What a value takes beside its text, about."""
 
 
-class Stock:
+class Totals:
     """The sums.
 
     Attributes:

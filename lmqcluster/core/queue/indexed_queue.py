@@ -10,7 +10,7 @@ from ..messages.message import PLAIN_TRAITS, Message, RichMessage, content_bytes
 from .message_index import MessageIndex
 from .queue import PASSES_MAX, Queue
 from .rich_messages import RichLines
-from .settlement_history import Ending
+from .settlement_history import Settlement
 
 __all__ = ["IndexedQueue"]
 
@@ -63,7 +63,7 @@ class IndexedQueue(Queue):
             message.remaining -= 1
             message.delivered += 1
             delivered.append((self.name, number, message.remaining, message))
-            self.endings.note(number, Ending.EXPIRED)
+            self.endings.note(number, Settlement.EXPIRED)
             self._return(message, now_us, now_us + hide_us)
         return delivered
 
@@ -147,7 +147,7 @@ class IndexedQueue(Queue):
         if self.pre_images is not None:
             self.pre_images.keep((message,))
         if named.number in self.leases.messages:
-            self.endings.note(named.number, Ending.EXPIRED)
+            self.endings.note(named.number, Settlement.EXPIRED)
         self._take_named(named)
         self.index().delivered((message,), number)
         if named.number and hide_us > 0:
@@ -156,7 +156,7 @@ class IndexedQueue(Queue):
             self.enriched().leased_bytes += content_bytes(message.content)
             self._note_room()
             return True
-        self.endings.note(number, Ending.NACKED)
+        self.endings.note(number, Settlement.NACKED)
         if message.remaining > 0:
             self._return(message, now_us, now_us + hide_us)
         else:

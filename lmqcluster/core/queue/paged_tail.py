@@ -17,7 +17,7 @@ from ..messages.columns import Columns, columns_of, meta_bytes
 from ..messages.message import Message, Meta, content_bytes, content_count
 from ..messages.pages import Pageable
 
-__all__ = ["Backlog", "Chunk", "ChunkSizes"]
+__all__ = ["Chunk", "ChunkSizes", "PagedTail"]
 
 MESSAGE_BYTES = 300
 """What a message in memory costs beside its body, about."""
@@ -124,7 +124,7 @@ class Common(Protocol):
         """The chunk's turn comes soon."""
 
 
-class Backlog:
+class PagedTail:
     """The backlog of one queue; it is never empty for longer than a command takes.
 
     Attributes:

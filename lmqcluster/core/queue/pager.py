@@ -14,11 +14,11 @@ from ..messages.bodies import BodyChunk, HasName
 from ..messages.columns import Columns, messages_of
 from ..messages.message import Message
 from ..messages.pages import Pageable, PageError, PageStore
-from ..messages.totals import Stock
+from ..messages.totals import Totals
 from . import paged_tail as backlog
 from .paged_tail import Chunk
 
-__all__ = ["Backlogs"]
+__all__ = ["Pager"]
 
 READ_BACK_BYTES = 16 << 20
 """Bodies that were read from pages are kept in memory up to so many bytes, because others of the same page are read next."""
@@ -26,7 +26,7 @@ THIN_MAX = 4
 """So many chunks of bodies of which most has left are gathered again with one batch, so that none takes long."""
 
 
-class Backlogs:
+class Pager:
     """What the backlogs and the bodies of all queues have in common.
 
     Attributes:
@@ -41,7 +41,7 @@ class Backlogs:
         thin: chunks of bodies of which most has left, the one with the lowest sequence first.
     """
 
-    def __init__(self, stock: Stock) -> None:
+    def __init__(self, stock: Totals) -> None:
         """`totals` is what all queues hold."""
         self._stock = stock
         self.sizes = backlog.CHUNK_SIZES

@@ -8,12 +8,12 @@ from typing import Protocol
 
 from ..log.commands import Delivered, Place
 from ..messages.message import Message, RichMessage, content_bytes, content_count
-from ..messages.totals import Stock
+from ..messages.totals import Totals
 from .expiry import NEVER
-from .pager import Backlogs
+from .pager import Pager
 from .properties import Settings
 from .rich_messages import RichLines
-from .settlement_history import Ending, PastDeliveries
+from .settlement_history import Settlement, SettlementHistory
 from .store import QueueContents
 
 __all__ = ["PASSES_MAX", "REPEATS_MAX", "Queue"]
@@ -52,9 +52,9 @@ class Queue(QueueContents):
         self,
         name: bytes,
         settings: Settings,
-        endings: PastDeliveries,
-        stock: Stock,
-        backlogs: Backlogs,
+        endings: SettlementHistory,
+        stock: Totals,
+        backlogs: Pager,
         exits: Exits,
     ) -> None:
         super().__init__(name, settings, endings, stock, backlogs)
@@ -418,7 +418,7 @@ class Queue(QueueContents):
             message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
-                self.endings.note(number, Ending.EXPIRED)
+                self.endings.note(number, Settlement.EXPIRED)
                 self._lease_ended(message, now_us, message.ready_us)
 
     def _lease_ended(self, message: Message, now_us: int, due_us: int) -> None:
@@ -442,7 +442,7 @@ class Queue(QueueContents):
             message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
-                self.endings.note(number, Ending.NACKED)
+                self.endings.note(number, Settlement.NACKED)
                 message.due_us = message.ready_us = now_us
                 self.nacked_total += 1
                 if message.remaining <= 0:
@@ -467,7 +467,7 @@ class Queue(QueueContents):
             message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
-                self.endings.note(number, Ending.PUT_BACK)
+                self.endings.note(number, Settlement.PUT_BACK)
                 self._unlease(message)
                 message.delivered -= 1
                 message.remaining += refund
@@ -517,7 +517,7 @@ class Queue(QueueContents):
             message = self.live(number, now_us)
             if message is not None:
                 del self.leases.messages[number]
-                self.endings.note(number, Ending.NACKED)
+                self.endings.note(number, Settlement.NACKED)
                 self._unlease(message)
                 self.nacked_total += 1
                 returned.append(message)

@@ -15,8 +15,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..messages.message import PLAIN_TRAITS, Message, RichMessage, Traits, content_bytes
-from ..messages.sorted_list import SortedLine
-from ..messages.totals import Stock
+from ..messages.sorted_list import SortedList
+from ..messages.totals import Totals
 from .expiry import NEVER
 from .message_index import MessageIndex
 
@@ -59,27 +59,27 @@ class RichLines:
         "waiting",
     )
 
-    def __init__(self, stock: Stock, leased: Iterable[Message]) -> None:
+    def __init__(self, stock: Totals, leased: Iterable[Message]) -> None:
         self._stock = stock
         self.trait_bytes = 0
-        self.waiting: SortedLine[RichMessage] = SortedLine()
-        self.scheduled: SortedLine[RichMessage] = SortedLine()
-        self.held: SortedLine[RichMessage] = SortedLine()
+        self.waiting: SortedList[RichMessage] = SortedList()
+        self.scheduled: SortedList[RichMessage] = SortedList()
+        self.held: SortedList[RichMessage] = SortedList()
         self.current: dict[bytes, int] = {}
         self.followers: dict[bytes, set[int]] = {}
         self.index: MessageIndex | None = None
         self.leased_bytes = sum(content_bytes(message.content) for message in leased)
         # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
         # with an origin stand under (label, sequence) and under (b"", sequence).
-        self._labelled: SortedLine[RichMessage] = SortedLine()
-        self._expiring: SortedLine[RichMessage] = SortedLine()
-        self._moved: SortedLine[RichMessage] = SortedLine()
+        self._labelled: SortedList[RichMessage] = SortedList()
+        self._expiring: SortedList[RichMessage] = SortedList()
+        self._moved: SortedList[RichMessage] = SortedList()
         self._prioritised = 0
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.scheduled) + len(self.held)
 
-    def lines(self) -> list[tuple[str, SortedLine[RichMessage]]]:
+    def lines(self) -> list[tuple[str, SortedList[RichMessage]]]:
         """The lines by name, as snapshots have them."""
         return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
 

@@ -10,10 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import IntEnum
 
-__all__ = ["Ending", "PastDeliveries"]
+__all__ = ["Settlement", "SettlementHistory"]
 
 
-class Ending(IntEnum):
+class Settlement(IntEnum):
     """Why a delivery has no lease any more. Part of the snapshot's format: never renumber."""
 
     EXPIRED = 1
@@ -21,7 +21,7 @@ class Ending(IntEnum):
     PUT_BACK = 3
 
 
-class PastDeliveries:
+class SettlementHistory:
     """The latest `ENDINGS_MAX` endings, by delivery number.
 
     Attributes:
@@ -32,13 +32,13 @@ class PastDeliveries:
 
     def __init__(self) -> None:
         self.floor = 0
-        self._endings: dict[int, Ending] = {}
+        self._endings: dict[int, Settlement] = {}
         self._order: deque[int] = deque()
 
     def __len__(self) -> int:
         return len(self._order)
 
-    def note(self, number: int, ending: Ending) -> None:
+    def note(self, number: int, ending: Settlement) -> None:
         """Remember how a delivery ended; it ends once."""
         self._endings[number] = ending
         order = self._order
@@ -48,7 +48,7 @@ class PastDeliveries:
             del self._endings[oldest]
             self.floor = max(self.floor, oldest)
 
-    def find(self, number: int) -> Ending | None:
+    def find(self, number: int) -> Settlement | None:
         """How the delivery ended; None if by an ack, if it has not ended, or, up to `floor`, if that is forgotten."""
         return self._endings.get(number)
 
@@ -66,5 +66,5 @@ class PastDeliveries:
         for number, ending in rows:
             if number in self._endings:
                 raise ValueError("a delivery ends twice")
-            self._endings[number] = Ending(ending)
+            self._endings[number] = Settlement(ending)
             self._order.append(number)

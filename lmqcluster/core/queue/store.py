@@ -33,15 +33,15 @@ from ..messages.message import (
     part_bytes,
     with_content,
 )
-from ..messages.totals import Stock, property_bytes
+from ..messages.totals import Totals, property_bytes
 from .counters import QueueCounters
 from .expiry import NEVER
 from .lease_table import LeaseTable
-from .paged_tail import Backlog, Chunk
-from .pager import Backlogs
+from .paged_tail import Chunk, PagedTail
+from .pager import Pager
 from .properties import Settings
 from .rich_messages import RichLines
-from .settlement_history import Ending, PastDeliveries
+from .settlement_history import Settlement, SettlementHistory
 
 if TYPE_CHECKING:
     from ..messages.pre_images import PreImages
@@ -73,7 +73,7 @@ class QueueContents(QueueCounters):
         created_us: log time of its making.
         settings: effective properties; kept up to date by the machine.
         special: whether its options or bindings ask for more than to append what is pushed.
-        revision: the machine's revision when the queue was last touched, see `QueueState.touched`.
+        revision: the machine's revision when the queue was last touched, see `QueueTable.touched`.
         stock: sums over all queues, to which this one adds its own.
         ready: messages without traits that are due; empty only if there is no backlog.
         backlog: those that are due behind them; None if there are none.
@@ -119,7 +119,7 @@ class QueueContents(QueueCounters):
     )
 
     def __init__(
-        self, name: bytes, settings: Settings, endings: PastDeliveries, stock: Stock, backlogs: Backlogs
+        self, name: bytes, settings: Settings, endings: SettlementHistory, stock: Totals, backlogs: Pager
     ) -> None:
         super().__init__()
         self.name = name
@@ -133,7 +133,7 @@ class QueueContents(QueueCounters):
         self.stock = stock
         self.backlogs = backlogs
         self.ready: deque[Message] = deque()
-        self.backlog: Backlog | None = None
+        self.backlog: PagedTail | None = None
         self.gathered: QueueBodies | None = None
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
@@ -272,7 +272,7 @@ class QueueContents(QueueCounters):
     def split_line(self) -> None:
         """Let what comes now go to a backlog, if lines have such and this one has none yet."""
         if self.backlog is None and self.ready:
-            self.backlog = Backlog(self.backlogs)
+            self.backlog = PagedTail(self.backlogs)
 
     def _shorten_head(self, count: int) -> None:
         """Let all but the first `count` messages that are ready stand in the backlog, which has just begun."""
@@ -440,7 +440,7 @@ class QueueContents(QueueCounters):
 
     def _pop_expired(self) -> Message:
         number, message = self.leases.pop_head()
-        self.endings.note(number, Ending.EXPIRED)
+        self.endings.note(number, Settlement.EXPIRED)
         return message
 
     def is_expired(self, message: Message, now_us: int) -> bool:

@@ -13,7 +13,7 @@ from ..queue.options import QueueOptions
 from ..queue.queue import PASSES_MAX, Queue
 from .bindings import Bindings
 
-__all__ = ["PLAIN_PUSH", "Intake", "Push", "Room", "preserved_headers", "refuse"]
+__all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "preserved_headers", "refuse"]
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
@@ -81,7 +81,7 @@ class IntakeState(Protocol):
         """Messages of the queue may be due earlier than before."""
 
 
-class Intake:
+class Admission:
     """Stores what is pushed."""
 
     def __init__(self, state: IntakeState) -> None:
@@ -267,7 +267,7 @@ def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
 class Room:
     """Finds out whether several pushes will be taken as a whole, before the first of them is stored."""
 
-    def __init__(self, intake: Intake) -> None:
+    def __init__(self, intake: Admission) -> None:
         self._intake = intake
         self._copies = 0
         self._items: dict[bytes, int] = {}

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from ..messages.message import Message, Origin, RichMessage, Traits
 from ..queue.queue import Queue
-from .admission import Intake
+from .admission import Admission
 
-__all__ = ["EXHAUSTED", "EXPIRED", "MessageExits"]
+__all__ = ["EXHAUSTED", "EXPIRED", "DeadLetterRouter"]
 
 EXHAUSTED, EXPIRED = b"exhausted", b"expired"
 
@@ -17,7 +17,7 @@ class ExitState(Protocol):
     """What it needs of the queues' state."""
 
     now_us: int
-    intake: Intake
+    intake: Admission
 
     def existing(self, name: bytes) -> Queue | None:
         """The queue of that name, ready to be changed, None if there is none."""
@@ -32,7 +32,7 @@ class ExitState(Protocol):
         """The queue may have room for pushes that wait."""
 
 
-class MessageExits:
+class DeadLetterRouter:
     """Passes messages on, with body, headers, label, group, and where they come from."""
 
     def __init__(self, state: ExitState) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Fault, shown
 from ..log.items import Item
-from ..messages.sorted_list import SortedLine
+from ..messages.sorted_list import SortedList
 from ..owners.quotas import Kind, Quotas
 from ..queue.expiry import Expiry
 from ..queue.queue import Queue
@@ -76,7 +76,7 @@ class WaitingPushes:
         self._keys: dict[tuple[bytes, bytes, bytes], int] = {}
         # By ticket, how many repetitions of the push wait for it too; those without any are not there.
         self._repetitions: dict[int, int] = {}
-        self._ends: SortedLine[WaitingPush] = SortedLine()
+        self._ends: SortedList[WaitingPush] = SortedList()
         self.last = 0
         self.size_bytes = 0
         self.gaining: set[bytes] = set()

@@ -6,9 +6,9 @@ from typing import Protocol
 
 from ..owners.quotas import Quotas
 from ..queue.queue import Queue
-from .wait_lists import SessionLines
+from .wait_lists import WaitLists
 
-__all__ = ["Claims"]
+__all__ = ["ExclusiveQueues"]
 
 
 class ClaimState(Protocol):
@@ -20,7 +20,7 @@ class ClaimState(Protocol):
         """Messages of the queue may be due for a session for which they were not."""
 
 
-class Claims(SessionLines):
+class ExclusiveQueues(WaitLists):
     """The lines by queue. A place outlives the queue, and the property that made the queue exclusive."""
 
     def __init__(self, state: ClaimState, quotas: Quotas) -> None:

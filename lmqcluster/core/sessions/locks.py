@@ -13,7 +13,7 @@ from typing import Protocol
 
 from ..owners.quotas import Quotas
 from .notices import Granted, Notice
-from .wait_lists import SessionLines
+from .wait_lists import WaitLists
 
 __all__ = ["Locks"]
 
@@ -24,7 +24,7 @@ class LockState(Protocol):
     notices: list[Notice]
 
 
-class Locks(SessionLines):
+class Locks(WaitLists):
     """The locks by name.
 
     Attributes:

@@ -11,11 +11,11 @@ from itertools import chain, islice, takewhile
 from typing import Protocol
 
 from ..log.commands import RefusedError
-from ..messages.sorted_list import SortedLine
+from ..messages.sorted_list import SortedList
 from ..owners.quotas import Kind, Quotas
 from ..queue.expiry import Expiry
 from ..queue.queue import Queue
-from .exclusive_queues import Claims
+from .exclusive_queues import ExclusiveQueues
 from .locks import Locks
 from .notices import Ended, Notice
 
@@ -40,7 +40,7 @@ class SessionState(Protocol):
     queues: dict[bytes, Queue]
     quotas: Quotas
     expiry: Expiry
-    claims: Claims
+    claims: ExclusiveQueues
     locks: Locks
     notices: list[Notice]
 
@@ -84,7 +84,7 @@ class Sessions:
     def __init__(self, state: SessionState) -> None:
         self._state = state
         self._sessions: dict[int, Session] = {}
-        self._ends: SortedLine[Session] = SortedLine()
+        self._ends: SortedList[Session] = SortedList()
         self.last = 0
 
     def __len__(self) -> int:

@@ -7,13 +7,13 @@ from typing import TypeVar
 
 from ..owners.quotas import Kind, Quotas
 
-__all__ = ["SessionLines"]
+__all__ = ["WaitLists"]
 
 _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-class SessionLines:
+class WaitLists:
     """By the name of the thing. The first session of a line has it. Every operation costs O(1)."""
 
     def __init__(self, quotas: Quotas) -> None:

@@ -34,7 +34,7 @@ from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, se
 from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, content_bytes
 from ..owners.quotas import checked_owner
 from ..queue.counters import COUNTERS
-from ..queue.paged_tail import Backlog, Chunk
+from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
 from ..queue.queue import Queue
 from ..routing.admission import Push
@@ -318,9 +318,9 @@ class Restoration(Generic[S]):
         queue = self._current()
         if queue.backlog is not None or not queue.ready:
             raise ValueError("a queue has two backlogs, or one with nothing before it")
-        queue.backlog = Backlog(queue.backlogs)
+        queue.backlog = PagedTail(queue.backlogs)
 
-    def _backlog(self) -> Backlog:
+    def _backlog(self) -> PagedTail:
         backlog = self._current().backlog
         if backlog is None or backlog.tail:
             raise ValueError("the snapshot has a chunk outside of a backlog")

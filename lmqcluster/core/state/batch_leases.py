@@ -28,7 +28,7 @@ from ..owners.quotas import Kind, checked_owner
 from ..queue.queue import PASSES_MAX, Queue
 from .batch_lease import BatchLease, BatchState, Reserved, Subscription
 from .named_queues import NamedQueues, take_in_order
-from .queue_table import QueueState
+from .queue_table import QueueTable
 
 __all__ = ["BatchLeases"]
 
@@ -54,7 +54,7 @@ class BatchLeases:
     REMEMBER_US = 30 * 86_400 * 1_000_000
     """How long an unused subscription is remembered, with its settled epoch."""
 
-    def __init__(self, state: QueueState) -> None:
+    def __init__(self, state: QueueTable) -> None:
         self._state = state
         self._named = NamedQueues(state)
         self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()

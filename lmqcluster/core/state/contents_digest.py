@@ -16,7 +16,7 @@ from ..messages.message import Content, Message, RichMessage, content_bytes
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk
 from ..queue.queue import Queue
-from .queue_table import QueueState
+from .queue_table import QueueTable
 
 __all__ = ["part_of_contents"]
 
@@ -30,7 +30,7 @@ _SKIPPED_MAX = 100_000
 """Behind so many messages of a line that has to be walked through nothing is compared before they are gone."""
 
 
-def part_of_contents(state: QueueState, number: int) -> Iterator[bytes]:
+def part_of_contents(state: QueueTable, number: int) -> Iterator[bytes]:
     """Yield a text of each thing that the digest of this number covers, in an order that is equal on all replicas."""
     start = number % max(1, len(state.queues))
     names = state.names.from_place(start, QUEUES)

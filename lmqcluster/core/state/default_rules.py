@@ -17,7 +17,7 @@ SPREAD_STEPS = 200
 
 
 class RuledQueues(Protocol):
-    """The part of `QueueState` that the rules use.
+    """The part of `QueueTable` that the rules use.
 
     Attributes:
         version, queues, names, expiry: as there.

@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heapreplace
 
 from ..log.commands import Delivered
 from ..queue.queue import PASSES_MAX, REPEATS_MAX, Queue
-from .queue_table import QueueState
+from .queue_table import QueueTable
 
 __all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
 
@@ -23,7 +23,7 @@ _ONLY_BYTES = {bytes}
 class NamedQueues:
     """Finds the queues, and pulls from them."""
 
-    def __init__(self, state: QueueState) -> None:
+    def __init__(self, state: QueueTable) -> None:
         self._state = state
 
     def queues(self, names: list[bytes]) -> list[Queue]:

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from ..log.commands import Compile, Delivered, RefusedError, shown
 from ..messages.message import Meta
-from ..messages.totals import Stock, property_bytes
+from ..messages.totals import Totals, property_bytes
 from ..owners.quotas import Kind, Quotas
 from ..owners.tokens import Tokens
 from ..queue.counters import COUNTERS
@@ -15,26 +15,26 @@ from ..queue.expiry import Expiry
 from ..queue.indexed_queue import IndexedQueue
 from ..queue.limits import PollLimits
 from ..queue.message_index import MessageIndex
-from ..queue.pager import Backlogs
+from ..queue.pager import Pager
 from ..queue.properties import SYSTEM_DEFAULTS, Settings, effective, inheritable, settings_of
 from ..queue.queue import PASSES_MAX, Queue
-from ..queue.settlement_history import PastDeliveries
-from ..routing.admission import PLAIN_PUSH, Intake, Push
+from ..queue.settlement_history import SettlementHistory
+from ..routing.admission import PLAIN_PUSH, Admission, Push
 from ..routing.bindings import Bindings
-from ..routing.dead_lettering import MessageExits
+from ..routing.dead_lettering import DeadLetterRouter
 from ..routing.waiting_pushes import WaitingPushes
-from ..sessions.exclusive_queues import Claims
+from ..sessions.exclusive_queues import ExclusiveQueues
 from ..sessions.locks import Locks
 from ..sessions.notices import Notice
 from ..sessions.sessions import Sessions
 from ..timers.idle_queues import IdleQueues
-from ..timers.lease_expiry import LeaseWatch
+from ..timers.lease_expiry import LeaseExpiry
 from ..timers.message_timers import RichTimers
 from .default_rules import DefaultRules
 from .hooked_names import HookedNames
 from .sorted_names import SortedNames
 
-__all__ = ["OpenView", "QueueState", "are_all", "check_numbers"]
+__all__ = ["OpenView", "QueueTable", "are_all", "check_numbers"]
 
 NAME_BYTES_MAX = 255
 _PLAIN = settings_of(SYSTEM_DEFAULTS)
@@ -54,7 +54,7 @@ class OpenView(Protocol):
         """Keep the queue as it is, because a command is about to change it."""
 
 
-class QueueState:
+class QueueTable:
     """All queues of the cluster, as one replica sees them.
 
     Attributes:
@@ -99,28 +99,28 @@ class QueueState:
         self.last_sequence = 0
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
-        self.stock = Stock()
-        self.backlogs = Backlogs(self.stock)
+        self.stock = Totals()
+        self.backlogs = Pager(self.stock)
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.deleted_total = 0
         self.aged_total = 0
         self.quotas = Quotas()
         self.tokens = Tokens(compile_pattern, self.quotas)
-        self.endings = PastDeliveries()
+        self.endings = SettlementHistory()
         self.expiry = Expiry()
-        self.lease_watch = LeaseWatch(self)
+        self.lease_watch = LeaseExpiry(self)
         self.timers = RichTimers(self)
         self.bindings = Bindings()
-        self.intake = Intake(self)
-        self.exits = MessageExits(self)
+        self.intake = Admission(self)
+        self.exits = DeadLetterRouter(self)
         self.idle = IdleQueues(self)
         self.poll_limits = PollLimits()
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
         self.deleted: list[Queue] = []
         self.notices: list[Notice] = []
-        self.claims = Claims(self, self.quotas)
+        self.claims = ExclusiveQueues(self, self.quotas)
         self.locks = Locks(self, self.quotas)
         self.sessions = Sessions(self)
         self.waiting_pushes = WaitingPushes(self)

@@ -5,27 +5,27 @@ from __future__ import annotations
 from typing import ClassVar
 
 from ..dedup.keys import IdempotencyKeys
-from ..dedup.node_sequences import BatchSessions
+from ..dedup.node_sequences import NodeSequences
 from ..dedup.producers import Producers
-from ..dedup.stream_positions import Marks
+from ..dedup.stream_positions import StreamPositions
 from ..log.commands import Compile, Op
 from ..owners.api_keys import ApiKeys
 from ..queue.expiry import Limited
-from ..queue.settlement_history import Ending
+from ..queue.settlement_history import Settlement
 from ..sessions.sessions import END_STEPS
 from .batch_leases import BatchLeases
 from .default_rules import SPREAD_STEPS
-from .queue_table import QueueState
+from .queue_table import QueueTable
 from .times_of_day import TimesOfDay
 
 __all__ = ["REMEMBER_US", "State"]
 
 REMEMBER_US = 600 * 1_000_000
 """How long producers and idempotency keys are remembered: twice what the contract promises."""
-_ENDING_BY = {Op.ACK: None, Op.NACK: Ending.NACKED, Op.PUT_BACK: Ending.PUT_BACK}
+_ENDING_BY = {Op.ACK: None, Op.NACK: Settlement.NACKED, Op.PUT_BACK: Settlement.PUT_BACK}
 
 
-class State(QueueState):
+class State(QueueTable):
     """The queues, and what is remembered of clients and nodes.
 
     Attributes:
@@ -44,10 +44,10 @@ class State(QueueState):
     def __init__(self, compile_pattern: Compile) -> None:
         super().__init__(compile_pattern)
         self.salt = b""
-        self.batch_sessions = BatchSessions()
+        self.batch_sessions = NodeSequences()
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
-        self.marks = Marks(self.quotas)
+        self.marks = StreamPositions(self.quotas)
         self.batches = BatchLeases(self)
         self.api_keys = ApiKeys()
         self.times = TimesOfDay()

@@ -9,12 +9,12 @@ from ..queue.expiry import NEVER
 from ..queue.queue import Queue
 from .watched_queues import WatchedQueues
 
-__all__ = ["LeaseWatch"]
+__all__ = ["LeaseExpiry"]
 
 _SWEEP_MIN = 64
 
 
-class LeaseWatch:
+class LeaseExpiry:
     """The queues with leases, by a lower bound of the earliest deadline (`Queue.watched_us`).
 
     The bound stands in the queue and in snapshots, because it decides with which batch a lease ends if very many end at once. A

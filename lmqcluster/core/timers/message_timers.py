@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import takewhile
 
-from ..messages.sorted_list import SortedLine
+from ..messages.sorted_list import SortedList
 from ..queue.expiry import NEVER
 from ..queue.queue import Queue
 from .watched_queues import WatchedQueues
@@ -22,7 +22,7 @@ class RichTimers:
 
     def __init__(self, state: WatchedQueues) -> None:
         self._state = state
-        self._line: SortedLine[Queue] = SortedLine()
+        self._line: SortedList[Queue] = SortedList()
 
     def note(self, queue: Queue) -> None:
         """Something may happen in the queue earlier than before."""

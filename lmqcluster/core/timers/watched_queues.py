@@ -11,7 +11,7 @@ __all__ = ["WatchedQueues"]
 
 
 class WatchedQueues(Protocol):
-    """The part of `QueueState` that they use.
+    """The part of `QueueTable` that they use.
 
     Attributes:
         version, now_us, queues, expiry, aged_total: as there.

@@ -10,7 +10,7 @@ from typing import Final
 from ...ports import ConnectionLimiter, ConnectionSlot
 from ..queues.pulls.holders import Holding
 from ..queues.pulls.pulls import Pulls
-from ..queues.pulls.wait_lists import Line, PatternLine
+from ..queues.pulls.wait_lists import PatternWaitList, WaitList
 
 __all__ = ["PAGE_MAX", "Connected", "Held", "Waiting", "connections", "held", "waiting"]
 
@@ -103,8 +103,8 @@ def waiting(pulls: Pulls, *, offset: int, limit: int) -> tuple[list[Waiting], in
     return [_row(line) for line in lines[offset : offset + limit]], len(lines)
 
 
-def _row(line: Line) -> Waiting:
-    return Waiting(line.key, isinstance(line, PatternLine), line.live, line.wanted)
+def _row(line: WaitList) -> Waiting:
+    return Waiting(line.key, isinstance(line, PatternWaitList), line.live, line.wanted)
 
 
 def held(holdings: list[Holding], now_us: int, *, offset: int, limit: int) -> list[Held]:

@@ -1,7 +1,7 @@
 """Group commit: collects the commands of one event-loop turn into batches and sees each batch applied exactly once.
 
-Commands of the same kind on the same queue that follow one another share one command of the batch (`Group`). A batch is encoded
-once, handed to the leader, and sent again under the same number after every change of the leader until it shows up in
+Commands of the same kind on the same queue that follow one another share one command of the batch (`PendingCommand`). A batch
+is encoded once, handed to the leader, and sent again under the same number after every change of the leader until it is in
 this node's own log; the state machine drops what it has applied already and what arrives out of order.
 """
 
@@ -25,7 +25,7 @@ from ...wire.errors import LmqError
 from ...wire.limits import BATCH_BYTES_MAX
 from ...wire.parts import LARGE_BYTES, packed_parts
 
-__all__ = ["Carrier", "Group", "Proposer", "Sink"]
+__all__ = ["Carrier", "PendingCommand", "Proposer", "Sink"]
 
 log = structlog.get_logger("lmq.proposer")
 
@@ -57,10 +57,10 @@ SWEEP_S = 0.25
 class Sink(Protocol):
     """Who waits for a group."""
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         """The command was applied; `result` is what the core returned, never a `Fault`."""
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """The command was refused, or its outcome is unknown. After an unknown outcome `completed` may still follow."""
 
 
@@ -87,7 +87,7 @@ class Holdable(Protocol):
         """Carry out requests again."""
 
 
-class Group:
+class PendingCommand:
     """One command and the tickets of those who share it, in the order of its items.
 
     Attributes:
@@ -109,7 +109,7 @@ class Group:
 class _Batch:
     __slots__ = ("given_up", "groups", "items", "made_s", "payload", "sent_s", "sequence", "since_s")
 
-    def __init__(self, sequence: int, payload: bytes, groups: list[Group], since_s: float) -> None:
+    def __init__(self, sequence: int, payload: bytes, groups: list[PendingCommand], since_s: float) -> None:
         self.sequence = sequence
         self.payload = payload
         self.groups = groups
@@ -137,7 +137,7 @@ class Proposer:
         self._carrier = carrier
         self.origin = origin
         self.incarnation = incarnation
-        self.tail: Group | None = None
+        self.tail: PendingCommand | None = None
         self.items_total = 0
         self.batches_total = 0
         self.resends_total = 0
@@ -146,8 +146,8 @@ class Proposer:
         self.commit_durations = Histogram()
         self._loop = asyncio.get_running_loop()
         # Both in the order of their age: the node's own commands go first, and must not hide how old the others are.
-        self._own: deque[Group] = deque()
-        self._pending: deque[Group] = deque()
+        self._own: deque[PendingCommand] = deque()
+        self._pending: deque[PendingCommand] = deque()
         self._pending_bytes = 0
         self._pending_copies = 0
         self._held: list[Holdable] = []
@@ -164,7 +164,7 @@ class Proposer:
 
     # --- taking commands ------------------------------------------------------------------------------------------
 
-    def add(self, group: Group, size_bytes: int) -> None:
+    def add(self, group: PendingCommand, size_bytes: int) -> None:
         """Queue a command.
 
         Raises:
@@ -190,13 +190,13 @@ class Proposer:
         self.grew(group, size_bytes)
         self._flush_soon()
 
-    def pace(self, group: Group, connection: Holdable) -> None:
+    def pace(self, group: PendingCommand, connection: Holdable) -> None:
         """Hold a connection whose group was added as long as too many copies wait to be made, if the group makes some."""
         if group.copies and self._pending_copies > COPIES_HELD:
             connection.hold()
             self._held.append(connection)
 
-    def add_first(self, group: Group) -> None:
+    def add_first(self, group: PendingCommand) -> None:
         """Queue a small command of the node itself before all that waits, also while clients are refused."""
         if not self._closed:
             self._own.append(group)
@@ -207,7 +207,7 @@ class Proposer:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def grew(self, group: Group, size_bytes: int) -> None:
+    def grew(self, group: PendingCommand, size_bytes: int) -> None:
         """Count bytes of an item that was appended to a group; a group with enough of them takes no more."""
         group.size_bytes += size_bytes
         self._pending_bytes += size_bytes
@@ -295,7 +295,7 @@ class Proposer:
         payload: bytes = msgpack.packb(batch)
         return payload
 
-    def _number(self, groups: list[Group], payload: bytes, since_s: float) -> _Batch:
+    def _number(self, groups: list[PendingCommand], payload: bytes, since_s: float) -> _Batch:
         self.last_sequence += 1
         batch = _Batch(self.last_sequence, payload, groups, since_s)
         self._inflight.append(batch)
@@ -338,7 +338,7 @@ class Proposer:
         given_up = [group for batch in inflight if batch.given_up or not is_known for group in batch.groups]
         # A later push of one of them must not overtake it.
         producers = _producers_of(given_up)
-        overtaking: list[Group] = []
+        overtaking: list[PendingCommand] = []
         for batch in inflight:
             if batch.given_up or not is_known:
                 continue
@@ -446,7 +446,7 @@ class Proposer:
                 durations = self.durations[op] = Histogram()
             durations.observe(now_s - group.since_s, len(group.tickets))
 
-    def _complete(self, group: Group, result: Any) -> None:
+    def _complete(self, group: PendingCommand, result: Any) -> None:
         group.answered = True
         try:
             if isinstance(result, Fault):
@@ -457,7 +457,7 @@ class Proposer:
             # One client's broken reply must not stop replication, nor other clients' replies.
             log.exception("reply failed", op=group.command[OP])
 
-    def _refuse(self, group: Group, error: LmqError) -> None:
+    def _refuse(self, group: PendingCommand, error: LmqError) -> None:
         if group.answered:
             return
         group.answered = True
@@ -489,7 +489,7 @@ class Proposer:
 
     def _refuse_old_pending(self, now: float) -> None:
         """Refuse what no leader has taken for too long, and with a producer's push its later ones, which must not overtake it."""
-        refused: list[Group] = []
+        refused: list[PendingCommand] = []
         for waiting in (self._own, self._pending):
             while waiting and now - waiting[0].since_s > NO_LEADER_AFTER_S:
                 refused.append(waiting.popleft())
@@ -497,14 +497,14 @@ class Proposer:
         reason = f"no leader has taken the request within {NO_LEADER_AFTER_S:g} s; it was not applied"
         self._refuse_waiting(refused, LmqError("no_leader", reason))
 
-    def _take_waiting_of(self, producers: set[bytes]) -> list[Group]:
+    def _take_waiting_of(self, producers: set[bytes]) -> list[PendingCommand]:
         """Let nothing of these producers wait any more; returns what did."""
         taken = _pushed_by(producers, self._pending)
         if taken:
             self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
         return taken
 
-    def _refuse_waiting(self, groups: list[Group], error: LmqError) -> None:
+    def _refuse_waiting(self, groups: list[PendingCommand], error: LmqError) -> None:
         """Refuse what has just been taken out of what waits."""
         for group in groups:
             self._pending_bytes -= group.size_bytes
@@ -514,12 +514,12 @@ class Proposer:
             self._refuse(group, error.again())
 
 
-def _producers_of(groups: Iterable[Group]) -> set[bytes]:
+def _producers_of(groups: Iterable[PendingCommand]) -> set[bytes]:
     found = {producer_of(group.command) for group in groups}
     return {producer for producer in found if producer is not None}
 
 
-def _pushed_by(producers: set[bytes], groups: Iterable[Group]) -> list[Group]:
+def _pushed_by(producers: set[bytes], groups: Iterable[PendingCommand]) -> list[PendingCommand]:
     return [group for group in groups if producer_of(group.command) in producers] if producers else []
 
 

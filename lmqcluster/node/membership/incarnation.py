@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import structlog
 
-from ...core.dedup.node_sequences import BatchSessions
+from ...core.dedup.node_sequences import NodeSequences
 from ...replication.storage.meta import NodeMeta
 from ..commit.proposer import Carrier, Proposer
 
@@ -17,7 +17,7 @@ __all__ = ["begin", "outlive", "state_replaced"]
 log = structlog.get_logger("lmq.proposer")
 
 
-def begin(carrier: Carrier, meta: NodeMeta, sessions: BatchSessions) -> Proposer:
+def begin(carrier: Carrier, meta: NodeMeta, sessions: NodeSequences) -> Proposer:
     """The proposer of a new life."""
     origin = meta.origin.encode()
     known = sessions.incarnation(origin)
@@ -26,7 +26,7 @@ def begin(carrier: Carrier, meta: NodeMeta, sessions: BatchSessions) -> Proposer
     return Proposer(carrier, origin, meta.incarnation)
 
 
-def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions, *, is_known: bool = True) -> None:
+def outlive(proposer: Proposer, meta: NodeMeta, sessions: NodeSequences, *, is_known: bool = True) -> None:
     """Begin a new incarnation if the cluster knows a later one than that of the proposer.
 
     `is_known` is whether nothing that is in flight was applied.
@@ -42,7 +42,7 @@ def outlive(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions, *, is_k
         proposer.begin_again(meta.incarnation, is_known=is_known)
 
 
-def state_replaced(proposer: Proposer, meta: NodeMeta, sessions: BatchSessions) -> None:
+def state_replaced(proposer: Proposer, meta: NodeMeta, sessions: NodeSequences) -> None:
     """A snapshot was installed."""
     if sessions.incarnation(proposer.origin) > proposer.incarnation:
         # It does not tell what of the present incarnation was applied before the later one.

@@ -19,7 +19,7 @@ from ...core.log import command_layout as layout
 from ...core.log.commands import Command
 from ...replication.base.errors import FatalReplicationError
 from ...replication.replica import Replica
-from ..commit.proposer import Group, Proposer
+from ..commit.proposer import PendingCommand, Proposer
 
 __all__ = ["DIGEST_EVERY", "ReplicaDigests"]
 
@@ -57,7 +57,7 @@ class ReplicaDigests:
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if not self._proposing:
             self._proposing = True
-            proposer.add_first(Group(command, [], self))
+            proposer.add_first(PendingCommand(command, [], self))
 
     def applied(self, command: Command, result: Any, own_id: str, members: Collection[str]) -> None:
         """A command of a comparison was applied here.
@@ -90,10 +90,10 @@ class ReplicaDigests:
                 " 'lmq repair', so that it copies everything from the others"
             )
 
-    def completed(self, group: Group, result: object) -> None:  # noqa: ARG002
+    def completed(self, group: PendingCommand, result: object) -> None:  # noqa: ARG002
         """It is in the log (`Sink`)."""
         self._proposing = False
 
-    def failed(self, group: Group, error: object) -> None:  # noqa: ARG002
+    def failed(self, group: PendingCommand, error: object) -> None:  # noqa: ARG002
         """It may not be; the next call tries again, or the next comparison (`Sink`)."""
         self._proposing = False

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from ...core import Machine, Queue
 from ..access.clients import NODE
-from ..process.fair_slices import Turns
+from ..process.fair_slices import FairSlices
 from ..queues.views.info import info_of
 from .stats import Stats
 from .totals import Sums, Totals
@@ -77,7 +77,7 @@ class History:
         sums: samples of all queues together, the oldest first.
     """
 
-    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats, turns: Turns) -> None:
+    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats, turns: FairSlices) -> None:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES_MAX)
         self._machine = machine
         self._totals = totals

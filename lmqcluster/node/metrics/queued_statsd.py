@@ -12,7 +12,7 @@ from typing import Final
 
 from ...core import Machine, Queue
 from ..access.clients import NODE
-from ..process.fair_slices import Turns
+from ..process.fair_slices import FairSlices
 from ..queues.polls import PolledQueues
 from .statsd_server import StatsdServer, clean
 
@@ -36,7 +36,7 @@ class QueuedStatsd:
         machine: Callable[[], Machine],
         polled: PolledQueues,
         is_leader: Callable[[], bool],
-        turns: Turns,
+        turns: FairSlices,
     ) -> None:
         """Send nothing yet.
 

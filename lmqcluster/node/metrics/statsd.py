@@ -20,7 +20,7 @@ from ...core.log.command_layout import OP, QUEUE
 from ...core.log.commands import PULLS, Command, Delivered, Fault
 from ...core.sessions.notices import Notice, Pushed
 from ..access.clients import NODE
-from ..process.fair_slices import Turns
+from ..process.fair_slices import FairSlices
 from ..process.memory import MESSAGE_OVERHEAD_BYTES
 from .statsd_server import StatsdServer, clean
 
@@ -37,7 +37,7 @@ class StatsdSender:
     """Counts what happens through this node, and sends it. Never waits, and never fails the node."""
 
     def __init__(
-        self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: Turns
+        self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: FairSlices
     ) -> None:
         """Send nothing yet.
 

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 from ...core import Machine, Queue
 from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
-from ..process.fair_slices import Turns
+from ..process.fair_slices import FairSlices
 from ..queues.views.info import counts_of
 
 __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
@@ -61,7 +61,7 @@ class QueueTotals:
             self.counters[name] += sum(counts)
 
 
-async def sum_queues(machine: Machine, turns: Turns) -> QueueTotals:
+async def sum_queues(machine: Machine, turns: FairSlices) -> QueueTotals:
     """The sums, made in slices; queues are read at slightly different moments.
 
     Counters never fall from one call to the next: a queue that is deleted meanwhile still counts as one of those that were
@@ -102,7 +102,7 @@ class Totals:
         turns: hands out slices of the event loop.
     """
 
-    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
+    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
         self._turns = turns
         self._started = monotonic()

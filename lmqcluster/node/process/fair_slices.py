@@ -14,21 +14,21 @@ from itertools import islice
 from time import perf_counter
 from typing import TypeVar
 
-__all__ = ["SLICE_ITEMS", "SLICE_S", "Turns", "gathered"]
+__all__ = ["SLICE_ITEMS", "SLICE_S", "FairSlices", "gathered"]
 
 SLICE_S = 0.001
 """How long a slice takes, about."""
 SLICE_ITEMS = 500
 """How many items a slice has at most."""
 BLOCK = 50
-"""Items between two looks at the clock in `Turns.blocks`."""
+"""Items between two looks at the clock in `FairSlices.blocks`."""
 PIECE_BYTES = 64 * 1024
 """How long the pieces of `gathered` are, about."""
 
 T = TypeVar("T")
 
 
-class Turns:
+class FairSlices:
     """Hands out slices, to one waiter in each turn of the loop, to clients in rotation.
 
     Attributes:

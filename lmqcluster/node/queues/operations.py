@@ -14,7 +14,7 @@ from ...core.log import command_layout as layout
 from ...core.log.commands import Command
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
-from .sending.command_sender import Proposals
+from .sending.command_sender import CommandSender
 from .sending.naming import no_queue
 from .views.listing import each_queue
 
@@ -42,7 +42,7 @@ class QueueOperations:
     ``unknown_outcome`` if it failed half-way.
     """
 
-    def __init__(self, proposals: Proposals) -> None:
+    def __init__(self, proposals: CommandSender) -> None:
         self._proposals = proposals
         self._purging = asyncio.Lock()
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
     from .pulls.deliveries import Delivery
     from .pulls.pulls import Pulls, Ticket
-    from .sending.command_sender import Proposals
+    from .sending.command_sender import CommandSender
 
 __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 
@@ -81,7 +81,7 @@ class PolledQueues:
 
     def __init__(
         self,
-        service: Proposals,
+        service: CommandSender,
         receipts: Callable[[], ReceiptFormat],
         pulls: Callable[[], Pulls],
         wait_for: WaitFor,

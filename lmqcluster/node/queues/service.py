@@ -19,25 +19,26 @@ from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ...wire.properties import Properties, Rules
-from ..commit.proposer import Group, Proposer
-from ..process.fair_slices import Turns
+from ..commit.proposer import PendingCommand, Proposer
+from ..process.fair_slices import FairSlices
 from .batches.subscriptions import Subscriptions
 from .operations import QueueOperations
 from .patterns.patterns import check_pattern
 from .patterns.views import PatternViews
 from .polls import PolledQueues
 from .pulls.deliveries import Delivery, first_of, rendered
-from .pulls.pulls import Puller, Pulls, Ticket, Waiter
+from .pulls.pulls import Pulls, Ticket, Waiter
 from .pulls.unsent import Unsent
+from .pulls.wait_lists import DeliverySink
 from .pushes.copies import push_copies
 from .pushes.jobs import Jobs
 from .pushes.transactions import Step, run_transaction
 from .pushes.waiting import WaitingPushes
 from .sending import requests
-from .sending.coalesced_result import Share, shares
-from .sending.command_sender import Proposals
+from .sending.coalesced_result import CoalescedResult, shares
+from .sending.command_sender import CommandSender
 from .sending.due_times import DueTimes
-from .sending.log_waiters import NoticeBoard
+from .sending.log_waiters import LogWaiters
 from .sending.naming import no_queue
 from .sending.push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from .sending.rules import check_rules
@@ -55,11 +56,11 @@ __all__ = ["QueueService", "no_room"]
 HasRoom = Callable[[int], bool]
 
 
-class QueueService(Proposals):
+class QueueService(CommandSender):
     """The service interface. Every asynchronous method raises `LmqError`.
 
     Args:
-        pulls: takes pulls. The others are those of `Proposals`.
+        pulls: takes pulls. The others are those of `CommandSender`.
 
     Attributes:
         subscriptions: batch leases.
@@ -80,7 +81,7 @@ class QueueService(Proposals):
         pulls: Pulls,
         machine: Callable[[], Machine],
         views: PatternViews,
-        turns: Turns,
+        turns: FairSlices,
         *,
         message_bytes_max: int,
         memory_bytes_max: int,
@@ -104,7 +105,7 @@ class QueueService(Proposals):
         self.operations = QueueOperations(self)
         self.jobs = Jobs(self)
         self._flags = _FlagSink()
-        self.board = NoticeBoard(machine)
+        self.board = LogWaiters(machine)
         self.events = QueueEvents(machine)
         self.board.session_ended.append(self._session_ended)
         self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
@@ -211,7 +212,7 @@ class QueueService(Proposals):
         self.check_name(queue, owner)
         self.check_push(max(map(len, contents)))
         outcome: asyncio.Future[list[int]] = self._loop.create_future()
-        share = Share(outcome, len(contents))
+        share = CoalescedResult(outcome, len(contents))
         size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
         if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
             tail.command[CONTENTS].extend(contents)
@@ -219,7 +220,7 @@ class QueueService(Proposals):
             self.proposer.grew(tail, size)
         else:
             command = layout.push(queue, None, contents, None, 0)
-            self.proposer.add(Group(command, [share] * len(contents), shares), size + 64)
+            self.proposer.add(PendingCommand(command, [share] * len(contents), shares), size + 64)
         return outcome
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
@@ -237,7 +238,7 @@ class QueueService(Proposals):
             self.proposer.grew(tail, size)
         else:
             command = layout.push(queue, item.content_type, [item.content], None, 0)
-            self.proposer.add(Group(command, [future], self._flags), size + 64)
+            self.proposer.add(PendingCommand(command, [future], self._flags), size + 64)
         return future
 
     async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
@@ -510,7 +511,7 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
 class _FlagSink:
     """Groups of plain pushes, a future for each flag."""
 
-    def completed(self, group: Group, flags: list[int]) -> None:
+    def completed(self, group: PendingCommand, flags: list[int]) -> None:
         for future, flag in zip(group.tickets, flags, strict=True):
             if future.done():
                 continue
@@ -519,7 +520,7 @@ class _FlagSink:
             else:
                 future.set_exception(refusal_of(group.command[QUEUE], flag))
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         for future in group.tickets:
             if not future.done():
                 future.set_exception(error.again())
@@ -530,12 +531,12 @@ def no_room() -> LmqError:
     return LmqError("overloaded", "the client leaves too much unread for another message; read it, then try again")
 
 
-def _cancel(pulls: Pulls, puller: Puller) -> None:
+def _cancel(pulls: Pulls, puller: DeliverySink) -> None:
     pulls.cancel(puller, None)
 
 
 class _Pull:
-    """A coroutine that waits for messages (`Puller`)."""
+    """A coroutine that waits for messages (`DeliverySink`)."""
 
     __slots__ = ("closed", "future", "place", "waiting")
 

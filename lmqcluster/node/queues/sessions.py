@@ -12,12 +12,12 @@ from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
-from ..commit.proposer import Group
+from ..commit.proposer import PendingCommand
 from .pulls.deliveries import Delivery
 from .pulls.unsent import Unsent, unsent_in_session
 from .sending import requests
-from .sending.command_sender import Proposals, unheard
-from .sending.log_waiters import NoticeBoard
+from .sending.command_sender import CommandSender, unheard
+from .sending.log_waiters import LogWaiters
 from .sending.naming import no_queue
 from .sending.times import lease_us
 
@@ -52,7 +52,7 @@ class Sessions:
     """
 
     def __init__(
-        self, service: Proposals, board: NoticeBoard, receipts: Callable[[], ReceiptFormat], pull: Pull
+        self, service: CommandSender, board: LogWaiters, receipts: Callable[[], ReceiptFormat], pull: Pull
     ) -> None:
         self._service = service
         self._board = board
@@ -178,7 +178,7 @@ class Sessions:
             await service.ask(requests.unlock(name, number, owned))
             return None
         except asyncio.CancelledError:
-            service.proposer.add_first(Group(layout.unlock(name, number, *owned), [], unheard))
+            service.proposer.add_first(PendingCommand(layout.unlock(name, number, *owned), [], unheard))
             raise
         finally:
             granted.cancel()

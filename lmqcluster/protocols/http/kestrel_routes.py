@@ -23,7 +23,7 @@ from .server.routing import Resource, Router
 if TYPE_CHECKING:
     from ...node.access.access import Principal
     from ...node.node import Node
-    from ...node.process.fair_slices import Turns
+    from ...node.process.fair_slices import FairSlices
     from .server.replies.reply import Reply
     from .server.requests.request import Request
 
@@ -205,7 +205,7 @@ class _Period:
         unasked: how many periods have begun since the last request.
     """
 
-    def __init__(self, routes: KestrelStatsRoutes, turns: Turns, length_s: int) -> None:
+    def __init__(self, routes: KestrelStatsRoutes, turns: FairSlices, length_s: int) -> None:
         self._routes = routes
         self._turns = turns
         self.last: _Counters | None = None

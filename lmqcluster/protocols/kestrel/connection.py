@@ -18,7 +18,7 @@ from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, 
 from ...wire.errors import LmqError, forget_frames
 from .connection_reads import HeldReads
 from .queues import KestrelQueues
-from .request_buffer import Pieces
+from .request_buffer import RequestBuffer
 
 if TYPE_CHECKING:
     from .port import KestrelPort
@@ -64,7 +64,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self.held = HeldReads(port.node.open_reads)
         self.queues: KestrelQueues | None = None
         self.buffer = bytearray()
-        self.pieces = Pieces()
+        self.pieces = RequestBuffer()
         self.wanted = 1
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
@@ -201,7 +201,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         if self._end is not None:
             self._end.cancel()
         # What has come is carried out no more. Without the task, which knows the connection, nothing refers to itself.
-        self.buffer, self.pieces, self._sent = bytearray(), Pieces(), []
+        self.buffer, self.pieces, self._sent = bytearray(), RequestBuffer(), []
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Pieces"]
+__all__ = ["RequestBuffer"]
 
 PIECE_BYTES: Final = 256 * 1024
 
 
-class Pieces:
+class RequestBuffer:
     """Bytes in the order in which they came.
 
     Many buffers that grow side by side leave gaps in the process's memory, as each needs a larger place again and again: 24 of
-    them held nearly twice what was in them. Pieces stay where they are.
+    them held nearly twice what was in them. RequestBuffer stay where they are.
 
     Attributes:
         size: how many bytes there are.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["About"]
+__all__ = ["NodeInfo"]
 
 
 @dataclass(slots=True)
-class About:
+class NodeInfo:
     """What a node tells its peers of itself.
 
     Attributes:

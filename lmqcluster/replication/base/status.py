@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from .node_info import About
+from .node_info import NodeInfo
 
 __all__ = ["ReplicaStatus", "Role"]
 
@@ -54,7 +54,7 @@ class ReplicaStatus:
     members: Mapping[str, str]
     match_indexes: Mapping[str, int]
     connected: frozenset[str]
-    about: Mapping[str, About]
+    about: Mapping[str, NodeInfo]
     has_left: bool
     was_removed: bool
     is_installing: bool

@@ -13,7 +13,7 @@ from typing import Any
 
 from ...wire.limits import FRAME_BYTES_MAX
 from . import messages
-from .chunked_copy import Joins
+from .chunked_copy import ChunkedCopy
 from .frames import FrameStream
 
 __all__ = ["BulkIntake", "BulkSender"]
@@ -79,7 +79,7 @@ class BulkIntake:
         self._whole = whole
         self._parts: list[bytes] = []
         self._size = 0
-        self._joins = Joins()
+        self._joins = ChunkedCopy()
 
     def take(self, message: dict[str, Any]) -> bool:
         """Take a message if it is a piece, or what the pieces belong to; returns whether it is.

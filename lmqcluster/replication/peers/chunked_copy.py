@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Final
 
-__all__ = ["Joins"]
+__all__ = ["ChunkedCopy"]
 
 SLICE_BYTES: Final = 1024 * 1024
 """About so much is copied in one turn."""
@@ -20,7 +20,7 @@ SLICE_BYTES: Final = 1024 * 1024
 Joined = Callable[[io.BytesIO], None]
 
 
-class Joins:
+class ChunkedCopy:
     """One after the other, in the order in which they are asked for."""
 
     def __init__(self) -> None:

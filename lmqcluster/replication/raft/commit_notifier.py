@@ -6,7 +6,7 @@ millisecond or two and carry the index anyway. Whoever waits for an entry, such 
 
 from __future__ import annotations
 
-__all__ = ["CommitNews"]
+__all__ = ["CommitNotifier"]
 
 PATIENCE_S = 0.002
 """How long followers may hear of a commit later than they could."""
@@ -14,7 +14,7 @@ _PAUSE_S_MAX = 0.02
 _WEIGHT = 0.25
 
 
-class CommitNews:
+class CommitNotifier:
     """Learns how soon entries follow a commit. Times are those of one steady clock, in seconds."""
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ from ..base.settings import RaftSettings
 from ..peers.messages import BULK_BYTES
 from ..storage.journal.journal import Entry, Journal
 from ..storage.snapshots.snapshot_store import SnapshotInfo
-from .commit_notifier import CommitNews
+from .commit_notifier import CommitNotifier
 from .progress import Progress, SnapshotTransfer, State
 from .snapshot_port import SnapshotPort
 from .view import Carrier, Message, RaftView
@@ -51,7 +51,7 @@ class LogSender:
         self._connected = connected
         self._progress: dict[PeerNode, Progress] = {}
         self._sequence = 0
-        self._news = CommitNews()
+        self._news = CommitNotifier()
 
     # --- what is known of followers --------------------------------------------------------------------------------
 

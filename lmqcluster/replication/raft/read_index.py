@@ -18,13 +18,13 @@ from typing import Any
 from ..base.membership import PeerNode
 from .view import RaftView
 
-__all__ = ["FreshReads"]
+__all__ = ["ReadIndex"]
 
 TIMEOUT_S = 0.5
 """How long a question may take; an entry of the log takes its place then."""
 
 
-class FreshReads:
+class ReadIndex:
     """The questions of one member, and its answers.
 
     Args:

@@ -14,7 +14,7 @@ from pysyncobj import syncobj as library
 from ..base.membership import PeerNode
 from .view import Carrier, Message, RaftView
 
-__all__ = ["SIGNS", "SignsOfLife"]
+__all__ = ["SIGNS", "SyncHeartbeats"]
 
 ANSWER_S: Final = 0.05
 """From one answer to appended entries or a snapshot to the next: half a heartbeat."""
@@ -24,7 +24,7 @@ _OF_LEADERS: Final = frozenset({"alive", "append_entries", "snapshot"})
 _OF_FOLLOWERS: Final = frozenset({"alive_reply", "append_reply", "snapshot_reply"})
 
 
-class SignsOfLife:
+class SyncHeartbeats:
     """Those that one member sends and takes.
 
     Args:

@@ -14,7 +14,7 @@ from typing import Any
 
 import structlog
 
-from ...core.queue.pager import Backlogs
+from ...core.queue.pager import Pager
 from ..base.membership import PeerNode
 from ..storage.page_files import PageFiles
 
@@ -46,7 +46,7 @@ class PageExchange:
         fetched_total: pages that came from other nodes.
     """
 
-    def __init__(self, pages: PageFiles, backlogs: Callable[[], Backlogs], send: Send) -> None:
+    def __init__(self, pages: PageFiles, backlogs: Callable[[], Pager], send: Send) -> None:
         self._pages = pages
         self._backlogs = backlogs
         self._send = send

@@ -11,10 +11,10 @@ from collections.abc import Collection
 
 from ..storage.meta import NodeMeta
 
-__all__ = ["LostReceipts"]
+__all__ = ["StaleReceipts"]
 
 
-class LostReceipts:
+class StaleReceipts:
     """What one replica knows of it; kept in its identity until the salt is renewed."""
 
     def __init__(self, meta: NodeMeta, *, recovering: bool) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 
-from ...core.queue.pager import Backlogs
+from ...core.queue.pager import Pager
 from ..storage.page_files import PageFiles
 
 __all__ = ["Throttle"]
@@ -28,7 +28,7 @@ class Throttle:
         self._since_s = 0.0
         self._loop = asyncio.get_running_loop()
 
-    def update(self, backlogs: Backlogs) -> bool:
+    def update(self, backlogs: Pager) -> bool:
         """Look again; returns `is_on`. Pages that are not being written, as on a full disk, hold nothing back."""
         is_on = backlogs.is_flooded() and self._pages.is_writing
         if is_on != self.is_on:

@@ -46,7 +46,7 @@ class NodeMeta:
         recovering: the node has forgotten entries that it may have acknowledged.
         founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
             has lost its disk, its term and its vote included.
-        salt_due: deliveries may be forgotten (see `LostReceipts`); then the end of the log when that was found.
+        salt_due: deliveries may be forgotten (see `StaleReceipts`); then the end of the log when that was found.
         left: the node has left its cluster, or was removed, and belongs to none until it joins one.
         restarted: whether the folder holds a former life of this node.
     """

@@ -11,7 +11,7 @@ import pytest
 
 from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.dedup.epochs import FINISHED_MAX, Epochs
-from lmqcluster.core.dedup.stream_positions import Marks
+from lmqcluster.core.dedup.stream_positions import StreamPositions
 from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
 
@@ -211,7 +211,7 @@ def test_a_job_that_is_not_used_is_forgotten_with_its_epochs(driver: Driver) -> 
     one.begin()
     one.push(0, b"a")
     two.begin()
-    driver.wait(Marks.REMEMBER_US / SECOND)
+    driver.wait(StreamPositions.REMEMBER_US / SECOND)
     driver.tick()
     assert driver.machine.marks.epochs(b"a", JOB) is None
     assert [driver.machine.quotas.used(kind, b"a") for kind in (Kind.MARKS, Kind.NOTE_BYTES)] == [0, 0]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Fault, Op
-from lmqcluster.core.dedup.stream_positions import Marks
+from lmqcluster.core.dedup.stream_positions import StreamPositions
 from lmqcluster.core.owners.quotas import Kind, Quotas
 from tests.property.driver import SECOND, Driver, copied, records
 
@@ -116,7 +116,7 @@ def test_a_job_ends_by_command_for_its_owner_only(driver: Driver) -> None:
 
 
 def test_a_job_ends_after_thirty_days_without_use(driver: Driver) -> None:
-    days = Marks.REMEMBER_US / SECOND
+    days = StreamPositions.REMEMBER_US / SECOND
     _write(driver, 0, b"1")
     driver.wait(days - 1)
     _write(driver, 1, b"2")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.core.dedup.node_sequences import NodeSequences
 from lmqcluster.core.owners.quotas import Kind, Quotas
 from lmqcluster.core.queue.lease_table import LeaseTable
 from lmqcluster.core.state.patterns import PatternView
@@ -123,7 +123,7 @@ def test_the_producers_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(BatchSessions, "ORIGINS_MAX", 3)
+    monkeypatch.setattr(NodeSequences, "ORIGINS_MAX", 3)
     driver = Driver()
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):
         driver.machine.apply(0, origin, 1, sequence, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Applied, Machine, Op, PushFlag
-from lmqcluster.core.dedup.node_sequences import BatchSessions
+from lmqcluster.core.dedup.node_sequences import NodeSequences
 from lmqcluster.core.state.state import REMEMBER_US
 from lmqcluster.wire import limits
 from tests.property.driver import SECOND, Driver, compile_pattern, copied, records
@@ -69,7 +69,7 @@ def test_nodes_do_not_disturb_each_other() -> None:
 
 def test_the_last_sequence_of_a_node_is_known() -> None:
     """A node that caught up after a leader change learns from it which of its batches were applied."""
-    sessions = BatchSessions()
+    sessions = NodeSequences()
     sessions.admit(b"n", 3, 1)
     sessions.admit(b"n", 3, 2)
     assert sessions.last_sequence(b"n", 3) == 2

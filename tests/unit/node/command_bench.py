@@ -12,8 +12,8 @@ import msgpack
 
 from lmqcluster.core import Machine
 from lmqcluster.core.log.commands import Command
-from lmqcluster.node.commit.proposer import Group, Proposer
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.commit.proposer import PendingCommand, Proposer
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.patterns.views import PatternViews
 from lmqcluster.node.queues.pulls.pulls import Pulls
@@ -42,10 +42,10 @@ class Recorder:
     def __init__(self) -> None:
         self.outcomes: list[tuple[Any, ...]] = []
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         self.outcomes.append(("ok", list(group.tickets), result))
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self.outcomes.append((error.code, list(group.tickets), str(error.outcome)))
 
     @property
@@ -68,7 +68,7 @@ class Bench:
         self.machine.salt = b"s" * 10
         self.clock = Clock()
         self.proposer = Proposer(self, ORIGIN, INCARNATION)
-        self.turns = Turns()
+        self.turns = FairSlices()
         self.views = PatternViews(lambda: self.machine, self.turns)
         self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock, self.views)  # type: ignore[arg-type]
         self._taken = 0

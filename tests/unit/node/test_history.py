@@ -10,7 +10,7 @@ from lmqcluster.node.metrics import history as history_module
 from lmqcluster.node.metrics.history import HISTORY_FIELDS, History
 from lmqcluster.node.metrics.stats import Stats
 from lmqcluster.node.metrics.totals import Totals
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from tests.property.driver import Driver
 
 
@@ -20,8 +20,8 @@ class Watched:
     def __init__(self) -> None:
         self.driver = Driver()
         self.stats = Stats()
-        totals = Totals(lambda: self.driver.machine, Turns())
-        self.history = History(lambda: self.driver.machine, totals, self.stats, Turns())
+        totals = Totals(lambda: self.driver.machine, FairSlices())
+        self.history = History(lambda: self.driver.machine, totals, self.stats, FairSlices())
 
     def sample(self) -> None:
         """Update the rates and take a sample."""

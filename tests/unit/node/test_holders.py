@@ -9,7 +9,7 @@ import pytest
 
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.log.commands import Delivered
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.pulls import holders
 from lmqcluster.node.queues.pulls.holders import Holders, Holding
@@ -48,7 +48,7 @@ class Bench:
         self.apply(Op.ACK, delivered[0][0], [number for _name, number, *_ in delivered])
 
     def held(self, queue: bytes | None = None) -> tuple[list[Holding], bool]:
-        return asyncio.run(self.holders.held(Turns(), b"c", queue))
+        return asyncio.run(self.holders.held(FairSlices(), b"c", queue))
 
     def counts(self, queue: bytes | None = None) -> dict[tuple[ConnectionSlot, bytes], int]:
         return {(one.place, one.queue): one.leased for one in self.held(queue)[0]}

@@ -13,7 +13,7 @@ from lmqcluster.core import Machine, Op
 from lmqcluster.core.queue.counters import COUNTERS
 from lmqcluster.node.metrics.queues_page import queues_page
 from lmqcluster.node.metrics.totals import Totals, sum_queues
-from lmqcluster.node.process.fair_slices import SLICE_ITEMS, Turns
+from lmqcluster.node.process.fair_slices import SLICE_ITEMS, FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.replication.base.log_clock import LogClock
 from lmqcluster.wire.errors import LmqError
@@ -33,7 +33,7 @@ def node_of(machine: Machine, now_us: int) -> Any:
     clock.follow(now_us)
     replica = SimpleNamespace(machine=machine, clock=clock)
     service = SimpleNamespace(machine=lambda: machine, pulls=SimpleNamespace(waiting_for=lambda _name: 2))
-    return SimpleNamespace(replica=replica, service=service, turns=Turns())
+    return SimpleNamespace(replica=replica, service=service, turns=FairSlices())
 
 
 def samples(page: bytes) -> dict[tuple[str, str | None, str | None], float]:
@@ -55,7 +55,7 @@ def page_of(node: Any, *arguments: Any) -> bytes:
 
 def test_ten_thousand_queues_are_summed_in_slices() -> None:
     machine = machine_with([b"queue-%05d" % number for number in range(10_000)])
-    turns = Turns()
+    turns = FairSlices()
     totals = asyncio.run(sum_queues(machine, turns))
     assert turns.given_total >= 10_000 // SLICE_ITEMS
     assert (totals.queues, totals.ready, totals.body_bytes) == (10_000, 10_000, 40_000)
@@ -75,10 +75,13 @@ def test_a_total_does_not_fall_when_a_queue_is_deleted_during_the_sum() -> None:
     machine = machine_with(names)
 
     async def delete_while_summing() -> list[int]:
-        summing = asyncio.ensure_future(sum_queues(machine, Turns()))
+        summing = asyncio.ensure_future(sum_queues(machine, FairSlices()))
         await asyncio.sleep(0)
         machine.apply(2 * SECOND_US, b"n1", 1, 2, [[Op.DELETE, names[0]], [Op.DELETE, names[-1]]])
-        return [(await summing).counters["pushed_total"], (await sum_queues(machine, Turns())).counters["pushed_total"]]
+        return [
+            (await summing).counters["pushed_total"],
+            (await sum_queues(machine, FairSlices())).counters["pushed_total"],
+        ]
 
     assert asyncio.run(delete_while_summing()) == [len(names), len(names)]
 
@@ -120,7 +123,7 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.BARRIER]])
     commands = [[Op.PUSH_TRAITS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
     machine.apply(SECOND_US, b"n1", 1, 2, commands)
-    totals = asyncio.run(sum_queues(machine, Turns()))
+    totals = asyncio.run(sum_queues(machine, FairSlices()))
     assert (totals.ready, totals.leased, totals.held, totals.busy_groups) == (2, 1, 2, 2)
     page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_messages_held", "q", None] == page["lmq_queue_groups_busy", "q", None] == 2
@@ -146,7 +149,7 @@ def test_fresh_sums_show_applied_commands_and_are_computed_once_for_all_waiting_
         return machine
 
     async def ask() -> None:
-        totals = Totals(counted, Turns())
+        totals = Totals(counted, FairSlices())
         first = asyncio.ensure_future(totals.fresh())
         await asyncio.sleep(0)
         machine.apply(SECOND_US, b"n1", 1, 2, [[Op.PUSH, b"0", None, [b"more"], None, 0]])

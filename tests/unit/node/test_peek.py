@@ -12,7 +12,7 @@ import pytest
 from lmqcluster.core import Message, Op, Queue
 from lmqcluster.core.messages.message import content_bytes
 from lmqcluster.core.queue.paged_tail import ChunkSizes
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.pulls import body_fetcher as absent_bodies
 from lmqcluster.node.queues.views import peek
 from lmqcluster.node.queues.views.peek import PeekPage, PeekQuery, Peeks
@@ -83,10 +83,10 @@ class History:
         return every if leased else waiting
 
     async def page(self, query: PeekQuery) -> PeekPage:
-        return await Peeks(lambda: self.driver.machine, Turns()).page(Q, query, b"c")
+        return await Peeks(lambda: self.driver.machine, FairSlices()).page(Q, query, b"c")
 
-    async def bounds(self, wish: RangeWish, turns: Turns | None = None) -> list[int]:
-        return await PeekRanges(lambda: self.driver.machine, turns or Turns()).bounds(Q, wish, b"c")
+    async def bounds(self, wish: RangeWish, turns: FairSlices | None = None) -> list[int]:
+        return await PeekRanges(lambda: self.driver.machine, turns or FairSlices()).bounds(Q, wish, b"c")
 
     async def listed(
         self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: int | None
@@ -192,7 +192,7 @@ def test_ranges_are_of_nearly_equal_size_and_cost_little() -> None:
     history.driver.push(Q, *[b""] * 60_000)
     assert history.queue.backlog is not None
     assert len(history.queue.backlog.chunks) > 10_000
-    turns = Turns()
+    turns = FairSlices()
     bounds = asyncio.run(history.bounds(RangeWish(1 << 40, 50), turns))
     sizes = [end - start for start, end in pairwise(bounds)]
     assert len(sizes) == 50
@@ -251,7 +251,7 @@ def test_a_peek_yields_after_each_chunk_and_each_slice() -> None:
     history.driver.push(Q, *[b""] * 30_000)
     assert history.queue.backlog is not None
     chunks = len(history.queue.backlog.chunks)
-    turns = Turns()
+    turns = FairSlices()
 
     async def look() -> PeekPage:
         return await Peeks(lambda: history.driver.machine, turns).page(Q, PeekQuery(0, 40_000, 1 << 30), b"c")

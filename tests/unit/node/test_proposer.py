@@ -12,7 +12,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.node.commit import proposer as module
-from lmqcluster.node.commit.proposer import Group
+from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.limits import BATCH_BYTES_MAX
 from lmqcluster.wire.parts import LARGE_BYTES
@@ -33,9 +33,11 @@ def run(scenario: Scenario) -> None:
     asyncio.run(main())
 
 
-def push(bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None) -> Group:
+def push(
+    bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None
+) -> PendingCommand:
     """Add a push as a separate group."""
-    group = Group([Op.PUSH, b"q", None, [content], producer, 1], [ticket], sink)
+    group = PendingCommand([Op.PUSH, b"q", None, [content], producer, 1], [ticket], sink)
     bench.proposer.add(group, len(content) + 64)
     return group
 
@@ -62,7 +64,7 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
         other = Recorder()
         for number in range(3):
             push(bench, sink, b"%d" % number, number)
-        bench.proposer.add(Group([Op.PULL, b"q", 1], ["pull"], other), 64)
+        bench.proposer.add(PendingCommand([Op.PULL, b"q", 1], ["pull"], other), 64)
         assert bench.sent == [], "nothing is sent before the turn ends"
         await bench.turn()
         assert bench.sequences == [1]
@@ -83,16 +85,16 @@ def test_a_batch_ends_with_the_command_that_makes_many_copies(monkeypatch: pytes
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         for number in range(100):
-            bench.proposer.add(Group([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
-        bench.proposer.add(Group([Op.UPGRADE, 4], [None], sink), 64)
+            bench.proposer.add(PendingCommand([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
+        bench.proposer.add(PendingCommand([Op.UPGRADE, 4], [None], sink), 64)
         await bench.turn()
         bench.apply(0)
         for number in range(100):
-            bench.proposer.add(Group([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
+            bench.proposer.add(PendingCommand([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
         await bench.turn()
         bench.apply(1)
         for number in range(4):
-            bench.proposer.add(Group([Op.PUSH, b"q", None, [b"x"] * 200, None, 0], [number], sink), 300)
+            bench.proposer.add(PendingCommand([Op.PUSH, b"q", None, [b"x"] * 200, None, 0], [number], sink), 300)
         for position in range(2, 6):
             await bench.turn()
             bench.apply(position)
@@ -437,7 +439,7 @@ def test_settle_fails_commands_without_a_timely_outcome() -> None:
         bench.leader = False
         push(bench, sink, b"y", "waiting")
         own = Recorder()
-        bench.proposer.add_first(Group([Op.PUSH, b"own", None, [b"z"], None, 1], ["own"], own))
+        bench.proposer.add_first(PendingCommand([Op.PUSH, b"own", None, [b"z"], None, 1], ["own"], own))
         waiting = asyncio.ensure_future(bench.proposer.drained(10))
         await bench.turn()
         await bench.proposer.settle(0.0, LmqError("shutting_down", "going"))
@@ -473,7 +475,7 @@ def test_commands_beyond_the_bound_are_refused_and_not_queued() -> None:
 
 def test_a_batch_too_large_for_peers_is_refused_and_the_next_one_is_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.proposer.add(Group([Op.ACK, b"n" * (BATCH_BYTES_MAX + 1), [1]], ["large"], sink), 64)
+        bench.proposer.add(PendingCommand([Op.ACK, b"n" * (BATCH_BYTES_MAX + 1), [1]], ["large"], sink), 64)
         await bench.turn()
         push(bench, sink, b"x", "next")
         await bench.settle()
@@ -496,7 +498,7 @@ def test_a_large_batch_is_encoded_as_a_small_one() -> None:
 
 def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
     class Broken(Recorder):
-        def completed(self, group: Group, result: Any) -> None:
+        def completed(self, group: PendingCommand, result: Any) -> None:
             raise RuntimeError("broken")
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
@@ -510,7 +512,7 @@ def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
 
 def test_a_command_that_the_state_machine_refuses_is_reported_as_such() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.proposer.add(Group([Op.PULL, b"", 1], ["bad"], sink), 64)
+        bench.proposer.add(PendingCommand([Op.PULL, b"", 1], ["bad"], sink), 64)
         push(bench, sink, b"y", "good")
         await bench.settle()
         assert [(outcome[0], outcome[1]) for outcome in sink.outcomes] == [("bad_request", ["bad"]), ("ok", ["good"])]

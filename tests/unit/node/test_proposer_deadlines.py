@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.log.commands import Command
 from lmqcluster.node.commit import proposer as module
-from lmqcluster.node.commit.proposer import Group, Proposer
+from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.wire.errors import LmqError
 
@@ -95,26 +95,26 @@ class Bench:
 
     def push(self, producer: bytes | None = None) -> int:
         number = len(self.asked_s)
-        self._add(number, Group([Op.PUSH, b"q", None, [b"%d" % number], producer, number], [number], self))
+        self._add(number, PendingCommand([Op.PUSH, b"q", None, [b"%d" % number], producer, number], [number], self))
         return number
 
     def push_own(self) -> int:
         number = len(self.asked_s)
         self.asked_s[number] = Clock.now_s
-        self.proposer.add_first(Group([Op.BARRIER], [number], self))
+        self.proposer.add_first(PendingCommand([Op.BARRIER], [number], self))
         return number
 
-    def _add(self, number: int, group: Group) -> None:
+    def _add(self, number: int, group: PendingCommand) -> None:
         self.asked_s[number] = Clock.now_s
         self.proposer.add(group, 64)
 
-    def completed(self, group: Group, _result: Any) -> None:
+    def completed(self, group: PendingCommand, _result: Any) -> None:
         self._answered(group, "ok")
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._answered(group, error.code)
 
-    def _answered(self, group: Group, what: str) -> None:
+    def _answered(self, group: PendingCommand, what: str) -> None:
         # Every sink does this, so that an outcome which becomes known later has no receiver.
         tickets, group.tickets = group.tickets, []
         for number in tickets:

@@ -10,7 +10,7 @@ import pytest
 from lmqcluster_cli.admin.queues import queues as cli_queues
 
 from lmqcluster.core import Op
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.views.info import Rates, no_rates
 from lmqcluster.node.queues.views.listing import SORT_KEYS, STATES, QueueList, QueuePage, each_queue, list_queues
 from lmqcluster.wire.errors import LmqError
@@ -40,7 +40,7 @@ def driver() -> Driver:
 
 def page(driver: Driver, rates: Rates = no_rates, **wanted: object) -> QueuePage:
     async def main() -> QueuePage:
-        return await list_queues(lambda: driver.machine, QueueList(**wanted), Turns(), b"c", rates)  # type: ignore[arg-type]
+        return await list_queues(lambda: driver.machine, QueueList(**wanted), FairSlices(), b"c", rates)  # type: ignore[arg-type]
 
     return asyncio.run(main())
 
@@ -119,7 +119,7 @@ def test_text_and_pattern_must_both_match(driver: Driver) -> None:
 def test_others_get_their_turn_while_a_long_list_is_made(driver: Driver) -> None:
     async def main() -> int:
         turns = 0
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT), Turns(), b"c"))
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT), FairSlices(), b"c"))
         while not listing.done():
             await asyncio.sleep(0)
             turns += 1
@@ -134,7 +134,7 @@ def test_a_queue_may_be_deleted_while_a_list_is_made() -> None:
         driver.push(b"%05d" % number)
 
     async def main() -> QueuePage:
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5), Turns(), b"c"))
+        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5), FairSlices(), b"c"))
         await asyncio.sleep(0)
         driver.batch(*([Op.DELETE, b"%05d" % number] for number in range(0, COUNT, 2)))
         return await listing
@@ -151,7 +151,7 @@ def test_queues_created_and_deleted_while_a_list_is_made_are_listed_at_most_once
 
     async def main(backwards: bool) -> list[bytes]:
         listed: list[bytes] = []
-        async for queue in each_queue(lambda: driver.machine, Turns(), b"c", backwards=backwards):
+        async for queue in each_queue(lambda: driver.machine, FairSlices(), b"c", backwards=backwards):
             listed.append(queue.name)
             name = b"%05d" % chance.choice([number for number in (chance.randrange(30_000),) if number % 10] or [7])
             driver.do(Op.DELETE, name) if name in driver.machine.queues else driver.push(name)

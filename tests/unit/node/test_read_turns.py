@@ -10,7 +10,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.core.log.commands import Delivered
-from lmqcluster.node.commit.proposer import Group
+from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.node.queues import node_session
 from lmqcluster.node.queues.node_session import OWNER, TTL_S, NodeSession
 from lmqcluster.node.queues.open_reads.open_reads import OpenReads
@@ -20,12 +20,12 @@ from lmqcluster.wire.errors import LmqError
 from .test_sessions import push, run, turns
 
 
-def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[Group]:
+def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[PendingCommand]:
     """Return the groups that are added from now on."""
-    groups: list[Group] = []
+    groups: list[PendingCommand] = []
     add = node.service.proposer.add
 
-    def noted(group: Group, size_bytes: int) -> None:
+    def noted(group: PendingCommand, size_bytes: int) -> None:
         groups.append(group)
         add(group, size_bytes)
 

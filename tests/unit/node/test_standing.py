@@ -13,15 +13,15 @@ from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.health_checks import run_checks
 from lmqcluster.node.membership.standing import cluster_status, health, impasse, outside
 from lmqcluster.node.process.disk_budget import DiskBudget
-from lmqcluster.replication.base.node_info import About
+from lmqcluster.replication.base.node_info import NodeInfo
 from lmqcluster.replication.base.status import ReplicaStatus
 from lmqcluster.wire.address import Address
 
 MEMBERS = {"a": "h:1", "b": "h:2", "c": "h:3"}
 
 
-def report_of(name: str, *, recovering: bool = False) -> About:
-    return About(name, f"{name}:80", "", f"{name}:1", empty=False, recovering=recovering, machine_version=2)
+def report_of(name: str, *, recovering: bool = False) -> NodeInfo:
+    return NodeInfo(name, f"{name}:80", "", f"{name}:1", empty=False, recovering=recovering, machine_version=2)
 
 
 WELL = ReplicaStatus(

@@ -14,7 +14,7 @@ from lmqcluster.node.config.config import ConfigError
 from lmqcluster.node.config.load import load_config
 from lmqcluster.node.metrics.statsd import RETENTIONS_MAX, StatsdSender
 from lmqcluster.node.metrics.statsd_server import DATAGRAM_BYTES_MAX, StatsdServer
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.wire.address import Address
 
@@ -61,7 +61,7 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
 
     async def send() -> list[bytes]:
         server = StatsdServer(Address(*receiver.getsockname()))
-        sender = StatsdSender(server, "lmq", 0, lambda: machine, Turns())
+        sender = StatsdSender(server, "lmq", 0, lambda: machine, FairSlices())
         for sequence, commands in enumerate((pushes, pulls), 1):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)  # type: ignore[arg-type]
             sender.batch_applied(sequence, commands, applied.results)  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) ->
 
     async def send() -> bytes:
         server = StatsdServer(Address(*receiver.getsockname()))
-        sender = StatsdSender(server, "lmq", 0, lambda: machine, Turns())
+        sender = StatsdSender(server, "lmq", 0, lambda: machine, FairSlices())
         for sequence, commands in enumerate(batches, 2):
             applied = machine.apply(sequence, b"n1", 1, sequence, commands)
             sender.batch_applied(sequence, commands, applied.results, applied.notices)

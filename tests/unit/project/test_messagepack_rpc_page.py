@@ -8,7 +8,7 @@ import pytest
 
 from lmqcluster.core.dedup.stream_positions import NOTE_BYTES_MAX
 from lmqcluster.core.handlers.transactions import OPERATIONS_MAX
-from lmqcluster.core.queue.settlement_history import PastDeliveries
+from lmqcluster.core.queue.settlement_history import SettlementHistory
 from lmqcluster.node.commit import proposer
 from lmqcluster.node.gates import ARRIVAL_BYTES_PER_S
 from lmqcluster.node.queues.batches import subscriptions
@@ -140,7 +140,7 @@ def token(byte: int) -> bytes:
         ("no leader accepted the request within 6 seconds", proposer.NO_LEADER_AFTER_S, 6),
         ("not confirmed within 15 seconds", proposer.UNKNOWN_AFTER_S, 15),
         ("It reaches at most 100,000 queues, 1,000 at a time", push_copies.QUEUES_MAX, 100_000),
-        ("more than 65,536 deliveries", PastDeliveries.ENDINGS_MAX, 65_536),
+        ("more than 65,536 deliveries", SettlementHistory.ENDINGS_MAX, 65_536),
         ("up to 1 MiB that is appended to the notes", NOTE_BYTES_MAX, MiB),
         ("at most 4 MiB. Ask again", jobs.NOTES_SLICE_BYTES, 4 * MiB),
         ("at most 2,592,000 (30 days)", subscriptions.LEASE_S_MAX, 2_592_000),

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lmqcluster.node.process.fair_slices import Turns
+from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.protocols.http.server.replies.long_content import LONG_BYTES, base64_decoded
 from lmqcluster.protocols.http.server.replies.long_list import LongList, reply_with_list
 from lmqcluster.protocols.http.v1.bodies.media import Media, content_of
@@ -39,7 +39,7 @@ def test_long_contents_are_written_like_short_ones(blocks: list[bytes], shift: i
     contents = [b"x" * shift + b"".join(block * BLOCK for block in blocks), b"short", b"y" * 10 * LONG_BYTES]
     media = Media(is_msgpack=False)
     rows = LongList("messages", contents, lambda data: {"content": media.content(data)})
-    reply = asyncio.run(reply_with_list(media, rows, Turns(), b"c"))
+    reply = asyncio.run(reply_with_list(media, rows, FairSlices(), b"c"))
     shown = [{"content": media.name(data)} for data in contents]
     assert reply.content == json.dumps({"messages": shown}, separators=(",", ":"), ensure_ascii=False).encode()
 

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.protocols.kestrel import request_buffer as module
-from lmqcluster.protocols.kestrel.request_buffer import Pieces
+from lmqcluster.protocols.kestrel.request_buffer import RequestBuffer
 
 
 @given(first=st.binary(), rest=st.lists(st.binary(min_size=1), min_size=1))
 def test_the_output_equals_the_input(first: bytes, rest: list[bytes]) -> None:
-    pieces = Pieces()
+    pieces = RequestBuffer()
     for data in rest:
         pieces.add(data)
     whole = first + b"".join(rest)
@@ -24,7 +24,7 @@ def test_the_output_equals_the_input(first: bytes, rest: list[bytes]) -> None:
 
 
 def test_a_client_that_sends_single_bytes_takes_no_more_memory_than_others() -> None:
-    pieces = Pieces()
+    pieces = RequestBuffer()
     count = 4 * module.PIECE_BYTES
     for _ in range(count):
         pieces.add(b"x")
@@ -33,7 +33,7 @@ def test_a_client_that_sends_single_bytes_takes_no_more_memory_than_others() -> 
 
 def test_taken_often_bytes_are_copied_a_few_times_at_most() -> None:
     """Otherwise each line end of a client would copy everything before it again."""
-    pieces, buffer, copied = Pieces(), bytearray(), 0
+    pieces, buffer, copied = RequestBuffer(), bytearray(), 0
     for _ in range(1_000):
         pieces.add(b"x" * 1_000)
         before = buffer

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lmqcluster.replication.raft.commit_notifier import PATIENCE_S, CommitNews
+from lmqcluster.replication.raft.commit_notifier import PATIENCE_S, CommitNotifier
 
 SOON_S = PATIENCE_S / 4
 ROUNDS = 40
@@ -12,7 +12,7 @@ class Leader:
     """Commits entries and appends further ones."""
 
     def __init__(self) -> None:
-        self.news = CommitNews()
+        self.news = CommitNotifier()
         self.now_s = 1000.0
         self.index = 1
 

@@ -10,7 +10,7 @@ import pytest
 
 from lmqcluster.replication.base.membership import PeerNode
 from lmqcluster.replication.raft import read_index as fresh_reads
-from lmqcluster.replication.raft.read_index import FreshReads
+from lmqcluster.replication.raft.read_index import ReadIndex
 
 
 class Member:
@@ -20,7 +20,7 @@ class Member:
         self.name, self.names, self.last, self.net = name, names, last, net
         self.applied = last
         self.recovering = False
-        self.reads = FreshReads(name, self, lambda: self.last, self.send)  # type: ignore[arg-type]
+        self.reads = ReadIndex(name, self, lambda: self.last, self.send)  # type: ignore[arg-type]
         self.sent = 0
         net[name] = self
 

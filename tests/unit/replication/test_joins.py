@@ -11,14 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.replication.peers import chunked_copy as module
-from lmqcluster.replication.peers.chunked_copy import Joins
+from lmqcluster.replication.peers.chunked_copy import ChunkedCopy
 
 
-def run(scenario: Callable[[Joins], Awaitable[None]]) -> None:
+def run(scenario: Callable[[ChunkedCopy], Awaitable[None]]) -> None:
     """Run a scenario."""
 
     async def main() -> None:
-        joins = Joins()
+        joins = ChunkedCopy()
         async with asyncio.timeout(30):
             await scenario(joins)
         joins.close()
@@ -28,7 +28,7 @@ def run(scenario: Callable[[Joins], Awaitable[None]]) -> None:
 
 @given(lists=st.lists(st.lists(st.binary()), min_size=1))
 def test_results_equal_the_input_in_call_order(lists: list[list[bytes]]) -> None:
-    async def scenario(joins: Joins) -> None:
+    async def scenario(joins: ChunkedCopy) -> None:
         joined: asyncio.Queue[bytes] = asyncio.Queue()
         for parts in lists:
             joins.join(parts, lambda stream: joined.put_nowait(stream.getvalue()))
@@ -43,7 +43,7 @@ def test_other_work_gets_turns_and_no_turn_copies_more_than_a_slice() -> None:
     body = random.Random(1).randbytes(8 * module.SLICE_BYTES + 5)
     pieces = [body[start : start + 100_000] for start in range(0, len(body), 100_000)]
 
-    async def scenario(joins: Joins) -> None:
+    async def scenario(joins: ChunkedCopy) -> None:
         for parts in ([body], pieces):
             done: asyncio.Future[io.BytesIO] = asyncio.get_running_loop().create_future()
             joins.join(parts, done.set_result)
@@ -58,7 +58,7 @@ def test_other_work_gets_turns_and_no_turn_copies_more_than_a_slice() -> None:
 
 
 def test_the_result_is_returned_without_another_copy() -> None:
-    async def scenario(joins: Joins) -> None:
+    async def scenario(joins: ChunkedCopy) -> None:
         done: asyncio.Future[io.BytesIO] = asyncio.get_running_loop().create_future()
         joins.join([bytes(9), b"x" * 5_000_000], done.set_result)
         stream = await done
@@ -71,7 +71,7 @@ def test_the_result_is_returned_without_another_copy() -> None:
 
 
 def test_incomplete_results_are_not_delivered_after_close() -> None:
-    async def scenario(joins: Joins) -> None:
+    async def scenario(joins: ChunkedCopy) -> None:
         delivered: list[io.BytesIO] = []
         joins.join([b"x" * (3 * module.SLICE_BYTES)], delivered.append)
         joins.join([b"y"], delivered.append)

@@ -14,7 +14,7 @@ import pytest
 from lmqcluster.core import Machine, Op
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.replication.offline.data_directory import recover, restore
-from lmqcluster.replication.recovery.stale_receipts import LostReceipts
+from lmqcluster.replication.recovery.stale_receipts import StaleReceipts
 from lmqcluster.replication.storage.meta import NodeMeta
 from lmqcluster.replication.storage.node_storage import JOURNAL, PAGES, SNAPSHOTS, NodeStorage
 from lmqcluster.wire.ids import ReceiptFormat
@@ -103,12 +103,12 @@ def test_the_salt_is_renewed() -> None:
     assert (machine.salt, "10 bytes" in bad.reason) == (b"new salt..", True)
 
 
-def doubtful(peers: Iterable[str]) -> tuple[SimDisk, LostReceipts]:
+def doubtful(peers: Iterable[str]) -> tuple[SimDisk, StaleReceipts]:
     """Return a node that has lost the end of its log, which was index 50, and has learned that these peers have too."""
     disk = SimDisk(random.Random(1))
     meta = NodeMeta.open(disk, "a", MEMBERS)
     meta.save_salt_due(50)
-    receipts = LostReceipts(meta, recovering=True)
+    receipts = StaleReceipts(meta, recovering=True)
     for peer in peers:
         receipts.heard_forgetful(peer)
     receipts.recovered(MEMBERS)

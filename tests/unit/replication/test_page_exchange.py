@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.messages.totals import Stock
+from lmqcluster.core.messages.totals import Totals
 from lmqcluster.core.queue.paged_tail import ChunkSizes
-from lmqcluster.core.queue.pager import Backlogs
+from lmqcluster.core.queue.pager import Pager
 from lmqcluster.replication.base.membership import PeerNode
 from lmqcluster.replication.recovery import page_exchange
 from lmqcluster.replication.recovery.page_exchange import PageExchange
@@ -46,7 +46,7 @@ def test_a_fetch_continues_when_a_full_disk_has_room_again() -> None:
             return True
 
         done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
-        exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
+        exchange = PageExchange(files, lambda: Pager(Totals()), send)
         exchange.fetch(PEER, [wanted], done.set_result)
         assert not asked.done()
         disk.full = False
@@ -73,7 +73,7 @@ def test_thousands_of_pages_are_requested_from_the_next_member_when_one_is_lost(
             asked.append((node, message["page"]))
             return True
 
-        exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
+        exchange = PageExchange(files, lambda: Pager(Totals()), send)
         outcomes: list[bool | None] = []
         for page in wanted:
 
@@ -100,7 +100,7 @@ def test_a_denied_page_is_not_reported_as_present() -> None:
         here, denied = theirs.save([["here"]]), theirs.save([["denied"]])
         _, files = _files()
         outcomes: list[bool | None] = []
-        exchange = PageExchange(files, lambda: Backlogs(Stock()), lambda _node, _message: True)
+        exchange = PageExchange(files, lambda: Pager(Totals()), lambda _node, _message: True)
         exchange.fetch(PEER, [here, denied], outcomes.append)
         exchange.answered(PEER, denied, b"")
         exchange.answered(PEER, here, page_files._stored(theirs.read(here)))
@@ -176,7 +176,7 @@ def test_missing_pages_of_a_member_do_not_block_others() -> None:
             asked.append(message["page"])
             return True
 
-        exchange = PageExchange(files, lambda: Backlogs(Stock()), send)
+        exchange = PageExchange(files, lambda: Pager(Totals()), send)
         outcomes: list[bool | None] = []
         exchange.fetch(PEER, wanted, outcomes.append)
         for count, page in enumerate(wanted):

@@ -8,7 +8,7 @@ import pytest
 from pysyncobj import syncobj as library
 
 from lmqcluster.replication.base.membership import PeerNode
-from lmqcluster.replication.raft.sync_heartbeats import ANSWER_S, SignsOfLife
+from lmqcluster.replication.raft.sync_heartbeats import ANSWER_S, SyncHeartbeats
 
 A, B, C = (PeerNode(name) for name in "abc")
 TERM = 7
@@ -51,8 +51,8 @@ class Member:
         return True
 
 
-def signs(member: Member) -> SignsOfLife:
-    return SignsOfLife(member, member)  # type: ignore[arg-type]
+def signs(member: Member) -> SyncHeartbeats:
+    return SyncHeartbeats(member, member)  # type: ignore[arg-type]
 
 
 def test_a_leader_sends_heartbeats_to_all_members() -> None:

@@ -16,8 +16,8 @@ from ....core.state.batch_leases import STEP_MAX, BatchLeases
 from ....wire.errors import LmqError
 from ....wire.limits import NAME_BYTES_MAX
 from ..patterns.patterns import check_pattern
-from ..pulls.body_fetcher import AbsentBodies
-from ..sending.command_sender import Proposals
+from ..pulls.body_fetcher import BodyFetcher
+from ..sending.command_sender import CommandSender
 from .cuts import CUTS_MAX, cuts
 
 __all__ = ["Backlog", "BatchInfo", "QueueBacklog", "SubscriptionInfo", "Subscriptions"]
@@ -137,9 +137,9 @@ class Slice(NamedTuple):
 class Subscriptions:
     """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
 
-    def __init__(self, proposals: Proposals) -> None:
+    def __init__(self, proposals: CommandSender) -> None:
         self._proposals = proposals
-        self._absent = AbsentBodies(proposals.machine)
+        self._absent = BodyFetcher(proposals.machine)
 
     # --- commands -------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,14 @@ from ....core.log import command_layout as layout
 from ....core.log.commands import Delivered, Place
 from ....core.sessions.sessions import LEASES_MAX
 from ....wire.errors import LmqError, Outcome
-from ...commit.proposer import Group
+from ...commit.proposer import PendingCommand
 from ..node_session import OWNER, NodeSession
 from ..pulls.deliveries import Delivery, rendered
 from ..pulls.unsent import Unsent, unsent_in_session
 from ..sending.command_sender import unheard
 from ..sending.times import lease_us
 from ..service import QueueService
-from .read_batcher import ReadTurns
+from .read_batcher import ReadBatcher
 
 __all__ = ["HasRoom", "OpenReads"]
 
@@ -42,7 +42,7 @@ class OpenReads:
         self._service = service
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._turns = ReadTurns(service.proposer, lambda: service.pulls)
+        self._turns = ReadBatcher(service.proposer, lambda: service.pulls)
 
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Be called when others have got what this node's connections held: these have to be closed."""
@@ -198,7 +198,7 @@ class OpenReads:
             # The last ones go to the head first, so that all of them stand in order there.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
-                self._service.proposer.add_first(Group(layout.give_back(queue, part, Place.HEAD), [], unheard))
+                self._service.proposer.add_first(PendingCommand(layout.give_back(queue, part, Place.HEAD), [], unheard))
 
 
 def _has_dead_letters(queue: Queue) -> bool:

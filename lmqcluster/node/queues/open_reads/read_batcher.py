@@ -15,12 +15,12 @@ from ....core.log import command_layout as layout
 from ....core.log.command_layout import Asked
 from ....core.log.commands import Command
 from ....wire.errors import LmqError
-from ...commit.proposer import Group, Proposer
+from ...commit.proposer import PendingCommand, Proposer
 from ..pulls.pulls import Pulls
 from ..pulls.wait_lists import Ticket
-from ..sending.coalesced_result import Share, shares
+from ..sending.coalesced_result import CoalescedResult, shares
 
-__all__ = ["ReadTurns"]
+__all__ = ["ReadBatcher"]
 
 _NUMBERS_MAX = 1_000
 """Ends in one command."""
@@ -32,11 +32,11 @@ class _Turn:
     __slots__ = ("ends", "opens")
 
     def __init__(self) -> None:
-        self.ends: list[tuple[Sequence[int], Share]] = []
+        self.ends: list[tuple[Sequence[int], CoalescedResult]] = []
         self.opens: dict[Asked, list[Ticket]] = {}
 
 
-class ReadTurns:
+class ReadBatcher:
     """One for the node.
 
     Args:
@@ -53,7 +53,7 @@ class ReadTurns:
     def confirm(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
         """End these deliveries; what is returned tells which of them there were, None if there is no such queue."""
         outcome: asyncio.Future[list[bool] | None] = self._loop.create_future()
-        self._turn(queue).ends.append((numbers, Share(outcome, len(numbers))))
+        self._turn(queue).ends.append((numbers, CoalescedResult(outcome, len(numbers))))
         return outcome
 
     def open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
@@ -76,9 +76,9 @@ class ReadTurns:
                 for ticket in tickets:
                     self._send_open(asked, queue, ticket)
 
-    def _send_ends(self, queue: bytes, ends: list[tuple[Sequence[int], Share]]) -> None:
+    def _send_ends(self, queue: bytes, ends: list[tuple[Sequence[int], CoalescedResult]]) -> None:
         numbers: list[int] = []
-        tickets: list[Share] = []
+        tickets: list[CoalescedResult] = []
         for more, share in ends:
             numbers += more
             tickets += [share] * len(more)
@@ -88,8 +88,8 @@ class ReadTurns:
         if numbers:
             self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
 
-    def _send_some(self, command: Command, tickets: list[Share]) -> None:
-        group = Group(command, tickets, shares)
+    def _send_some(self, command: Command, tickets: list[CoalescedResult]) -> None:
+        group = PendingCommand(command, tickets, shares)
         try:
             self._proposer.add(group, 64 + 12 * len(tickets))
         except LmqError as exc:

@@ -17,7 +17,7 @@ from time import perf_counter
 from ....core import Applied, Machine, Queue
 from ....core.state.patterns import PatternView
 from ....wire.errors import LmqError
-from ...process.fair_slices import SLICE_S, Turns
+from ...process.fair_slices import SLICE_S, FairSlices
 from .patterns import client_pattern
 
 __all__ = ["CLIENT_LISTED_MAX", "CLIENT_VIEWS_MAX", "LISTED_MAX", "VIEWS_MAX", "PatternViews", "View"]
@@ -84,7 +84,7 @@ class PatternViews:
         turns: hands out slices of the event loop.
     """
 
-    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
+    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
         self._turns = turns
         self._loop = asyncio.get_running_loop()

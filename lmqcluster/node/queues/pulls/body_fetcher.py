@@ -13,11 +13,11 @@ from ....core.messages.bodies import Body, BodyChunk
 from ....core.messages.message import with_content
 from ....core.messages.pages import PageError
 from ....core.queue.paged_tail import Chunk
-from ....core.queue.pager import Backlogs
+from ....core.queue.pager import Pager
 from ....wire.errors import LmqError
 from .deliveries import first_of
 
-__all__ = ["AbsentBodies"]
+__all__ = ["BodyFetcher"]
 
 PATIENCE_S = 10.0
 """A page that cannot be read is asked of other members; a pull waits so long for it."""
@@ -27,7 +27,7 @@ Done = Callable[[list[Message] | None], None]
 T = TypeVar("T")
 
 
-class AbsentBodies:
+class BodyFetcher:
     """Reads what is absent; `machine` returns the local replica's."""
 
     def __init__(self, machine: Callable[[], Machine]) -> None:
@@ -103,7 +103,7 @@ class AbsentBodies:
 
 def _use(
     future: asyncio.Future[T | None],
-    backlogs: Backlogs,
+    backlogs: Pager,
     chunk: Chunk,
     use: Callable[[list[Message]], T],
     is_here: bool,
@@ -114,7 +114,7 @@ def _use(
     try:
         future.set_result(use(backlogs.messages_in(chunk)) if is_here else None)
     except PageError:
-        future.set_exception(AbsentBodies.error())
+        future.set_exception(BodyFetcher.error())
 
 
 class _Fetch:

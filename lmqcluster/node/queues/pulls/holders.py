@@ -17,7 +17,7 @@ from ....core.log.commands import Delivered
 from ....core.messages.message import Message
 from ....core.queue.expiry import NEVER
 from ....ports import ConnectionSlot
-from ...process.fair_slices import Turns
+from ...process.fair_slices import FairSlices
 
 __all__ = ["Holders", "Holding"]
 
@@ -119,7 +119,7 @@ class Holders:
         found = self._machine().queues.get(queue)
         return _NONE if found is None else found.leases.messages
 
-    async def held(self, turns: Turns, client: bytes, queue: bytes | None = None) -> tuple[list[Holding], bool]:
+    async def held(self, turns: FairSlices, client: bytes, queue: bytes | None = None) -> tuple[list[Holding], bool]:
         """Who holds what, of one queue or of all, who holds most first; looked up in slices for this client.
 
         The second value is False if that may not be all: some had to be forgotten, or it is too much for one list.

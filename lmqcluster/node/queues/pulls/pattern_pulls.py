@@ -21,9 +21,9 @@ from ....core.log.commands import Delivered
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError
 from ....wire.limits import NAME_BYTES_MAX
-from ...commit.proposer import Group, Proposer
+from ...commit.proposer import PendingCommand, Proposer
 from ..patterns.views import PatternViews
-from .wait_lists import CANDIDATES_MAX, Line, PatternLine, Ticket
+from .wait_lists import CANDIDATES_MAX, PatternWaitList, Ticket, WaitList
 
 __all__ = ["PatternPulls", "WaitingPulls"]
 
@@ -37,16 +37,16 @@ class WaitingPulls(Protocol):
 
     closing: LmqError | None
 
-    def poke(self, line: Line) -> None:
+    def poke(self, line: WaitList) -> None:
         """Claim messages for a line if any are due, or set a timer for the first that will be."""
 
-    def end_line(self, line: Line, error: LmqError) -> None:
+    def end_line(self, line: WaitList, error: LmqError) -> None:
         """Answer all who wait in a line with `error`."""
 
-    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+    def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
         """Let pulls that found nothing wait in a line as long as they want to."""
 
-    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+    def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
         """Give what a group got to the line and to the group; returns who got nothing."""
 
 
@@ -69,7 +69,7 @@ class PatternPulls:
         machine: Callable[[], Machine],
         clock: LogClock,
         views: PatternViews,
-        lines: dict[bytes, PatternLine],
+        lines: dict[bytes, PatternWaitList],
     ) -> None:
         self._pulls = pulls
         self._proposer = proposer
@@ -78,8 +78,8 @@ class PatternPulls:
         self._views = views
         self._lines = lines
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[asyncio.Task[None], tuple[PatternLine, list[Ticket]]] = {}
-        self._groups: set[Group] = set()
+        self._tasks: dict[asyncio.Task[None], tuple[PatternWaitList, list[Ticket]]] = {}
+        self._groups: set[PendingCommand] = set()
 
     def start(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
         """See `Pulls.start_any`."""
@@ -91,7 +91,7 @@ class PatternPulls:
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [ticket])
                 return True
-            self._propose(Group(layout.barrier(), [ticket], _Looking(self, line)), 16)
+            self._propose(PendingCommand(layout.barrier(), [ticket], _Looking(self, line)), 16)
         except LmqError:
             self._drop_if_unneeded(line)
             raise
@@ -111,32 +111,32 @@ class PatternPulls:
             task.cancel()
             self._fail(line, tickets, error)
 
-    def _open(self, pattern: bytes, client: bytes) -> PatternLine:
+    def _open(self, pattern: bytes, client: bytes) -> PatternWaitList:
         view = self._views.open(pattern, client)
-        line = self._lines[pattern] = PatternLine(self._lines, view, self._views, self._machine, self._clock)
+        line = self._lines[pattern] = PatternWaitList(self._lines, view, self._views, self._machine, self._clock)
         view.on_change = lambda: self._pulls.poke(line)
         view.on_end = lambda error: self._pulls.end_line(line, error)
         return line
 
     @staticmethod
-    def _is_due(line: PatternLine, now_us: int) -> bool:
+    def _is_due(line: PatternWaitList, now_us: int) -> bool:
         head_us, _ = line.head()
         return head_us is not None and head_us <= now_us
 
-    def _pull(self, line: PatternLine, tickets: list[Ticket]) -> None:
-        group = Group(line.command(sum(count for _, _, count, _ in tickets)), tickets, _Pulling(self, line))
+    def _pull(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
+        group = PendingCommand(line.command(sum(count for _, _, count, _ in tickets)), tickets, _Pulling(self, line))
         self._propose(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
         line.looking += len(tickets)
 
-    def _propose(self, group: Group, size_bytes: int) -> None:
+    def _propose(self, group: PendingCommand, size_bytes: int) -> None:
         self._proposer.add(group, size_bytes)
         self._groups.add(group)
 
-    def ended(self, group: Group) -> None:
+    def ended(self, group: PendingCommand) -> None:
         """A command has come back."""
         self._groups.discard(group)
 
-    def look(self, line: PatternLine, tickets: list[Ticket]) -> None:
+    def look(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
         """Pull if the replica, which shows all that matters, has something that is due; else wait or end."""
         waiting = [ticket for ticket in tickets if not ticket[0].closed]
         line.looking -= len(tickets) - len(waiting)
@@ -159,7 +159,7 @@ class PatternPulls:
             line.looking -= len(waiting)
             self._pulls.queue_up(line, waiting)
 
-    async def _look_when_settled(self, line: PatternLine, tickets: list[Ticket]) -> None:
+    async def _look_when_settled(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
         try:
             await self._views.settled(line.view)
         except LmqError as exc:
@@ -167,7 +167,7 @@ class PatternPulls:
         else:
             self.look(line, tickets)
 
-    def pulled(self, line: PatternLine, group: Group, delivered: list[Delivered] | None) -> None:
+    def pulled(self, line: PatternWaitList, group: PendingCommand, delivered: list[Delivered] | None) -> None:
         """A pull was carried out."""
         self.ended(group)
         if delivered is None:
@@ -179,13 +179,13 @@ class PatternPulls:
             line.looking += len(empty_handed)
         self.look(line, empty_handed)
 
-    def failed(self, line: PatternLine, group: Group, error: LmqError) -> None:
+    def failed(self, line: PatternWaitList, group: PendingCommand, error: LmqError) -> None:
         """A command was refused, or its outcome is unknown."""
         self.ended(group)
         tickets, group.tickets = group.tickets, []
         self._fail(line, tickets, error)
 
-    def _fail(self, line: PatternLine, tickets: list[Ticket], error: LmqError) -> None:
+    def _fail(self, line: PatternWaitList, tickets: list[Ticket], error: LmqError) -> None:
         line.looking -= len(tickets)
         for puller, token, _, _ in tickets:
             if not puller.closed:
@@ -193,7 +193,7 @@ class PatternPulls:
         self._drop_if_unneeded(line)
 
     @staticmethod
-    def _drop_if_unneeded(line: PatternLine) -> None:
+    def _drop_if_unneeded(line: PatternWaitList) -> None:
         if not line.is_needed():
             line.drop()
 
@@ -201,28 +201,28 @@ class PatternPulls:
 class _Looking:
     """After the barrier the replica shows all that matters (`Sink`)."""
 
-    def __init__(self, pulls: PatternPulls, line: PatternLine) -> None:
+    def __init__(self, pulls: PatternPulls, line: PatternWaitList) -> None:
         self._pulls = pulls
         self._line = line
 
-    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
+    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
         self._pulls.ended(group)
         tickets, group.tickets = group.tickets, []
         self._pulls.look(self._line, tickets)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._pulls.failed(self._line, group, error)
 
 
 class _Pulling:
     """A pull from the queues that the node has named (`Sink`)."""
 
-    def __init__(self, pulls: PatternPulls, line: PatternLine) -> None:
+    def __init__(self, pulls: PatternPulls, line: PatternWaitList) -> None:
         self._pulls = pulls
         self._line = line
 
-    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
         self._pulls.pulled(self._line, group, delivered)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._pulls.failed(self._line, group, error)

@@ -24,15 +24,15 @@ from ....core.timers.idle_queues import TOUCH_US
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError, Outcome
 from ....wire.limits import PULL_COUNT_MAX
-from ...commit.proposer import Group, Proposer
+from ...commit.proposer import PendingCommand, Proposer
 from ..patterns.views import PatternViews
-from .body_fetcher import AbsentBodies
+from .body_fetcher import BodyFetcher
 from .holders import Holders
 from .pattern_pulls import PatternPulls
 from .unsent import Unsent, unsent_of
-from .wait_lists import LeaseLine, Line, PatternLine, Puller, QueueLine, QueueLines, Ticket, Waiter
+from .wait_lists import DeliverySink, LeaseLine, PatternWaitList, QueueLines, QueueWaitList, Ticket, Waiter, WaitList
 
-__all__ = ["Puller", "Pulls", "Ticket", "Waiter"]
+__all__ = ["DeliverySink", "Pulls", "Ticket", "Waiter"]
 
 _NO_MEMORY = "pulls that wait fill the client's share of the node's memory; wait until some have ended"
 _CLAIM_MAX = 512
@@ -71,14 +71,14 @@ class Pulls:
         self.holders = Holders(machine)
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, QueueLines] = {}
-        self._patterns: dict[bytes, PatternLine] = {}
+        self._patterns: dict[bytes, PatternWaitList] = {}
         self.empty_total = 0
         self.closing: LmqError | None = None
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
-        self.absent = AbsentBodies(machine)
-        self._again: set[Group] = set()
+        self.absent = BodyFetcher(machine)
+        self._again: set[PendingCommand] = set()
         self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
 
     # --- starting and ending --------------------------------------------------------------------------------------
@@ -101,7 +101,7 @@ class Pulls:
             tail.tickets.append(ticket)
             self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
         else:
-            group = Group(layout.pull(queue, ticket[2]), [ticket], self)
+            group = PendingCommand(layout.pull(queue, ticket[2]), [ticket], self)
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
 
     def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
@@ -130,7 +130,7 @@ class Pulls:
             tail.tickets.append(ticket)
             self._proposer.grew(tail, size)
         else:
-            self._proposer.add(Group(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
+            self._proposer.add(PendingCommand(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
 
     def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
         """Wait for a queue in which nothing is due, as if a pull had found that out."""
@@ -157,7 +157,7 @@ class Pulls:
         """
         return self._any.start(pattern, ticket, client)
 
-    def cancel(self, puller: Puller, token: Any) -> bool:
+    def cancel(self, puller: DeliverySink, token: Any) -> bool:
         """End one wait early, as if its time were over. Returns whether there was a pull with that token.
 
         A pull whose first command has not come back from the log yet may not be seen.
@@ -173,12 +173,12 @@ class Pulls:
                     return True
         return False
 
-    def is_looking(self, puller: Puller) -> bool:
+    def is_looking(self, puller: DeliverySink) -> bool:
         """Whether a pull that neither has got messages nor stands in a line is not on its way to the log either."""
         tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
         return any(who.waiting is puller.waiting for who, *_ in tickets)
 
-    def abandon(self, puller: Puller) -> None:
+    def abandon(self, puller: DeliverySink) -> None:
         """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
         for waiter in list(islice(puller.waiting, _ABANDONED_MAX)):
             self._finish(waiter)
@@ -193,7 +193,7 @@ class Pulls:
         for line in self.lines():
             self.end_line(line, error)
 
-    def end_line(self, line: Line, error: LmqError) -> None:
+    def end_line(self, line: WaitList, error: LmqError) -> None:
         """Answer all who wait in a line with `error`."""
         for waiter in list(line.waiters):
             if waiter.open:
@@ -216,7 +216,7 @@ class Pulls:
 
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
-    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
         """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
         if self._again:
             self._again.discard(group)
@@ -228,29 +228,29 @@ class Pulls:
         if empty_handed:
             self.queue_up(line or self._new_line(group.command), empty_handed)
 
-    def _line(self, command: Command) -> QueueLine | None:
+    def _line(self, command: Command) -> QueueWaitList | None:
         lines = self._queues.get(command[QUEUE])
         return None if lines is None else lines.line(_asked_of(command))
 
-    def _new_line(self, command: Command) -> QueueLine:
+    def _new_line(self, command: Command) -> QueueWaitList:
         key = command[QUEUE]
         lines = self._queues.get(key) or QueueLines(self._queues, key, self._machine)
         return lines.open(_asked_of(command))
 
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[WaitList]:
         """All lines, those in which nobody waits any more included."""
         return [*self._queue_lines(), *self._patterns.values()]
 
-    def _queue_lines(self) -> list[QueueLine]:
+    def _queue_lines(self) -> list[QueueWaitList]:
         return [line for lines in self._queues.values() for line in lines.in_turn()]
 
-    def hand_out(self, line: Line | None, group: Group, delivered: list[Delivered]) -> list[Ticket]:
+    def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
         """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered, group.command)
         empty_handed: list[Ticket] = []
         position = start = 0
-        holder: Puller | None = None
+        holder: DeliverySink | None = None
         for ticket in group.tickets:
             puller, token, count, _ = ticket
             if puller.closed:
@@ -274,11 +274,11 @@ class Pulls:
             self.put_back(delivered[position:], unsent_of(group.command))
         return empty_handed
 
-    def _note(self, holder: Puller | None, delivered: list[Delivered], start: int, end: int) -> None:
+    def _note(self, holder: DeliverySink | None, delivered: list[Delivered], start: int, end: int) -> None:
         if holder is not None:
             self.holders.note(holder.place, delivered, start, end)
 
-    def _bring(self, puller: Puller, token: Any, delivered: list[Delivered], command: Command) -> None:
+    def _bring(self, puller: DeliverySink, token: Any, delivered: list[Delivered], command: Command) -> None:
         """Hand deliveries of a command to their puller once their bodies are in memory."""
 
         def done(found: list[Delivered] | None) -> None:
@@ -291,10 +291,10 @@ class Pulls:
 
         self.absent.bring(delivered, done)
 
-    def _pull_again(self, group: Group) -> None:
+    def _pull_again(self, group: PendingCommand) -> None:
         """The pull met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
-        again = Group(layout.pull_again(group.command), tickets, self)
+        again = PendingCommand(layout.pull_again(group.command), tickets, self)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -302,7 +302,7 @@ class Pulls:
         else:
             self._again.add(again)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """The pull command was refused."""
         self._again.discard(group)
         tickets, group.tickets = group.tickets, []
@@ -312,7 +312,7 @@ class Pulls:
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
-    def queue_up(self, line: Line, tickets: list[Ticket]) -> None:
+    def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
         """Let pulls that found nothing wait in a line as long as they want to."""
         for puller, token, count, wait_s in tickets:
             if wait_s is not None and wait_s <= 0:
@@ -370,14 +370,14 @@ class Pulls:
         if not line.is_needed():
             self._drop(line)
 
-    def _drop(self, line: Line) -> None:
+    def _drop(self, line: WaitList) -> None:
         looks_again = line.timer is not None
         line.drop()
-        if looks_again and isinstance(line, QueueLine) and self.closing is None:
+        if looks_again and isinstance(line, QueueWaitList) and self.closing is None:
             # The other lines of the queue rely on one timer.
             self._wake(line.lines)
 
-    def _serve(self, line: Line, delivered: list[Delivered], command: Command) -> list[Delivered]:
+    def _serve(self, line: WaitList, delivered: list[Delivered], command: Command) -> list[Delivered]:
         """Give what a command got to the line; returns what is left."""
         position = 0
         while position < len(delivered) and line.waiters:
@@ -399,7 +399,7 @@ class Pulls:
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._keep_some(self._queue_lines())
 
-    def _keep_some(self, lines: list[QueueLine]) -> None:
+    def _keep_some(self, lines: list[QueueWaitList]) -> None:
         now_us, queues = self.clock.now_us(), self._machine().queues
         for line in lines[:_KEEP_MAX]:
             queue = queues.get(line.key)
@@ -423,9 +423,9 @@ class Pulls:
         for lines in list(self._queues.values()):
             self._wake(lines, has_gained=True)
 
-    def poke(self, line: Line) -> None:
+    def poke(self, line: WaitList) -> None:
         """Claim messages for a line if any are due and no others claim them, or set a timer for the first that will be."""
-        if isinstance(line, QueueLine):
+        if isinstance(line, QueueWaitList):
             self._wake(line.lines)
         elif line.claim is None and line.live:
             self._look(line, self.clock.now_us(), 0)
@@ -438,7 +438,7 @@ class Pulls:
             if is_idle and not self._look(line, now_us, lines.claimed):
                 return
 
-    def _look(self, line: Line, now_us: int, claimed: int) -> bool:
+    def _look(self, line: WaitList, now_us: int, claimed: int) -> bool:
         """Claim messages for a line, or set a timer for the first that will be due. Returns whether another line of the
         queue may claim more."""
         head_us, stock = line.head()
@@ -451,20 +451,20 @@ class Pulls:
         count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
         return count > 0 and self._claim(line, count)
 
-    def _arm(self, line: Line, delay_s: float) -> None:
+    def _arm(self, line: WaitList, delay_s: float) -> None:
         if line.timer is not None:
             line.timer.cancel()
         line.timer = self._loop.call_later(delay_s, self._timer_fired, line)
 
-    def _timer_fired(self, line: Line) -> None:
+    def _timer_fired(self, line: WaitList) -> None:
         line.timer = None
-        if isinstance(line, QueueLine):
+        if isinstance(line, QueueWaitList):
             line.rests = False
         self.poke(line)
 
-    def _claim(self, line: Line, count: int) -> bool:
+    def _claim(self, line: WaitList, count: int) -> bool:
         """Pull for a line. Returns whether the command is on its way."""
-        claim = Group(line.command(count), [line], self._claims)
+        claim = PendingCommand(line.command(count), [line], self._claims)
         try:
             self._proposer.add(claim, 64)
         except LmqError:
@@ -472,18 +472,18 @@ class Pulls:
             self._arm(line, 0.1)
             return False
         line.claim = claim
-        if isinstance(line, QueueLine):
+        if isinstance(line, QueueWaitList):
             line.lines.claimed += count
             line.rests = False
         return True
 
-    def claim_ended(self, claim: Group, delivered: list[Delivered], error: LmqError | None = None) -> None:
+    def claim_ended(self, claim: PendingCommand, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """A claim is settled, with or without messages, or given up with an error."""
-        line: Line = claim.tickets[0]
+        line: WaitList = claim.tickets[0]
         # After an unknown outcome a claim may end a second time, when the line has another one.
         if line.claim is claim:
             line.claim = None
-            if isinstance(line, QueueLine):
+            if isinstance(line, QueueWaitList):
                 line.lines.claimed -= claim.command[COUNT]
                 line.lines.served(line)
         rest = self._serve(line, delivered, claim.command) if delivered else []
@@ -495,18 +495,18 @@ class Pulls:
             self._drop(line)
         elif not delivered:
             self._rest(line)
-        if delivered or isinstance(line, QueueLine):
+        if delivered or isinstance(line, QueueWaitList):
             self.poke(line)
 
-    def _rest(self, line: Line) -> None:
+    def _rest(self, line: WaitList) -> None:
         """Another node was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
         head_us, _ = line.head()
         if head_us is not None:
             self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
-            if isinstance(line, QueueLine):
+            if isinstance(line, QueueWaitList):
                 line.rests = True
 
-    def _end_waits_that_are_over(self, line: Line, error: LmqError | None) -> None:
+    def _end_waits_that_are_over(self, line: WaitList, error: LmqError | None) -> None:
         over, line.over = line.over, []
         for waiter in over:
             if not waiter.open:
@@ -534,7 +534,7 @@ class Pulls:
             command = (
                 layout.settle(Op.PUT_BACK, name, numbers) if is_charged else layout.give_back(name, numbers, Place.KEEP)
             )
-            self._proposer.add_first(Group(command, [], self._returns))
+            self._proposer.add_first(PendingCommand(command, [], self._returns))
 
 
 def _asked_of(command: Command) -> Asked | None:
@@ -547,18 +547,18 @@ class _ClaimSink:
     def __init__(self, pulls: Pulls) -> None:
         self._pulls = pulls
 
-    def completed(self, group: Group, delivered: list[Delivered] | None) -> None:
+    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
         self._pulls.claim_ended(group, delivered or [])
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._pulls.claim_ended(group, [], error)
 
 
 class _ReturnSink:
     """Nobody waits for messages that are put back."""
 
-    def completed(self, group: Group, result: object) -> None:
+    def completed(self, group: PendingCommand, result: object) -> None:
         """Done."""
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """The lease will end by itself."""

@@ -16,11 +16,19 @@ from ....core.queue.limits import Endpoint
 from ....ports import ConnectionSlot
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError
-from ...commit.proposer import Group
+from ...commit.proposer import PendingCommand
 from ..patterns.views import PatternViews, View
 
 __all__ = [
-    "CANDIDATES_MAX", "LeaseLine", "Line", "PatternLine", "Puller", "QueueLine", "QueueLines", "Ticket", "Waiter",
+    "CANDIDATES_MAX",
+    "DeliverySink",
+    "LeaseLine",
+    "PatternWaitList",
+    "QueueLines",
+    "QueueWaitList",
+    "Ticket",
+    "WaitList",
+    "Waiter",
     "polls_are_suspended",
 ]  # fmt: skip
 
@@ -28,7 +36,7 @@ CANDIDATES_MAX = 16
 """Most queues that one claim for a pattern names."""
 
 
-class Puller(Protocol):
+class DeliverySink(Protocol):
     """Where the outcome of a pull goes: a connection or a coroutine."""
 
     @property
@@ -53,7 +61,7 @@ class Puller(Protocol):
         """The pull was refused, or its outcome is unknown."""
 
 
-Ticket = tuple[Puller, Any, int, float | None]
+Ticket = tuple[DeliverySink, Any, int, float | None]
 """One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
 
 
@@ -62,8 +70,8 @@ class Waiter:
 
     __slots__ = ("count", "is_over", "line", "open", "puller", "timer", "token")
 
-    def __init__(self, line: Line, puller: Puller, token: Any, count: int) -> None:
-        self.line: Line | None = line
+    def __init__(self, line: WaitList, puller: DeliverySink, token: Any, count: int) -> None:
+        self.line: WaitList | None = line
         self.puller = puller
         self.token = token
         self.count = count
@@ -72,7 +80,7 @@ class Waiter:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Line(ABC):
+class WaitList(ABC):
     """Waiters for the same, first come, first served.
 
     Attributes:
@@ -92,7 +100,7 @@ class Line(ABC):
         self.over: list[Waiter] = []
         self.live = 0
         self.wanted = 0
-        self.claim: Group | None = None
+        self.claim: PendingCommand | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     @abstractmethod
@@ -128,31 +136,31 @@ class QueueLines:
         self.key = key
         self.claimed = 0
         self._by_queue = by_queue
-        self._by_asked: dict[Asked | None, QueueLine] = {}
+        self._by_asked: dict[Asked | None, QueueWaitList] = {}
         self._machine = machine
 
-    def line(self, asked: Asked | None) -> QueueLine | None:
+    def line(self, asked: Asked | None) -> QueueWaitList | None:
         """The line of pulls that ask for this, None for nothing beside a message; None if nobody waits for it."""
         return self._by_asked.get(asked)
 
-    def open(self, asked: Asked | None) -> QueueLine:
+    def open(self, asked: Asked | None) -> QueueWaitList:
         """A new line, the last one."""
-        line = QueueLine(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
+        line = QueueWaitList(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
         self._by_asked[asked] = line
         self._by_queue[self.key] = self
         return line
 
-    def in_turn(self) -> list[QueueLine]:
+    def in_turn(self) -> list[QueueWaitList]:
         """All lines; whose turn it is comes first."""
         return list(self._by_asked.values())
 
-    def served(self, line: QueueLine) -> None:
+    def served(self, line: QueueWaitList) -> None:
         """It is the others' turn."""
         if self._by_asked.get(line.asked) is line:
             del self._by_asked[line.asked]
             self._by_asked[line.asked] = line
 
-    def remove(self, line: QueueLine) -> None:
+    def remove(self, line: QueueWaitList) -> None:
         """Nobody waits in it any more."""
         if self._by_asked.get(line.asked) is line:
             del self._by_asked[line.asked]
@@ -160,7 +168,7 @@ class QueueLines:
                 del self._by_queue[self.key]
 
 
-class QueueLine(Line):
+class QueueWaitList(WaitList):
     """A line for one queue.
 
     Attributes:
@@ -191,7 +199,7 @@ class QueueLine(Line):
         self.lines.remove(self)
 
 
-class LeaseLine(QueueLine):
+class LeaseLine(QueueWaitList):
     """A line for one queue, of pulls that ask for more than the queue's timeout."""
 
     __slots__ = ("_asked",)
@@ -227,7 +235,7 @@ def polls_are_suspended(machine: Machine, queue: Queue) -> bool:
     return own or machine.poll_limits.suspended[Endpoint.POLL]
 
 
-class PatternLine(Line):
+class PatternWaitList(WaitList):
     """A line for all queues that a pattern finds.
 
     Attributes:
@@ -238,7 +246,7 @@ class PatternLine(Line):
 
     def __init__(
         self,
-        lines: dict[bytes, PatternLine],
+        lines: dict[bytes, PatternWaitList],
         view: View,
         views: PatternViews,
         machine: Callable[[], Machine],

@@ -8,7 +8,7 @@ from ....core.log import command_layout as layout
 from ....core.state.named_queues import NAMES_MAX
 from ....wire.errors import LmqError
 from ..patterns.patterns import check_pattern
-from ..sending.command_sender import Proposals
+from ..sending.command_sender import CommandSender
 
 __all__ = ["QUEUES_MAX", "push_copies"]
 
@@ -16,7 +16,9 @@ QUEUES_MAX = 100_000
 """Most queues that one call reaches."""
 
 
-async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
+async def push_copies(
+    proposals: CommandSender, pattern: bytes, row: list[Any], client: bytes
+) -> list[tuple[bytes, int]]:
     """Store a copy in every queue whose name the pattern finds; returns (queue, flag) sorted by queue.
 
     It reaches every queue whose creation was acknowledged before the call and that is not deleted meanwhile; a queue that comes
@@ -50,7 +52,7 @@ async def push_copies(proposals: Proposals, pattern: bytes, row: list[Any], clie
     return stored
 
 
-async def _names(proposals: Proposals, pattern: bytes, client: bytes) -> list[bytes]:
+async def _names(proposals: CommandSender, pattern: bytes, client: bytes) -> list[bytes]:
     """The queues that the pattern finds, sorted."""
     view = proposals.views.open(pattern, client)
     try:

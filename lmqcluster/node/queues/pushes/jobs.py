@@ -16,7 +16,7 @@ from ....core.log import command_layout as layout
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE
 from ....wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
-from ..sending.command_sender import Proposals
+from ..sending.command_sender import CommandSender
 
 __all__ = ["JobInfo", "Jobs", "MarkInfo", "Run", "Stream"]
 
@@ -87,7 +87,7 @@ class JobInfo:
 class Jobs:
     """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
 
-    def __init__(self, proposals: Proposals) -> None:
+    def __init__(self, proposals: CommandSender) -> None:
         self._proposals = proposals
 
     async def push(

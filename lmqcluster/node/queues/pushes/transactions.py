@@ -15,7 +15,7 @@ from ....core.log.commands import Place
 from ....wire.errors import LmqError
 from ....wire.ids import ReceiptFormat
 from ....wire.limits import NAME_BYTES_MAX
-from ..sending.command_sender import Proposals
+from ..sending.command_sender import CommandSender
 from ..sending.push_items import PushItem, Stored, stored
 from ..sending.times import lease_us, retry_delay_us
 
@@ -64,7 +64,7 @@ Step = PushStep | AckStep | NackStep | ExtendStep
 
 
 def run_transaction(
-    proposals: Proposals, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
+    proposals: CommandSender, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
 ) -> Coroutine[Any, Any, list[Stored | bool]]:
     """Carry out all steps, or none of them.
 
@@ -147,7 +147,7 @@ class _Earlier:
         return stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
 
 
-def _row(proposals: Proposals, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:
+def _row(proposals: CommandSender, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:
     if isinstance(step, PushStep):
         proposals.check_name(step.queue, owner)
         proposals.check_item(step.item)

@@ -9,9 +9,9 @@ from typing import Any
 from ....core.handlers.waiting_pushes import Waits
 from ....core.log import command_layout as layout
 from ....wire.errors import LmqError
-from ...commit.proposer import Group
-from ..sending.command_sender import Proposals, unheard
-from ..sending.log_waiters import NoticeBoard
+from ...commit.proposer import PendingCommand
+from ..sending.command_sender import CommandSender, unheard
+from ..sending.log_waiters import LogWaiters
 from ..sending.push_items import PushItem, Stored, stored
 from ..sending.times import wait_us
 
@@ -21,7 +21,7 @@ __all__ = ["WaitingPushes"]
 class WaitingPushes:
     """Sends them. The line is part of the replicated state: whichever node a push came through, they are stored in order."""
 
-    def __init__(self, proposals: Proposals, board: NoticeBoard) -> None:
+    def __init__(self, proposals: CommandSender, board: LogWaiters) -> None:
         self._proposals = proposals
         self._board = board
         self._loop = asyncio.get_running_loop()
@@ -46,7 +46,7 @@ class WaitingPushes:
         command = layout.push_or_wait(queue, rows, wait_us(wait_s), *proposals.owned(owner))
         answer: asyncio.Future[Any] = self._loop.create_future()
         ticket = _Ticket(self, owner)
-        proposals.proposer.add(Group(command, [answer], ticket), sum(item.size_bytes() for item in items))
+        proposals.proposer.add(PendingCommand(command, [answer], ticket), sum(item.size_bytes() for item in items))
         return self._outcome(answer, ticket)
 
     async def _outcome(self, answer: asyncio.Future[Any], ticket: _Ticket) -> list[Stored]:
@@ -75,7 +75,7 @@ class WaitingPushes:
     def withdraw(self, ticket: _Ticket) -> None:
         """Refuse a push, unless it is stored by now, or a repetition of it waits too."""
         command = layout.cancel_push(ticket.number, *self._proposals.owned(ticket.owner))
-        self._proposals.proposer.add_first(Group(command, [], unheard))
+        self._proposals.proposer.add_first(PendingCommand(command, [], unheard))
 
     def close(self, error: LmqError) -> None:
         """Withdraw what waits; what is not stored meanwhile is refused with `error`."""
@@ -108,7 +108,7 @@ class _Ticket:
         if self.number:
             self._pushes.withdraw(self)
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         """It is stored, or waits."""
         future = group.tickets[0]
         if isinstance(result, Waits):
@@ -120,7 +120,7 @@ class _Ticket:
         if not future.done():
             future.set_result(result)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """It is refused."""
         future = group.tickets[0]
         if not future.done():

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any
 
 from ....wire.errors import LmqError
-from ...commit.proposer import Group
+from ...commit.proposer import PendingCommand
 
-__all__ = ["Share", "shares"]
+__all__ = ["CoalescedResult", "shares"]
 
 
-class Share:
+class CoalescedResult:
     """The items of one request, which stand together in a command.
 
     Attributes:
@@ -29,16 +29,16 @@ class Share:
 class _Shares:
     """Groups whose tickets are shares, each of them once for each of its items (`Sink`)."""
 
-    def completed(self, group: Group, result: list[Any] | None) -> None:
+    def completed(self, group: PendingCommand, result: list[Any] | None) -> None:
         position, tickets = 0, group.tickets
         while position < len(tickets):
-            share: Share = tickets[position]
+            share: CoalescedResult = tickets[position]
             end = position + share.count
             if not share.outcome.done():
                 share.outcome.set_result(None if result is None else result[position:end])
             position = end
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         for share in dict.fromkeys(group.tickets):
             if not share.outcome.done():
                 share.outcome.set_exception(error.again())

@@ -14,22 +14,22 @@ from ....core.owners.quotas import Kind
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
 from ....wire.limits import NAME_BYTES_MAX
-from ...commit.proposer import Group, Proposer
-from ...process.fair_slices import Turns
+from ...commit.proposer import PendingCommand, Proposer
+from ...process.fair_slices import FairSlices
 from ...process.memory import MESSAGE_OVERHEAD_BYTES
 from ..patterns.views import PatternViews
 from . import requests
 from .due_times import DueTimes
 from .push_items import PushItem
 
-__all__ = ["Proposals", "unheard"]
+__all__ = ["CommandSender", "unheard"]
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 KEY_BYTES_MAX = 255
 QUEUES_MAX = 1_000_000
 
 
-class Proposals:
+class CommandSender:
     """Sends commands to the log, and refuses those that may not be sent.
 
     Args:
@@ -52,7 +52,7 @@ class Proposals:
         proposer: Proposer,
         machine: Callable[[], Machine],
         views: PatternViews,
-        turns: Turns,
+        turns: FairSlices,
         *,
         due_times: DueTimes,
         message_bytes_max: int,
@@ -97,7 +97,7 @@ class Proposals:
     def send(self, command: Command, size_bytes: int) -> asyncio.Future[Any]:
         """Send a command now; what is returned tells later what the state machine returned."""
         future: asyncio.Future[Any] = self._loop.create_future()
-        self.proposer.add(Group(command, [future], self._futures), size_bytes)
+        self.proposer.add(PendingCommand(command, [future], self._futures), size_bytes)
         return future
 
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
@@ -127,7 +127,7 @@ class Proposals:
                 raise LmqError(exc.code, exc.reason) from exc
             # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
             # a quota too.
-            self.proposer.add(Group(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
+            self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse what would be kept.
@@ -195,17 +195,17 @@ class Proposals:
         What is returned is done when the command has an outcome, whatever it is.
         """
         over: asyncio.Future[None] = self._loop.create_future()
-        self.proposer.add_first(Group(command, [over], _over))
+        self.proposer.add_first(PendingCommand(command, [over], _over))
         return over
 
 
 class _Unheard:
     """Nobody waits for the outcome."""
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         """Done, or refused; the command behind it shows."""
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """As `completed`."""
 
 
@@ -216,12 +216,12 @@ unheard = _Unheard()
 class _Over:
     """Groups with one future that is done as soon as there is an outcome."""
 
-    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - sinks have it
+    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - sinks have it
         future = group.tickets[0]
         if not future.done():
             future.set_result(None)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         self.completed(group, error)
 
 
@@ -231,12 +231,12 @@ _over = _Over()
 class _FutureSink:
     """Groups with one future that takes the whole result."""
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         future = group.tickets[0]
         if not future.done():
             future.set_result(result)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         future = group.tickets[0]
         if not future.done():
             future.set_exception(error.again())

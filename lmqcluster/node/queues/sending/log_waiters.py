@@ -10,10 +10,10 @@ from ....core import Fault, Machine
 from ....core.sessions.notices import Ended, Granted, Notice, Pushed
 from ....wire.errors import LmqError
 
-__all__ = ["NoticeBoard"]
+__all__ = ["LogWaiters"]
 
 
-class NoticeBoard:
+class LogWaiters:
     """Takes the notices of every batch that is applied here, and answers those who wait for them.
 
     Args:

@@ -1,7 +1,7 @@
 """Requests that are one command of the log: made here for all front ends, with about how many bytes they take there.
 
-Who calls a front end's coroutine awaits what `Proposals.ask` returns; MessagePack-RPC, whose requests take effect in the order in
-which they come, sends them at once and renders the results.
+A front end with coroutines awaits what `CommandSender.ask` returns. MessagePack-RPC, whose requests take effect in their order
+of arrival, sends them at once and renders the results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NUMBER_BYTES = 12
 
 
 class Checks(Protocol):
-    """What refuses requests that may not be sent: `Proposals`."""
+    """What refuses requests that may not be sent: `CommandSender`."""
 
     def check_room(self, more_bytes: int = 0) -> None: ...
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ....core import Machine, Queue
 from ....wire.errors import LmqError
-from ...process.fair_slices import Turns
+from ...process.fair_slices import FairSlices
 from ..patterns.patterns import client_pattern
 from .info import QueueInfo, Rates, age_s, dead_letters, info_of, no_rates
 
@@ -113,7 +113,7 @@ def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwa
 
 
 async def each_queue(
-    machine: Callable[[], Machine], turns: Turns, client: bytes, *, start: bytes = b"", backwards: bool = False
+    machine: Callable[[], Machine], turns: FairSlices, client: bytes, *, start: bytes = b"", backwards: bool = False
 ) -> AsyncIterator[Queue]:
     """All queues by name, in slices; see `names_in_order`."""
     async for name in turns.each(names_in_order(machine, start=start, backwards=backwards), client):
@@ -123,7 +123,7 @@ async def each_queue(
 
 
 async def list_queues(
-    machine: Callable[[], Machine], wanted: QueueList, turns: Turns, client: bytes, rates: Rates = no_rates
+    machine: Callable[[], Machine], wanted: QueueList, turns: FairSlices, client: bytes, rates: Rates = no_rates
 ) -> QueuePage:
     """A page of the list of queues. It takes several slices of the event loop if there are many.
 
@@ -194,7 +194,7 @@ class _ByName(_Finder):
 class _BySize(_Finder):
     """By a figure: short sorted runs, which are merged in slices, because to sort very many at once takes long."""
 
-    def __init__(self, wanted: QueueList, now_us: int, rates: Rates, turns: Turns, client: bytes) -> None:
+    def __init__(self, wanted: QueueList, now_us: int, rates: Rates, turns: FairSlices, client: bytes) -> None:
         self._key, self._sign = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1
         self._now_us, self._rates = now_us, rates
         self._turns, self._client = turns, client

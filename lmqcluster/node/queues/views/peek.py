@@ -19,8 +19,8 @@ from ....core import Machine, Message, Queue
 from ....core.messages.message import Content, Part, RichMessage, content_bytes
 from ....core.queue.expiry import NEVER
 from ....core.queue.paged_tail import Chunk
-from ...process.fair_slices import Turns
-from ..pulls.body_fetcher import AbsentBodies
+from ...process.fair_slices import FairSlices
+from ..pulls.body_fetcher import BodyFetcher
 from ..sending.naming import no_queue
 
 __all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
@@ -124,10 +124,10 @@ class PeekPage(NamedTuple):
 class Peeks:
     """Lists messages; `machine` returns the local replica's, `turns` hands out slices of the event loop."""
 
-    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
+    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
         self._turns = turns
-        self._absent = AbsentBodies(machine)
+        self._absent = BodyFetcher(machine)
 
     async def page(self, name: bytes, query: PeekQuery, client: bytes) -> PeekPage:
         """Return a page of the list of a queue's messages. A body that stands in a page by itself is not read.

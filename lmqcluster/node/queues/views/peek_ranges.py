@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from ....core import Machine, Queue
 from ....core.messages.message import content_bytes
 from ....core.queue.paged_tail import MESSAGE_BYTES
-from ...process.fair_slices import Turns
+from ...process.fair_slices import FairSlices
 from ..sending.naming import no_queue
 
 __all__ = ["RANGES_MAX", "PeekRanges", "RangeWish"]
@@ -38,7 +38,7 @@ class RangeWish(NamedTuple):
 class PeekRanges:
     """Divides queues; `machine` returns the local replica's, `turns` hands out slices of the event loop."""
 
-    def __init__(self, machine: Callable[[], Machine], turns: Turns) -> None:
+    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
         self._turns = turns
 

@@ -16,7 +16,7 @@ from ....core.log.command_layout import CONTENTS, NUMBERS, OP, QUEUE, push, sett
 from ....core.log.commands import Delivered
 from ....node.access.access import Principal
 from ....node.access.clients import client_of
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.unsent import Unsent
 from ....node.queues.sending.push_items import refusal_of
 from ....ports import ConnectionSlot
@@ -68,7 +68,7 @@ def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
 
 
 class Connection(Stream):
-    """A client. It is the `Sink` of its push and done groups and the `Puller` of its pulls.
+    """A client. It is the `Sink` of its push and done groups and the `DeliverySink` of its pulls.
 
     Attributes:
         is_local: whether it is on this machine.
@@ -286,9 +286,9 @@ class Connection(Stream):
             return
         service.check_name(name, self.kept_for())
         command = push(name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner)
-        self.add(Group(command, [msgid], self), size + 64)
+        self.add(PendingCommand(command, [msgid], self), size + 64)
 
-    def add(self, group: Group, size_bytes: int) -> None:
+    def add(self, group: PendingCommand, size_bytes: int) -> None:
         """Send a command, and nothing behind it as long as too many copies wait to be made. Raises as `Proposer.add`."""
         proposer = self.service.proposer
         proposer.add(group, size_bytes)
@@ -313,7 +313,7 @@ class Connection(Stream):
         service.pulls.start(name, (self, msgid, 1, wait_s))
 
     def may_wait(self) -> bool:
-        """Whether one more pull may wait (`Puller`)."""
+        """Whether one more pull may wait (`DeliverySink`)."""
         return len(self.waiting) < UNCOUNTED_WAITERS or self.hold_reserve()
 
     def settle(self, op: Op, msgid: Any, arguments: list[Any]) -> None:
@@ -332,7 +332,7 @@ class Connection(Stream):
         elif len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         else:
-            proposer.add(Group(settle(op, name, [number]), [msgid], self), 64)
+            proposer.add(PendingCommand(settle(op, name, [number]), [msgid], self), 64)
 
     def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False, waits: bool = False) -> None:
         """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`."""
@@ -354,7 +354,7 @@ class Connection(Stream):
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         """Answer a group of pushes or settlements (`Sink`)."""
         tickets, group.tickets = group.tickets, []
         if self.closed or not tickets:
@@ -380,7 +380,7 @@ class Connection(Stream):
             ]
         self.write(b"".join(out))
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Refuse a group of pushes or settlements (`Sink`)."""
         if group.command[OP] == _PUSH:
             self.push_refused(error)
@@ -389,7 +389,7 @@ class Connection(Stream):
             self.fail(msgid, error.rpc_text())
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
-        """Answer a ``pull`` or ``pull_any`` (`Puller`)."""
+        """Answer a ``pull`` or ``pull_any`` (`DeliverySink`)."""
         if token is NOTIFICATION:
             return
         if not delivered:
@@ -454,7 +454,7 @@ class Connection(Stream):
         return self._encoder
 
     def pull_failed(self, token: Any, error: LmqError) -> None:
-        """Refuse a pull (`Puller`)."""
+        """Refuse a pull (`DeliverySink`)."""
         self.fail(token, error.rpc_text())
 
     def succeed(self, msgid: Any, result: bytes) -> None:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.sending import requests
 from ....ports import HALF_CLOSED_S, wait_for_acknowledgement
 from ....wire.errors import LmqError
@@ -56,7 +56,7 @@ async def _until_applied(connection: Connection) -> None:
         applied = _Applied()
         request = requests.barrier()
         try:
-            proposer.add(Group(request.command, [None], applied), request.size_bytes)
+            proposer.add(PendingCommand(request.command, [None], applied), request.size_bytes)
         except LmqError:
             # The node takes no requests. What it has taken it answers before it stops.
             return
@@ -69,8 +69,8 @@ class _Applied:
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
-    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
+    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
         self.event.set()
 
-    def failed(self, group: Group, error: LmqError) -> None:  # noqa: ARG002 - nor why it failed
+    def failed(self, group: PendingCommand, error: LmqError) -> None:  # noqa: ARG002 - nor why it failed
         self.event.set()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....core import Op
 from ....core.log.commands import Delivered
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.pulls import Waiter
 from ....node.queues.pulls.unsent import Unsent
 from ....node.queues.sending import requests
@@ -24,7 +24,7 @@ MANY_BYTES_MAX = 16 * 1024 * 1024
 
 
 class ManyPuller:
-    """The answer to one ``pull_many``, or to a ``pull`` with options (`Puller`).
+    """The answer to one ``pull_many``, or to a ``pull`` with options (`DeliverySink`).
 
     Args:
         is_many: whether the client expects a list.
@@ -103,7 +103,7 @@ class ManyPuller:
 
 
 class SettlingPuller(ManyPuller):
-    """The answer to a pull that acknowledges what it sends (`Puller`).
+    """The answer to a pull that acknowledges what it sends (`DeliverySink`).
 
     Once the acknowledgement is on its way the answer is sent in any case, so the room for it is looked for before.
     """
@@ -137,7 +137,7 @@ class SettlingPuller(ManyPuller):
         settlement = _Settlement(connection, self, delivered, encoded)
         try:
             request = requests.settle(Op.ACK, name, numbers)
-            connection.service.proposer.add(Group(request.command, [token], settlement), request.size_bytes)
+            connection.service.proposer.add(PendingCommand(request.command, [token], settlement), request.size_bytes)
         except LmqError as exc:
             self.put_back(delivered)
             connection.fail(token, exc.rpc_text())
@@ -163,7 +163,7 @@ class _Settlement:
         """Count the answer, which will be sent."""
         self._connection.promised_bytes += self._size
 
-    def completed(self, group: Group, settled: list[bool] | None) -> None:
+    def completed(self, group: PendingCommand, settled: list[bool] | None) -> None:
         """Send those whose leases had not ended."""
         tickets, group.tickets = group.tickets, []
         for token in tickets:
@@ -172,7 +172,7 @@ class _Settlement:
             kept = [one for one, is_settled in zip(self._encoded, results, strict=True) if is_settled]
             self._puller.answer(token, kept)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Refuse the pull; what is certainly not acknowledged goes back."""
         tickets, group.tickets = group.tickets, []
         for token in tickets:

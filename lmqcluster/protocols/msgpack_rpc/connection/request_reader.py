@@ -16,7 +16,7 @@ from ....wire.legacy_msgpack import make_unpacker, unpack
 from ....wire.limits import REQUEST_BYTES_MAX
 from ....wire.values import VALUES_MAX, Scan, TooManyValuesError
 
-__all__ = ["STRANGER_BYTES_MAX", "STRANGER_VALUES_MAX", "Intake", "RequestTooLargeError"]
+__all__ = ["STRANGER_BYTES_MAX", "STRANGER_VALUES_MAX", "RequestReader", "RequestTooLargeError"]
 
 SMALL_BYTES = 8 * 1024
 SMALL_VALUES = 128
@@ -30,7 +30,7 @@ class RequestTooLargeError(ValueError):
     """A request that will not be taken, whatever follows."""
 
 
-class Intake:
+class RequestReader:
     """The bytes of one connection.
 
     Attributes:

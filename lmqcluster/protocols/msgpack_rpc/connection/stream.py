@@ -14,7 +14,7 @@ from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import make_unpacker, pack
 from ....wire.parts import LARGE_BYTES, joined
 from ..values import replies
-from .request_reader import SMALL_BYTES, Intake, RequestTooLargeError
+from .request_reader import SMALL_BYTES, RequestReader, RequestTooLargeError
 from .slow_answers import TASK_BYTES, SlowAnswers
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Stream(asyncio.Protocol):
         self._unread_seen_s = 0.0
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
-        self._intake = Intake()
+        self._intake = RequestReader()
         # Whether the intake holds the begin of a request from before it was known who the client is.
         self._has_strange_rest = False
         self._strange_requests = 0
@@ -119,7 +119,7 @@ class Stream(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.closed = True
         # What has come is carried out no more.
-        self._rest, self._intake = None, Intake()
+        self._rest, self._intake = None, RequestReader()
         if self._end is not None:
             self._end.cancel()
         self.slow.cancel()
@@ -358,7 +358,7 @@ class Stream(asyncio.Protocol):
         """Answer an unfinished request with an error, if its msgid can be read from its head, and close."""
         answer = self._answer_by_head(reason)
         received = self._intake.received
-        self._intake = Intake()
+        self._intake = RequestReader()
         self._intake.received = received
         if answer is None:
             self._close(reason)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ....core.log.commands import Delivered
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.pulls import Waiter
 from ....node.queues.sending import requests
 from ....ports import ConnectionSlot
@@ -22,7 +22,7 @@ Arguments = list[Any]
 
 
 class _LookingPuller:
-    """The answer to a ``pull_any`` that does not wait (`Puller`).
+    """The answer to a ``pull_any`` that does not wait (`DeliverySink`).
 
     The node may have to look for a message first. Until then the client's next requests, which take effect later, are held.
     """
@@ -77,11 +77,11 @@ class _Cancellation:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def completed(self, group: Group, result: Any) -> None:  # noqa: ARG002
+    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002
         """The pull has its answer by now, or stands in a line."""
         self._connection.service.pulls.cancel(self._connection, group.tickets[0])
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """The pull, which was sent before, fares no better."""
 
 
@@ -91,7 +91,7 @@ def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     pulls = connection.service.pulls
     if not pulls.cancel(connection, arguments[0]):
         request = requests.barrier()
-        group = Group(request.command, [arguments[0]], _Cancellation(connection))
+        group = PendingCommand(request.command, [arguments[0]], _Cancellation(connection))
         connection.service.proposer.add(group, request.size_bytes)
     connection.succeed(msgid, replies.OK)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....core import PushFlag
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.sending import requests
 from ....node.queues.sending.push_items import refusal_of
 from ....wire.errors import LmqError
@@ -82,13 +82,13 @@ class _Outcomes:
         connection = self._connection
         producer, owned = connection.producer, connection.producer_owner
         request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owned)
-        group = Group(request.command, list(range(start, start + len(bodies))), self)
+        group = PendingCommand(request.command, list(range(start, start + len(bodies))), self)
         try:
             connection.add(group, request.size_bytes)
         except LmqError as exc:
             self.failed(group, exc)
 
-    def completed(self, group: Group, flags: Any) -> None:
+    def completed(self, group: PendingCommand, flags: Any) -> None:
         """A run is stored, or refused by the queue in part."""
         places, group.tickets = group.tickets, []
         if not places:
@@ -100,7 +100,7 @@ class _Outcomes:
             self._results[start:end] = [replies.OK] * len(places)
         self._count(len(places))
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """A run is not stored, or its outcome is not known."""
         self._connection.push_refused(error)
         places, group.tickets = group.tickets, []

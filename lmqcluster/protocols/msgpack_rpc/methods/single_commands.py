@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core.log.command_layout import producer_of
-from ....node.commit.proposer import Group
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.sending.requests import Request
 from ....wire.errors import LmqError, forget_frames
 from ..connection.connection import Connection
@@ -24,7 +24,7 @@ class _Call:
         self.connection = connection
         self.render = render
 
-    def completed(self, group: Group, result: Any) -> None:
+    def completed(self, group: PendingCommand, result: Any) -> None:
         """Answer, once."""
         tickets, group.tickets = group.tickets, []
         for msgid in tickets:
@@ -36,7 +36,7 @@ class _Call:
             else:
                 self.connection.succeed(msgid, answer)
 
-    def failed(self, group: Group, error: LmqError) -> None:
+    def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Refuse, once."""
         if producer_of(group.command) is not None:
             self.connection.push_refused(error)
@@ -47,7 +47,7 @@ class _Call:
 
 def propose(connection: Connection, msgid: Any, request: Request, render: Callable[[Any], bytes]) -> None:
     """Send a request now, and answer with what `render` makes of its result; it may raise `LmqError`."""
-    connection.add(Group(request.command, [msgid], _Call(connection, render)), request.size_bytes)
+    connection.add(PendingCommand(request.command, [msgid], _Call(connection, render)), request.size_bytes)
 
 
 def say_ok(_result: Any) -> bytes:

@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import msgpack
 
-from .....node.process.fair_slices import BLOCK, Turns
+from .....node.process.fair_slices import BLOCK, FairSlices
 from .long_content import LongContent, json_pieces
 from .reply import Reply
 
@@ -46,7 +46,7 @@ class LongList(NamedTuple, Generic[T]):
     rest: Mapping[str, Any] = {}
 
 
-async def list_pieces(media: Format, value: LongList[T], turns: Turns, client: bytes) -> AsyncIterator[bytes]:
+async def list_pieces(media: Format, value: LongList[T], turns: FairSlices, client: bytes) -> AsyncIterator[bytes]:
     """Encode a value piece by piece, as work of this client; a short list does not wait for its turn."""
     name, items, row, rest = value
     pack = msgpack.Packer().pack
@@ -77,7 +77,7 @@ async def _at_once(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
         yield items
 
 
-async def reply_with_list(media: Format, value: LongList[T], turns: Turns, client: bytes) -> Reply:
+async def reply_with_list(media: Format, value: LongList[T], turns: FairSlices, client: bytes) -> Reply:
     """Return the answer that has the value as a whole; see `list_pieces`."""
     pieces = [piece async for piece in list_pieces(media, value, turns, client)]
     return Reply(200, media.head, pieces)
