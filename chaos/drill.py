@@ -29,7 +29,7 @@ from .reports.figures import Latency, Window, errors_of, latencies, longest_paus
 from .reports.watch import Election, Sample, Watch
 from .scenario import Limits, Scenario
 from .stage import Stage
-from .timeline import Mended, Timeline
+from .timeline import EndedFault, Timeline
 
 __all__ = ["Result", "run_drill"]
 
@@ -159,7 +159,7 @@ class _Drill:
             self._broken += _unexpected(cluster.everyone, stage.may_stop)
             last_version = _version(cluster) if self._drained else version
         events = history.events()
-        windows = _windows(timeline.mended, events, watch, cluster.sites)
+        windows = _windows(timeline.ended_faults, events, watch, cluster.sites)
         evidence = Evidence(
             judgement=judge(events, grace_s=self._scenario.load.lease_s + _LEASE_SLACK_S),
             drained=self._drained,
@@ -332,10 +332,10 @@ def _spared(sites: Sequence[str], windows: Sequence[Window]) -> list[str]:
     return [site for site in sites if site not in hit]
 
 
-def _windows(mended: Sequence[Mended], events: Sequence[Event], watch: Watch, sites: Sequence[str]) -> list[Window]:
+def _windows(ended: Sequence[EndedFault], events: Sequence[Event], watch: Watch, sites: Sequence[str]) -> list[Window]:
     """Return the windows of the faults, with the effect on clients and members."""
     samples, elections = watch.samples(), watch.elections()
-    ordered = sorted(mended, key=lambda one: one.window.begin_us)
+    ordered = sorted(ended, key=lambda one: one.window.begin_us)
     for one in ordered:
         window = one.window
         later = [other.window.begin_us for other in ordered if other.window.begin_us > window.end_us]
@@ -350,17 +350,17 @@ def _windows(mended: Sequence[Mended], events: Sequence[Event], watch: Watch, si
     return [one.window for one in ordered]
 
 
-def _in_step_s(samples: Sequence[Sample], mended: Mended, until_us: int) -> float | None:
+def _in_step_s(samples: Sequence[Sample], ended: EndedFault, until_us: int) -> float | None:
     """Return the time from the end of a fault until all members report one leader and have applied everything."""
     latest: dict[str, Any] = {}
     for sample in samples:
-        if sample.time_us <= mended.window.end_us or sample.node not in mended.members:
+        if sample.time_us <= ended.window.end_us or sample.node not in ended.members:
             continue
         if sample.time_us >= until_us:
             return None
         latest[sample.node] = sample
         one_leader = len({(one.leader, one.term) for one in latest.values()}) == 1
-        caught_up = all(one.ready and one.applied >= mended.commit for one in latest.values())
-        if len(latest) == len(mended.members) and one_leader and caught_up:
-            return (sample.time_us - mended.window.end_us) / 1e6
+        caught_up = all(one.ready and one.applied >= ended.commit for one in latest.values())
+        if len(latest) == len(ended.members) and one_leader and caught_up:
+            return (sample.time_us - ended.window.end_us) / 1e6
     return None

@@ -14,10 +14,10 @@ from .reports.watch import Watch
 from .scenario import Plan
 from .stage import Stage
 
-__all__ = ["Mended", "Timeline"]
+__all__ = ["EndedFault", "Timeline"]
 
 
-class Mended:
+class EndedFault:
     """A fault that has ended: its window, and the condition for the recovery of the cluster.
 
     Attributes:
@@ -36,7 +36,7 @@ class Timeline:
     """The faults of one drill.
 
     Attributes:
-        mended: faults that have ended.
+        ended_faults: faults that have ended.
         troubles: reasons why the drill did not run as planned.
         broken: guarantees that nodes violated.
     """
@@ -47,7 +47,7 @@ class Timeline:
         self._plans = plans
         self._stop = threading.Event()
         self._begun: dict[int, int] = {}
-        self.mended: list[Mended] = []
+        self.ended_faults: list[EndedFault] = []
         self.troubles: list[str] = []
         self.broken: list[str] = []
 
@@ -85,9 +85,9 @@ class Timeline:
         try:
             fault.end(self._stage)
         except DrillError as exc:
-            self.troubles.append(f"{fault.kind} could not be mended: {exc}")
+            self.troubles.append(f"{fault.kind} could not be ended: {exc}")
         except BrokenPromiseError as exc:
             self.broken.append(str(exc))
         window = Window(fault.kind, tuple(fault.hit), self._begun[number], now_us())
         members = tuple(node.name for node in self._stage.cluster.nodes)
-        self.mended.append(Mended(window, self._watch.commit(), members))
+        self.ended_faults.append(EndedFault(window, self._watch.commit(), members))

@@ -63,7 +63,7 @@ def _judged(
             raise MissingToolError(str(exc)) from exc
         raise HistoryError(str(exc)) from exc
     except Exception as exc:
-        error = failures.explained(exc)
+        error = failures.explain(exc)
         if error is None:
             raise
         raise HistoryError(f"{error}; Spark's log is {log}") from exc

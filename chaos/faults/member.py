@@ -44,7 +44,7 @@ class Leave(TargetedFault):
             stage.notes.append(f"{node.name} left")
             stage.cluster.nodes.remove(node)
             stage.cluster.spares.append(node)
-            stage.cluster.let_clients_in(node, allowed=False)
+            stage.cluster.allow_clients(node, allowed=False)
 
     def end(self, stage: Stage) -> None:
         """Do nothing: the nodes stay away."""
@@ -83,7 +83,7 @@ def _join(stage: Stage) -> NodeProcess:
     contact = stage.rng.choice([node for node in cluster.nodes if node.running])
     _change(spare, "/v1/cluster/join", {"peer": f"127.0.0.1:{contact.ports.raft}", "discard_data": True})
     cluster.nodes.append(spare)
-    cluster.let_clients_in(spare, allowed=True)
+    cluster.allow_clients(spare, allowed=True)
     stage.notes.append(f"{spare.name} joined through {contact.name}")
     return spare
 

@@ -189,14 +189,14 @@ class _Slowness(TargetedFault):
         kind, attributes = self.toxic
         for link in _links_of(stage, self.hit, self.links):
             for stream in (UP, DOWN):
-                link.poison(kind, stream, attributes)
+                link.add_toxic(kind, stream, attributes)
                 self._poisoned.append((link, stream))
 
     def end(self, stage: Stage) -> None:
         """Remove the toxic."""
         kind, _attributes = self.toxic
         for link, stream in self._poisoned:
-            link.cure(kind, stream)
+            link.remove_toxic(kind, stream)
 
 
 @dataclass

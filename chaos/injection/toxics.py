@@ -45,7 +45,7 @@ class Link:
         self._proxy = proxy
         self._toxics: set[str] = set()
 
-    def poison(self, kind: str, stream: str, attributes: Mapping[str, int]) -> None:
+    def add_toxic(self, kind: str, stream: str, attributes: Mapping[str, int]) -> None:
         """Add a toxic; replace one of the same kind and stream.
 
         Args:
@@ -53,12 +53,12 @@ class Link:
             stream: `UP` or `DOWN`.
             attributes: as documented by toxiproxy.
         """
-        self.cure(kind, stream)
+        self.remove_toxic(kind, stream)
         name = f"{kind}_{stream}"
         self._proxy.add_toxic(type=kind, stream=stream, name=name, attributes=dict(attributes))
         self._toxics.add(name)
 
-    def cure(self, kind: str, stream: str) -> None:
+    def remove_toxic(self, kind: str, stream: str) -> None:
         """Remove one toxic. This closes connections that a ``timeout`` held up."""
         name = f"{kind}_{stream}"
         if name in self._toxics:
@@ -67,11 +67,11 @@ class Link:
 
     def cut(self, stream: str) -> None:
         """Drop everything in this direction, without an error."""
-        self.poison("timeout", stream, {"timeout": 0})
+        self.add_toxic("timeout", stream, {"timeout": 0})
 
     def mend(self, stream: str) -> None:
         """End a `cut`."""
-        self.cure("timeout", stream)
+        self.remove_toxic("timeout", stream)
 
     def shut(self) -> None:
         """Close all connections and refuse new ones."""
@@ -81,7 +81,7 @@ class Link:
         """End a `shut`."""
         self._proxy.enable()
 
-    def cure_all(self) -> None:
+    def remove_toxics(self) -> None:
         """Remove all toxics and accept connections."""
         for name in sorted(self._toxics):
             self._proxy.destroy_toxic(name)
@@ -131,10 +131,10 @@ class Network:
         self.links[name] = Link(proxy, port)
         return self.links[name]
 
-    def cure_all(self) -> None:
+    def remove_toxics(self) -> None:
         """Remove all toxics of all links."""
         for link in self.links.values():
-            link.cure_all()
+            link.remove_toxics()
 
     def _wait_until_it_answers(self, port: int) -> None:
         deadline = time.monotonic() + _START_S

@@ -59,7 +59,7 @@ from lmqcluster.spark.pipelines.base.failures import BAD_DATA, PipelineError, un
 
 from .checker import FAULTS, HIDDEN_MAX
 
-__all__ = ["FAULTS", "GUILTY", "PASS", "UNKNOWN", "VerifySettings", "judged", "verify"]
+__all__ = ["FAULTS", "GUILTY", "PASS", "UNKNOWN", "VerifySettings", "verdict_of", "verify"]
 
 PASS: Final = "pass"  # noqa: S105  a verdict
 GUILTY: Final = "guilty"
@@ -370,7 +370,7 @@ def _findings(history: _History, examples: int) -> dict[str, Any]:
     counts = _counts({**faults, **others})
     messages = _message_figures(history.messages) | {name: counts[name] for name in others}
     found = {name: counts[name] for name in FAULTS}
-    verdict, reasons = judged(found, messages)
+    verdict, reasons = verdict_of(found, messages)
     return {
         "verdict": verdict,
         "reasons": reasons,
@@ -380,7 +380,7 @@ def _findings(history: _History, examples: int) -> dict[str, Any]:
     }
 
 
-def judged(faults: Mapping[str, int], messages: Mapping[str, int]) -> tuple[str, list[str]]:
+def verdict_of(faults: Mapping[str, int], messages: Mapping[str, int]) -> tuple[str, list[str]]:
     """Return the verdict, and the reasons for one that is not a pass, from the counts of a report."""
     found = [f"{name.replace('_', ' ')}: {count:,}" for name, count in faults.items() if count]
     if found:

@@ -126,7 +126,7 @@ class Cluster:
         """Return the HTTP ports of all nodes for clients of a site, the node of the site first."""
         return [self._client_links[site, name][1].port for name in self._in_order(site)]
 
-    def let_clients_in(self, node: NodeProcess, *, allowed: bool) -> None:
+    def allow_clients(self, node: NodeProcess, *, allowed: bool) -> None:
         """Allow or refuse clients at a node: before it joins, it is a separate cluster, which no client should use."""
         for site in self.sites:
             for link in self._client_links[site, node.name]:
@@ -171,7 +171,7 @@ class Cluster:
 
     def mend(self) -> None:
         """End all faults: network, disks and clocks work, and every member's process runs."""
-        self.network.cure_all()
+        self.network.remove_toxics()
         self.delay_names(0)
         self._shut_spares()
         for node in self.everyone:
@@ -235,7 +235,7 @@ class Cluster:
 
     def _shut_spares(self) -> None:
         for spare in self.spares:
-            self.let_clients_in(spare, allowed=False)
+            self.allow_clients(spare, allowed=False)
 
     def _start(self) -> None:
         for node in self.nodes:

@@ -123,7 +123,7 @@ class RunningCluster(Cluster):
 
     def mend(self) -> None:
         """Restore the links of clients and resume paused nodes."""
-        self.network.cure_all()
+        self.network.remove_toxics()
         for node in self.nodes:
             node.resume()
 

@@ -11,7 +11,7 @@ from ..shared.errors import ExitCode
 from ..shared.output import Column, print_json, print_table
 from ..shared.target import complete_queue
 from .access import ClusterOptions, cluster_options
-from .run import PipelineCommand, Runner, tasks_shown
+from .run import PipelineCommand, Runner, show_tasks
 
 if TYPE_CHECKING:
     from lmqcluster.spark.pipelines.dead_letters import Redriven, Sample
@@ -120,7 +120,7 @@ def dead_letters(
         raise click.UsageError("--output and --redrive exclude each other: write the messages first")
     names = tuple(dict.fromkeys(queues))
     cluster.reach()
-    with runner.session("dead-letters") as spark, tasks_shown("dead-letters", spark):
+    with runner.session("dead-letters") as spark, show_tasks("dead-letters", spark):
         from lmqcluster.spark.pipelines import dead_letters as pipeline  # noqa: PLC0415
 
         settings = pipeline.DeadLetters(access=cluster.access(), queues=names, where=where)

@@ -10,7 +10,7 @@ import click
 from ..shared.errors import ExitCode
 from ..shared.output import Column, print_json, print_table
 from .access import ClusterOptions, cluster_options
-from .run import PipelineCommand, Runner, check_paths, tasks_shown
+from .run import PipelineCommand, Runner, check_paths, show_tasks
 
 if TYPE_CHECKING:
     from lmqcluster.spark.pipelines.replays.replay_settings import Planned, Replayed
@@ -123,7 +123,7 @@ def replay(
     check_paths(inputs)
     if not dry_run:
         cluster.reach()
-    with runner.session("replay") as spark, tasks_shown("replay", spark):
+    with runner.session("replay") as spark, show_tasks("replay", spark):
         from lmqcluster.spark.pipelines.replays.replay import Replayed, ReplaySettings, plan_replay  # noqa: PLC0415
         from lmqcluster.spark.pipelines.replays.replay import replay as run_replay  # noqa: PLC0415
 

@@ -9,7 +9,7 @@ import click
 
 from ..shared.errors import ExitCode, cannot_write
 from ..shared.output import Column, print_json, print_table
-from .run import PipelineCommand, Runner, check_paths, tasks_shown
+from .run import PipelineCommand, Runner, check_paths, show_tasks
 
 __all__ = ["report"]
 
@@ -60,7 +60,7 @@ def report(
       lmq-pipeline report /var/lib/lmq/events --html report.html
     """
     check_paths(journals)
-    with runner.session("report") as spark, tasks_shown("report", spark):
+    with runner.session("report") as spark, show_tasks("report", spark):
         from lmqcluster.spark.pipelines.reports.report import ReportSettings  # noqa: PLC0415
         from lmqcluster.spark.pipelines.reports.report import report as run_report  # noqa: PLC0415
 

@@ -42,9 +42,9 @@ __all__ = [
     "StreamOutcome",
     "apply_config",
     "check_paths",
+    "show_tasks",
     "spark_options",
-    "tasks_shown",
-    "watched",
+    "watch_query",
 ]
 
 SUBMITTED_BY: Final = "PYSPARK_GATEWAY_PORT"
@@ -97,7 +97,7 @@ class Runner:
         except (CliError, LmqError, click.ClickException, click.exceptions.Exit, ConfigError):
             raise
         except Exception as exc:
-            error = failures.explained(exc)
+            error = failures.explain(exc)
             if error is None:
                 raise
             raise CliError(self._with_log(str(error), error.exit_code, log), ExitCode(error.exit_code)) from exc
@@ -216,7 +216,7 @@ class StreamOutcome:
         return {"messages": self.messages, "micro_batches": self.batches, "seconds": round(self.seconds, 3)}
 
 
-def watched(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuery], None]:
+def watch_query(description: str, outcome: StreamOutcome) -> Callable[[StreamingQuery], None]:
     """Return a function that waits for the end of a query and shows its progress on a terminal.
 
     The first Ctrl-C (or SIGTERM) stops the query; the second one raises KeyboardInterrupt.
@@ -297,7 +297,7 @@ class _TasksColumn(ProgressColumn):
 
 
 @contextmanager
-def tasks_shown(description: str, spark: SparkSession) -> Iterator[None]:
+def show_tasks(description: str, spark: SparkSession) -> Iterator[None]:
     """Show the progress of Spark's work in the block on a terminal."""
     if not sys.stderr.isatty():
         yield

@@ -14,7 +14,7 @@ from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, print_json, print_table
 from ..shared.target import complete_queue
 from .access import ClusterOptions, cluster_options, target_cluster_options
-from .run import PipelineCommand, Runner, StreamOutcome, watched
+from .run import PipelineCommand, Runner, StreamOutcome, watch_query
 
 if TYPE_CHECKING:
     from lmqcluster.spark.pipelines.archives.archive import Period
@@ -220,7 +220,7 @@ def archive(
             if schema is None
             else Decoding(form=schema[0], schema=schema[1], quarantine=quarantine or ""),
         )
-        run_archive(spark, settings, watched("archive", outcome))
+        run_archive(spark, settings, watch_query("archive", outcome))
     return _end(outcome, once=trigger_s is None, as_json=as_json)
 
 
@@ -286,7 +286,7 @@ def migrate(
             queue_prefix=queue_prefix,
             accept_doubles=accept_doubles,
         )
-        run_migrate(spark, settings, watched("migrate", outcome))
+        run_migrate(spark, settings, watch_query("migrate", outcome))
     return _end(outcome, once=trigger_s is None, as_json=as_json)
 
 

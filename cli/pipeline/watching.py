@@ -10,7 +10,7 @@ import click
 
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, print_table
-from .run import PipelineCommand, Runner, StreamOutcome, check_paths, watched
+from .run import PipelineCommand, Runner, StreamOutcome, check_paths, watch_query
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -117,7 +117,7 @@ def watch(
                 open=alert_open, wait_p99_s=alert_wait, redelivered_share=alert_redelivered, drops=alert_drops
             ),
         )
-        wait: Callable[[Any], None] = watched("watch", outcome)
+        wait: Callable[[Any], None] = watch_query("watch", outcome)
         pipeline.watch(spark, settings, shown, wait)
     if once and outcome.stopped:
         raise CliError("interrupted; run the same command again to continue", ExitCode.INTERRUPTED)

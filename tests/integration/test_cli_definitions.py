@@ -99,8 +99,8 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
         "would suspend queue held",
         'would create queue hooked with hooks {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}',
         "would create queue orders with accum 0.5, retry 3",
-        "would bind queue orders: audit gets copies of what is pushed to it",
-        "would bind queue orders: base64:/w== gets copies of what is pushed to it",
+        "would bind queue orders: audit gets copies of messages pushed to it",
+        "would bind queue orders: base64:/w== gets copies of messages pushed to it",
         "would create queue base64:/w== with timeout 1.5",
     ]
     assert admin("definitions", "import", str(file), "--dry-run") == (0, "\n".join(changes) + "\n", "")

@@ -222,7 +222,7 @@ def test_default_properties_are_changed_after_showing_the_difference(admin, queu
     assert admin("defaults", "rm", "^other", "--yes").code == 66
     assert admin("defaults", "set", "-", "--yes", stdin=saved).code == 0
     assert admin("defaults", "show", "--json").out == saved
-    assert "nothing changes" in admin("defaults", "set", "-", stdin=saved).one_line_error()
+    assert "no changes" in admin("defaults", "set", "-", stdin=saved).one_line_error()
 
     edited = admin("defaults", "edit", "--yes", environment={"EDITOR": "sed -i s/8}/9}/", "VISUAL": ""})
     assert edited.code == 0, edited

@@ -272,7 +272,7 @@ def test_a_lone_node_is_truncated_before_the_damage_or_left_unchanged(tmp_path: 
 def test_repair_refuses_a_running_node_and_a_folder_without_one(node: NodeProcess, tmp_path: Path) -> None:
     """Both are refused with a one-line error before the confirmation."""
     folders = (
-        (node.data_dir, "runs in the data directory"),
+        (node.data_dir, "is using the data directory"),
         (tmp_path, "there is no node's data"),
         (tmp_path / "nothing", "does not exist"),
     )

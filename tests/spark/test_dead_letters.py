@@ -78,7 +78,7 @@ def test_dead_letters_are_shown_by_queue_and_hour_and_kept(
         rows = spark.read.format(form).load(str(output)).orderBy("offset").collect()
         assert [row["text"] for row in rows] == ["m-000000", "m-000001", "m-000002", None]
         assert [(row["label"], row["group"]) for row in rows[:3]] == [("order", f"g{number}") for number in range(3)]
-        with pytest.raises(PipelineError, match="exists already"):
+        with pytest.raises(PipelineError, match="already exists"):
             store(found, str(output), form)
     assert len(pulled(client, dead.dead)) == 4
 

@@ -198,7 +198,7 @@ def test_a_token_can_be_in_a_file_on_the_driver(monkeypatch: pytest.MonkeyPatch,
     assert Write.parse(WRITE).connection.token == "first"
     assert Write.parse({**WRITE, "lmq.token.file": str(tmp_path / "two")}).connection.token == "second"
     assert Write.parse({**WRITE, "lmq.token": "given"}).connection.token == "given"
-    with pytest.raises(OptionError, match="give one of them"):
+    with pytest.raises(OptionError, match="exclude each other"):
         Write.parse({**WRITE, "lmq.token": "given", "lmq.token.file": str(tmp_path / "two")})
     with pytest.raises(OptionError, match=r"'lmq.token.file' = .*none' cannot be read on the driver: .*No such file"):
         Write.parse({**WRITE, "lmq.token.file": str(tmp_path / "none")})

@@ -9,7 +9,7 @@ from lmqcluster import LmqError
 from lmqcluster.spark.base.connecting import Cluster
 from lmqcluster.spark.base.errors import TakenOverError
 from lmqcluster.spark.base.options import Connection
-from lmqcluster.spark.pipelines.base.failures import explained
+from lmqcluster.spark.pipelines.base.failures import explain
 from tests.integration.cluster import ports
 
 
@@ -23,35 +23,35 @@ def query_failed(error: Exception) -> StreamingQueryException:
     ("code", "status"), [("unauthorized", 77), ("forbidden", 77), ("bad_name", 65), ("no_leader", 69)]
 )
 def test_an_error_of_the_cluster_has_the_status_of_its_code(code: str, status: int) -> None:
-    found = explained(query_failed(LmqError(code, f"lmq: something failed [{code}]")))
+    found = explain(query_failed(LmqError(code, f"lmq: something failed [{code}]")))
     assert found is not None
     assert (str(found), found.exit_code) == (f"lmq: something failed [{code}]", status)
 
 
 def test_a_superseded_subscription_is_reported() -> None:
-    found = explained(query_failed(TakenOverError("jobs")))
+    found = explain(query_failed(TakenOverError("jobs")))
     assert found is not None
     assert (found.exit_code, "subscription 'jobs' was taken over" in str(found)) == (65, True)
 
 
 @pytest.mark.parametrize("error", [ConnectionRefusedError(111, "Connection refused"), ConnectionResetError()])
 def test_the_end_of_the_java_process_is_not_reported_as_a_bug(error: OSError) -> None:
-    found = explained(error)
+    found = explain(error)
     assert found is not None
     assert (found.exit_code, "increase --memory" in str(found)) == (75, True)
 
 
 def test_a_lack_of_memory_is_reported_as_such() -> None:
-    found = explained(PySparkException("Job aborted\njava.lang.OutOfMemoryError: Java heap space\nat x"))
+    found = explain(PySparkException("Job aborted\njava.lang.OutOfMemoryError: Java heap space\nat x"))
     assert found is not None
     assert (found.exit_code, "ran out of memory" in str(found)) == (75, True)
 
 
 def test_a_bug_stays_one() -> None:
-    assert explained(KeyError("x")) is None
+    assert explain(KeyError("x")) is None
 
 
 def test_an_error_has_its_code_and_the_option_for_the_servers() -> None:
     address = f"127.0.0.1:{ports.take()}"
-    with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{address}' has answered .* \[unreachable\]$"):
+    with pytest.raises(LmqError, match=rf"option 'lmq.servers' = '{address}' answered .* \[unreachable\]$"):
         Cluster(Connection(address, timeout_s=0.5, connect_timeout_s=0.5))

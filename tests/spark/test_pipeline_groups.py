@@ -13,7 +13,7 @@ from lmqcluster import Client
 from lmqcluster.client import PushOptions
 from lmqcluster.spark.pipelines.archives.archive import ArchiveSettings, archive
 from lmqcluster.spark.pipelines.base.access import Access
-from lmqcluster.spark.pipelines.base.failures import UNKNOWN, explained
+from lmqcluster.spark.pipelines.base.failures import UNKNOWN, explain
 from lmqcluster.spark.pipelines.base.source import Source
 from lmqcluster.spark.pipelines.migrate import MigrateSettings, migrate
 from tests.integration.cluster import Cluster
@@ -55,7 +55,7 @@ def test_an_archive_and_the_live_queue_are_one_table(
     (held,) = client.pull_many(queue, 1)
     with pytest.raises(Exception, match="could not be read") as raised:
         archive(spark, ArchiveSettings(source=Source(access=Access(servers=servers), queue=queue), output=table), watch)
-    error = explained(raised.value)
+    error = explain(raised.value)
     assert error is not None
     assert error.exit_code == UNKNOWN
     assert "9 messages that existed when the query started could not be read: 9 wait for messages" in str(error)

@@ -204,10 +204,10 @@ def test_an_older_checkpoint_is_data_loss_at_once(new_reader: NewReader, client:
     reader.stop()
     # There is nothing to read, and messages were settled nevertheless.
     with pytest.raises(
-        DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are gone"
+        DataLossError, match=r"batches 2 to 3 of subscription .* an older copy: their messages are removed"
     ):
         new_reader().latestOffset(offsets[1], ReadMaxRows(3))
-    with pytest.raises(DataLossError, match=r"batches 2 to 2 of subscription .* their messages are gone"):
+    with pytest.raises(DataLossError, match=r"batches 2 to 2 of subscription .* their messages are removed"):
         new_reader().partitions(offsets[1], offsets[2])
     bold = new_reader(failOnDataLoss="false")
     assert bold.latestOffset(offsets[1], ReadMaxRows(3)) == offsets[1]

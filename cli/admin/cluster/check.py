@@ -13,7 +13,7 @@ from ...shared.output import Column, human_bytes, plural, print_json
 from ...shared.reads import Report, reads
 from ...shared.target import Target, complete_queue, target_options
 from ..queues.queue_list import queue_exists
-from .monitoring import Finding, Limits, MonitoringCommand, State, graded, line_of, worst
+from .monitoring import Finding, Limits, MonitoringCommand, State, grade, line_of, worst
 
 __all__ = ["check"]
 
@@ -86,20 +86,20 @@ def _cluster_findings(checks: Mapping[str, Any], limits: Thresholds) -> Iterator
     leader, members = checks["leader"], checks["members"]
     yield Finding(State.OK if leader["ok"] else State.CRITICAL, leader["detail"])
     missing = members["figures"]["members"] - members["figures"]["able"]
-    yield graded("missing_members", missing, members["detail"], (1, None))
+    yield grade("missing_members", missing, members["detail"], (1, None))
     lag = checks["lag"]
-    yield graded("lag", lag["figures"]["entries"], lag["detail"], _limits(limits, "lag"))
+    yield grade("lag", lag["figures"]["entries"], lag["detail"], _limits(limits, "lag"))
     memory, disk = checks["memory"], checks["disk"]
     used = 100 * memory["figures"]["used_bytes"] / memory["figures"]["max_bytes"]
-    yield graded("memory", round(used, 1), memory["detail"], _limits(limits, "memory"), unit="%")
+    yield grade("memory", round(used, 1), memory["detail"], _limits(limits, "memory"), unit="%")
     full = 100 - 100 * disk["figures"]["free_bytes"] / disk["figures"]["total_bytes"]
-    yield graded("disk", round(full, 1), disk["detail"], _limits(limits, "disk"), unit="%")
+    yield grade("disk", round(full, 1), disk["detail"], _limits(limits, "disk"), unit="%")
     kept, quota = checks["disk limit"], checks["quota"]
     used, most = kept["figures"]["used_bytes"], kept["figures"]["max_bytes"]
     share = 100 * used / most if most else 100.0
-    yield graded("disk_limit", round(share, 1), kept["detail"], _limits(limits, "disk_limit"), unit="%")
+    yield grade("disk_limit", round(share, 1), kept["detail"], _limits(limits, "disk_limit"), unit="%")
     share = 100 * quota["figures"]["used"] / quota["figures"]["max"]
-    yield graded("quota", round(share, 1), quota["detail"], _limits(limits, "quota"), unit="%")
+    yield grade("quota", round(share, 1), quota["detail"], _limits(limits, "quota"), unit="%")
 
 
 @check.command(
@@ -126,13 +126,13 @@ def check_queue(target: Target, name: str, absent_ok: bool, **limits: float | No
 
 def _queue_findings(name: str, found: Mapping[str, Any], limits: Thresholds) -> Iterator[Finding]:
     ready, leased, size = found["ready"], found["leased"], found["bytes"]
-    yield graded(
+    yield grade(
         "ready", ready, f"{plural(ready, 'message waits', 'messages wait')} in queue {name}", _limits(limits, "ready")
     )
-    yield graded("leased", leased, f"{leased:,} are leased", _limits(limits, "leased"))
+    yield grade("leased", leased, f"{leased:,} are leased", _limits(limits, "leased"))
     age = found["oldest_age_s"] or 0.0
-    yield graded("oldest_age", age, f"the oldest has waited {age:.1f} s", _limits(limits, "age"), unit="s")
-    yield graded("size", size, f"total size {human_bytes(size)}", _limits(limits, "bytes"), unit="B")
+    yield grade("oldest_age", age, f"the oldest has waited {age:.1f} s", _limits(limits, "age"), unit="s")
+    yield grade("size", size, f"total size {human_bytes(size)}", _limits(limits, "bytes"), unit="B")
 
 
 def _limits(limits: Thresholds, name: str) -> Limits:

@@ -14,7 +14,7 @@ from lmqcluster.wire.errors import LmqError
 
 from ...shared.errors import CliError, ExitCode, exit_code_of
 
-__all__ = ["Finding", "Limits", "MonitoringCommand", "State", "graded", "line_of", "worst"]
+__all__ = ["Finding", "Limits", "MonitoringCommand", "State", "grade", "line_of", "worst"]
 
 _SERVICE: Final = "LMQ"
 
@@ -61,7 +61,7 @@ class Finding:
         return f"{self.name}={value}{self.unit};{limits}".rstrip(";")
 
 
-def graded(name: str, value: float, text: str, limits: Limits = (None, None), *, unit: str = "") -> Finding:
+def grade(name: str, value: float, text: str, limits: Limits = (None, None), *, unit: str = "") -> Finding:
     """Return the finding for a figure that is bad when it is high, by its thresholds."""
     warning, critical = limits
     state = State.OK

@@ -123,11 +123,11 @@ def _bindings(api: Api, path: str, shown: str, wanted: list[Any]) -> Iterator[Ch
     found = api.get(f"{path}/bindings")["targets"]
     for target in wanted:
         if target not in found:
-            text = f"bind queue {shown}: {queue_text(target)} gets copies of what is pushed to it"
+            text = f"bind queue {shown}: {queue_text(target)} gets copies of messages pushed to it"
             yield Change(text, partial(_post_binding, path=f"{path}/bind", target=target))
     for target in found:
         if target not in wanted:
-            text = f"unbind queue {shown}: {queue_text(target)} no longer gets copies of what is pushed to it"
+            text = f"unbind queue {shown}: {queue_text(target)} no longer gets copies of messages pushed to it"
             yield Change(text, partial(_post_binding, path=f"{path}/unbind", target=target))
 
 

@@ -35,7 +35,7 @@ def bind(target: Target, name: str, copy: str) -> None:
     """
     answer = target.api.post(f"{queue_path(name)}/bind", {"target": queue_value(copy)})
     state = "now" if answer["new"] else "already"
-    target.print_result(answer, f"Queue {copy} {state} gets copies of what is pushed to queue {name}.")
+    target.print_result(answer, f"Queue {copy} {state} gets copies of messages pushed to queue {name}.")
 
 
 @click.command("unbind", short_help="End a binding.")
@@ -51,7 +51,7 @@ def unbind(target: Target, name: str, copy: str) -> None:
     """
     answer = target.api.post(f"{queue_path(name)}/unbind", {"target": queue_value(copy)})
     text = "no longer gets copies" if answer["ended"] else "did not get copies"
-    target.print_result(answer, f"Queue {copy} {text} of what is pushed to queue {name}.")
+    target.print_result(answer, f"Queue {copy} {text} of messages pushed to queue {name}.")
 
 
 @click.command("bindings", short_help="List the queues that get copies.")
@@ -68,7 +68,7 @@ def bindings(target: Target, name: str) -> Report:
     rows = [[queue_text(one)] for one in answer["targets"]]
     if not rows:
         require_queue(target.api, name)
-    return Report(answer, _COLUMNS, rows, empty=f"No queue gets copies of what is pushed to queue {name}.")
+    return Report(answer, _COLUMNS, rows, empty=f"No queue gets copies of messages pushed to queue {name}.")
 
 
 @click.command("redrive", short_help="Return dead letters to their queues.")

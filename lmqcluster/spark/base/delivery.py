@@ -8,7 +8,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from lmqcluster.client import PushOptions
 
-from .given import Given
+from .option_reader import OptionReader
 from .texts import message_text
 
 __all__ = ["DELIVERY_COLUMNS", "constant_options", "row_options"]
@@ -18,7 +18,7 @@ _PRIORITY_MAX: Final = (1 << 31) - 1
 _SECONDS_MAX: Final = 1_000_000_000
 
 
-def constant_options(given: Given) -> PushOptions:
+def constant_options(given: OptionReader) -> PushOptions:
     """Return the delivery options that a write sets for all its rows.
 
     Raises:

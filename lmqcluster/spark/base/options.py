@@ -20,7 +20,7 @@ from lmqcluster.wire.limits import NAME_BYTES_MAX, PATTERN_BYTES_MAX, PUSH_COUNT
 
 from .delivery import constant_options
 from .errors import OptionError
-from .given import Given
+from .option_reader import OptionReader
 from .reference import Operation
 from .schema import Extras
 
@@ -63,7 +63,7 @@ class Connection:
     tls_cert: str | None = None
 
     @classmethod
-    def parse(cls, given: Given) -> Connection:
+    def parse(cls, given: OptionReader) -> Connection:
         """Validate the options of the connection; the driver's environment provides missing ones.
 
         Raises:
@@ -91,7 +91,7 @@ class Selection:
     pattern: str | None = None
 
     @classmethod
-    def parse(cls, given: Given) -> Selection:
+    def parse(cls, given: OptionReader) -> Selection:
         """Validate the selection.
 
         Raises:
@@ -153,7 +153,7 @@ class StreamRead:
         Raises:
             OptionError: one is missing, unknown, out of range, or not for streaming reads.
         """
-        given = Given(options, Operation.STREAM_READ)
+        given = OptionReader(options, Operation.STREAM_READ)
         messages_max = given.integer("maxOffsetsPerTrigger", 1, BATCH_MESSAGES_MAX, default=BATCH_MESSAGES_MAX)
         return cls(
             **_read(given),
@@ -194,7 +194,7 @@ class BatchRead:
             )
         if mode != "peek":
             raise OptionError("mode", f"must be peek, not {mode!r}")
-        given = Given(options, Operation.BATCH_READ)
+        given = OptionReader(options, Operation.BATCH_READ)
         return cls(**_read(given), partitions_min=given.integer("minPartitions", 1, _TABLE_PARTITIONS_MAX, default=1))
 
 
@@ -225,7 +225,7 @@ class Write:
         Raises:
             OptionError: one is missing, unknown, out of range, or not for writes.
         """
-        given = Given(options, Operation.WRITE)
+        given = OptionReader(options, Operation.WRITE)
         application = given.name("lmq.application", _APPLICATION_BYTES_MAX)
         if (application is None) != (given.text("lmq.epoch") is None):
             raise OptionError("lmq.epoch", "and 'lmq.application' identify a write together: set both or neither")
@@ -250,11 +250,11 @@ def check_common(options: Mapping[str, str]) -> Extras:
     Raises:
         OptionError: one is missing, unknown or out of range.
     """
-    extras: Extras = _read(Given(options, None))["extras"]
+    extras: Extras = _read(OptionReader(options, None))["extras"]
     return extras
 
 
-def _read(given: Given) -> dict[str, Any]:
+def _read(given: OptionReader) -> dict[str, Any]:
     return {
         "connection": Connection.parse(given),
         "selection": Selection.parse(given),
@@ -266,7 +266,7 @@ def _read(given: Given) -> dict[str, Any]:
     }
 
 
-def _servers(given: Given) -> str:
+def _servers(given: OptionReader) -> str:
     servers, alias = given.text("lmq.servers"), given.text("servers")
     if servers is not None and alias is not None:
         raise OptionError("servers", "is an alias of 'lmq.servers': set only one of them")
@@ -280,7 +280,7 @@ def _servers(given: Given) -> str:
     return value
 
 
-def _token(given: Given, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
+def _token(given: OptionReader, environment: Mapping[str, str]) -> tuple[str | None, str | None]:
     """Return the token, and the file that it was read from."""
     token, file = given.text("lmq.token"), given.text("lmq.token.file")
     if token is not None and file is not None:

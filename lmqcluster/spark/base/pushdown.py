@@ -24,16 +24,16 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from .wanted import Interval, Wanted
+from .read_scope import Interval, ReadScope
 
-__all__ = ["narrowed"]
+__all__ = ["narrow_scope"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> tuple[Wanted, list[Filter]]:
-    """Return the read narrowed by all filters, and the filters that Spark still has to apply."""
+def narrow_scope(wanted: ReadScope, filters: Iterable[Filter]) -> tuple[ReadScope, list[Filter]]:
+    """Return the read narrow_scope by all filters, and the filters that Spark still has to apply."""
     unsupported = []
     for one in filters:
         attribute = getattr(one, "attribute", None)
@@ -46,7 +46,7 @@ def narrowed(wanted: Wanted, filters: Iterable[Filter]) -> tuple[Wanted, list[Fi
     return wanted, unsupported
 
 
-def _by_queue(wanted: Wanted, one: Filter) -> Wanted | None:
+def _by_queue(wanted: ReadScope, one: Filter) -> ReadScope | None:
     if isinstance(one, IsNotNull):
         return wanted
     passes = _PASSES.get(type(one))
@@ -56,12 +56,12 @@ def _by_queue(wanted: Wanted, one: Filter) -> Wanted | None:
     return replace(wanted, queues=tuple(name for name in wanted.queues if passes(name, value)))
 
 
-def _by_offset(wanted: Wanted, one: Filter) -> Wanted | None:
+def _by_offset(wanted: ReadScope, one: Filter) -> ReadScope | None:
     interval = _interval(one, lambda value: value if type(value) is int else None)
     return None if interval is None else replace(wanted, offsets=wanted.offsets.within(interval))
 
 
-def _by_time(wanted: Wanted, one: Filter) -> Wanted | None:
+def _by_time(wanted: ReadScope, one: Filter) -> ReadScope | None:
     interval = _interval(one, _microseconds)
     return None if interval is None else replace(wanted, times_us=wanted.times_us.within(interval))
 
@@ -99,7 +99,7 @@ _PASSES: Final[dict[type[Filter], Callable[[str, Any], bool]]] = {
     StringEndsWith: lambda name, value: name.endswith(value),
     StringContains: lambda name, value: value in name,
 }
-_COLUMNS: Final[dict[tuple[str, ...], Callable[[Wanted, Filter], Wanted | None]]] = {
+_COLUMNS: Final[dict[tuple[str, ...], Callable[[ReadScope, Filter], ReadScope | None]]] = {
     ("queue",): _by_queue,
     ("offset",): _by_offset,
     ("timestamp",): _by_time,

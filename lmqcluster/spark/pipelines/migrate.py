@@ -5,7 +5,7 @@ Work in progress is resumed when the query is restarted, as the same epoch of th
 duplicated while the target remembers it, see `REMEMBERED_S`. A later restart is refused, unless
 `MigrateSettings.accept_doubles` accepts that the interrupted micro-batch may be stored twice.
 
-Queue names, everything that a push can set, and the order by queue are kept, see `pushed`. Times to live start again. A
+Queue names, everything that a push can set, and the order by queue are kept, see `push_columns`. Times to live start again. A
 compound message arrives as the list of its contents. Messages leased by other consumers are moved when they return to
 their queue.
 """
@@ -22,11 +22,11 @@ from pyspark.sql import functions as F  # noqa: N812  the common alias
 from pyspark.sql.streaming.query import StreamingQuery
 
 from .base.access import Access
-from .base.checkpoint import interrupted, query_id
+from .base.checkpoint import interrupted_batch, query_id
 from .base.failures import BAD_DATA, PipelineError
-from .base.pushed import pushed
+from .base.push_columns import push_columns
 from .base.source import Source
-from .base.stream import paced, run_stream
+from .base.stream import limit_rate, run_stream
 
 __all__ = ["REMEMBERED_S", "MigrateSettings", "migrate"]
 
@@ -74,7 +74,7 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
     source = replace(settings.source, headers=True, delivery=True)
     writes = _Writes(settings)
     writer = source.stream(spark).writeStream.queryName("migrate").option("checkpointLocation", settings.checkpoint)
-    writer = writer.foreachBatch(paced(writes.write, source.rate, source.messages_max))
+    writer = writer.foreachBatch(limit_rate(writes.write, source.rate, source.messages_max))
     run_stream(writer, settings.trigger_s, watch)
 
 
@@ -91,7 +91,7 @@ class _Writes:
 
 def _write(batch: DataFrame, settings: MigrateSettings, epoch: int) -> None:
     queue = F.concat(F.lit(settings.queue_prefix), F.col("queue"))
-    messages = batch.select(*pushed(queue), "offset")
+    messages = batch.select(*push_columns(queue), "offset")
     # One task for each queue keeps its order.
     in_order = messages.repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
     writer = in_order.write.format("lmq").mode("append").options(**settings.target.options())
@@ -99,7 +99,7 @@ def _write(batch: DataFrame, settings: MigrateSettings, epoch: int) -> None:
 
 
 def _check_in_time(spark: SparkSession, checkpoint: str) -> None:
-    left = interrupted(spark, checkpoint)
+    left = interrupted_batch(spark, checkpoint)
     if left is None:
         return
     age_s = time.time() - left.planned_s

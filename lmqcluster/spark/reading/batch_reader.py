@@ -26,7 +26,7 @@ from lmqcluster.client import BatchColumns
 
 from ..base.connecting import Cluster, Contact, selection_errors
 from ..base.options import BatchRead, Connection
-from ..base.wanted import Interval, Wanted
+from ..base.read_scope import Interval, ReadScope
 from .rows import RowMaker
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class PeekReader(DataSourceReader):
     def __init__(self, options: BatchRead, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._wanted = Wanted(options.selection.queues)
+        self._wanted = ReadScope(options.selection.queues)
 
     @property
     def pushFilters(self) -> _PushFilters:  # noqa: N802
@@ -79,9 +79,9 @@ class PeekReader(DataSourceReader):
     def narrow(self, filters: Iterable[Filter]) -> list[Filter]:
         """Narrow the read by the filters; return those that Spark has to apply itself."""
         # Only Spark 4.1 and newer has filters and calls this.
-        from ..base.pushdown import narrowed  # noqa: PLC0415
+        from ..base.pushdown import narrow_scope  # noqa: PLC0415
 
-        self._wanted, unsupported = narrowed(self._wanted, filters)
+        self._wanted, unsupported = narrow_scope(self._wanted, filters)
         return unsupported
 
     def partitions(self) -> Sequence[InputPartition]:

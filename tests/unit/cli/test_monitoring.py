@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 import pytest
-from lmqcluster_cli.admin.cluster.monitoring import Finding, MonitoringCommand, State, graded, line_of, worst
+from lmqcluster_cli.admin.cluster.monitoring import Finding, MonitoringCommand, State, grade, line_of, worst
 from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 from lmqcluster.wire.errors import LmqError
@@ -23,7 +23,7 @@ from lmqcluster.wire.errors import LmqError
     ],
 )
 def test_a_figure_against_its_thresholds(value: float, limits: tuple[float | None, float | None], state: State) -> None:
-    assert graded("x", value, "text", limits).state is state
+    assert grade("x", value, "text", limits).state is state
 
 
 def test_the_worst_counts() -> None:
@@ -38,8 +38,8 @@ def test_the_worst_counts() -> None:
 
 def test_a_line_has_the_problem_and_all_figures() -> None:
     findings = [
-        graded("lag", 3, "n2 is 3 behind", (10, 20)),
-        graded("memory", 81.25, "messages | 81 %", (80, None), unit="%"),
+        grade("lag", 3, "n2 is 3 behind", (10, 20)),
+        grade("memory", 81.25, "messages | 81 %", (80, None), unit="%"),
     ]
     assert line_of(findings) == "LMQ WARNING - messages / 81 % | lag=3;10;20 memory=81.25%;80"
     assert line_of([Finding(State.OK, "all"), Finding(State.OK, "well")]) == "LMQ OK - all; well"

@@ -25,13 +25,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from ...base.schema import Extras, read_schema
-from ..base.checkpoint import last_done, query_id
+from ..base.checkpoint import last_completed, query_id
 from ..base.failures import CONFIGURATION, USAGE, PipelineError
 from ..base.quarantine import DECODED, Decoding, Quarantine
 from ..base.source import Source
 from ..base.storage import Storage
-from ..base.stream import paced, run_stream
-from .compaction import STAGING, WRITING, Compaction, batch_file_name, laid_out
+from ..base.stream import limit_rate, run_stream
+from .compaction import STAGING, WRITING, Compaction, batch_file_name, sort_rows
 
 __all__ = ["PERIODS", "SCHEMA", "ArchiveSettings", "Period", "archive", "period_of"]
 
@@ -101,9 +101,9 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
     writer = (
         source.stream(spark).writeStream.queryName("archive").option("checkpointLocation", settings.checkpoint_path)
     )
-    writer = writer.foreachBatch(paced(write, source.rate, source.messages_max))
+    writer = writer.foreachBatch(limit_rate(write, source.rate, source.messages_max))
     query = run_stream(writer, settings.trigger_s, watch)
-    table.finish(query.id, last_done(spark, settings.checkpoint_path))
+    table.finish(query.id, last_completed(spark, settings.checkpoint_path))
 
 
 class _Table(Protocol):
@@ -198,7 +198,7 @@ class _ParquetTable:
 
 def _laid_out(rows: DataFrame, by: Period) -> DataFrame:
     decoded = [DECODED] if DECODED in rows.columns else []
-    return laid_out(rows.select(*SCHEMA.fieldNames(), *decoded, period_of(F.col("timestamp"), by).alias(by)), by)
+    return sort_rows(rows.select(*SCHEMA.fieldNames(), *decoded, period_of(F.col("timestamp"), by).alias(by)), by)
 
 
 def period_of(time: Column, by: Period) -> Column:

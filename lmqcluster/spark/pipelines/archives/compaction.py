@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ..base.storage import Storage, StoredFile
 
-__all__ = ["STAGING", "WRITING", "Compaction", "batch_file_name", "laid_out"]
+__all__ = ["STAGING", "WRITING", "Compaction", "batch_file_name", "sort_rows"]
 
 STAGING: Final = "_staging"
 _FILES_PER_ROUND_MAX: Final = 10_000
@@ -45,7 +45,7 @@ def batch_file_name(query: str, number: int) -> str:
     return f"b-{query}-{number:010d}.parquet"
 
 
-def laid_out(rows: DataFrame, period: str) -> DataFrame:
+def sort_rows(rows: DataFrame, period: str) -> DataFrame:
     """Return all rows of a directory in one task, sorted by queue and offset, so that readers of one queue skip the
     rest.
 
@@ -135,7 +135,7 @@ class Compaction:
         self._configure(_READING)
         try:
             rows = self._spark.read.options(basePath=self._storage.root, mergeSchema="true").parquet(*files)
-            writer = laid_out(rows, self._period).write.mode("overwrite").options(**WRITING)
+            writer = sort_rows(rows, self._period).write.mode("overwrite").options(**WRITING)
             writer.partitionBy(self._period).parquet(staging)
         finally:
             self._configure(before)

@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from .storage import Storage
 
-__all__ = ["Interrupted", "interrupted", "last_done", "query_id"]
+__all__ = ["Interrupted", "interrupted_batch", "last_completed", "query_id"]
 
 
 class Interrupted(NamedTuple):
@@ -26,18 +26,18 @@ def query_id(batch: DataFrame) -> str:
     return found
 
 
-def last_done(spark: SparkSession, checkpoint: str) -> int:
+def last_completed(spark: SparkSession, checkpoint: str) -> int:
     """Return the number of the last completed micro-batch, -1 if there is none."""
     return max(_logged(spark, checkpoint, "commits"), default=-1)
 
 
-def interrupted(spark: SparkSession, checkpoint: str) -> Interrupted | None:
+def interrupted_batch(spark: SparkSession, checkpoint: str) -> Interrupted | None:
     """Return the micro-batch that the query will run again, if there is one."""
     planned = _logged(spark, checkpoint, "offsets")
     if not planned:
         return None
     last = max(planned)
-    return Interrupted(last, planned[last]) if last > last_done(spark, checkpoint) else None
+    return Interrupted(last, planned[last]) if last > last_completed(spark, checkpoint) else None
 
 
 def _logged(spark: SparkSession, checkpoint: str, log: str) -> dict[int, float]:

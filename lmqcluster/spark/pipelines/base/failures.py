@@ -17,7 +17,7 @@ __all__ = [
     "USAGE",
     "PipelineError",
     "condition",
-    "explained",
+    "explain",
     "unreadable",
 ]
 
@@ -82,7 +82,7 @@ def condition(exc: Exception) -> str | None:
     return None if found is None else _sentence(found[2].partition(" SQLSTATE:")[0])
 
 
-def explained(exc: Exception) -> PipelineError | None:
+def explain(exc: Exception) -> PipelineError | None:
     """Return an error of Spark as one sentence; ``None`` if `exc` is not from Spark."""
     if isinstance(exc, ConnectionError) or type(exc).__name__ == "Py4JNetworkError":
         return PipelineError(

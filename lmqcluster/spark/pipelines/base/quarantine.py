@@ -25,7 +25,7 @@ from ...decoding.json_schema import json_decoder
 from .access import Access
 from .checkpoint import query_id
 from .failures import CONFIGURATION, USAGE, PipelineError
-from .pushed import PUSHED, pushed
+from .push_columns import PUSHED, push_columns
 from .source import Source
 
 __all__ = ["DECODED", "REASON_HEADERS", "Decoding", "Quarantine"]
@@ -108,13 +108,13 @@ class Quarantine:
             rows.unpersist()
 
     def _store(self, bad: DataFrame, application: str, epoch: int) -> None:
-        told = (F.col(PROBLEM), F.col("queue"), F.col("offset").cast("string"))
+        values = (F.col(PROBLEM), F.col("queue"), F.col("offset").cast("string"))
         reasons = F.create_map(
-            *(part for name, value in zip(REASON_HEADERS, told, strict=True) for part in (F.lit(name), value))
+            *(part for name, value in zip(REASON_HEADERS, values, strict=True) for part in (F.lit(name), value))
         )
         kept = F.map_filter("headers", lambda name, _value: ~F.lower(name).isin(*REASON_HEADERS))
         headers = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons)
-        columns = zip(PUSHED, pushed(F.lit(self._decoding.quarantine)), strict=True)
+        columns = zip(PUSHED, push_columns(F.lit(self._decoding.quarantine)), strict=True)
         # It is kept until an operator removes it, whatever its time to live was.
         messages = bad.withColumn("headers", headers).select(*(one for name, one in columns if name != "ttl"), "offset")
         writer = messages.coalesce(1).sortWithinPartitions("offset").write.format("lmq").mode("append")

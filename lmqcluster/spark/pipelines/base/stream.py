@@ -11,7 +11,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from ...base.starting import start_query
 from ...writing.pacing import Pace
 
-__all__ = ["paced", "run_stream"]
+__all__ = ["limit_rate", "run_stream"]
 
 
 def run_stream(
@@ -42,7 +42,7 @@ def run_stream(
     return query
 
 
-def paced(
+def limit_rate(
     function: Callable[[DataFrame, int], None], rate: float | None, messages_max: int
 ) -> Callable[[DataFrame, int], None]:
     """Return a ``foreachBatch`` function that limits the rate of messages, counting every micro-batch as a full one."""

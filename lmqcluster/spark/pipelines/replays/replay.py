@@ -28,7 +28,7 @@ from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ...data_source import register
 from ...writing.jobs import Claim, keep_headers
-from ..base.failures import BAD_DATA, USAGE, PipelineError, condition, explained
+from ..base.failures import BAD_DATA, USAGE, PipelineError, condition, explain
 from ..base.storage import Storage
 from .replay_rows import BAD, PLACE, found_rows, pushed_columns, refusal
 from .replay_settings import Planned, PlannedQueue, Replayed, ReplaySettings
@@ -189,7 +189,7 @@ def _file_states(spark: SparkSession, rows: DataFrame) -> Sequence[object]:
 
 def _failed(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Exception:
     """Return the error for rows that could not be read, selected or checked."""
-    bad_row, error = _bad_row(spark, settings, str(exc)), explained(exc)
+    bad_row, error = _bad_row(spark, settings, str(exc)), explain(exc)
     if bad_row is not None or error is None:
         return bad_row or exc
     if settings.where is None or error.exit_code == BAD_DATA:
@@ -201,10 +201,10 @@ def _bad_row(spark: SparkSession, settings: ReplaySettings, error: str) -> Pipel
     """Return the error about the first bad row of the file that `error` names; None if the error is about something
     else.
     """
-    told = _BAD_ROW.search(error)
-    if told is None:
+    match = _BAD_ROW.search(error)
+    if match is None:
         return None
-    file, problem = told[1], told[2]
+    file, problem = match[1], match[2]
     # One task for the whole file, so that rows can be counted.
     counting = {"spark.sql.files.maxPartitionBytes": str(1 << 50), "spark.sql.files.openCostInBytes": str(1 << 49)}
     before = {name: str(spark.conf.get(name)) for name in counting}

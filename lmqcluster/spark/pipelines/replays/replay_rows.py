@@ -16,7 +16,7 @@ from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 from ...base.texts import text_bytes
 from ..archives.archive import PERIODS, SCHEMA, period_of
 from ..base.failures import BAD_DATA, USAGE, PipelineError, condition, unreadable
-from ..base.pushed import PUSHED, pushed
+from ..base.push_columns import PUSHED, push_columns
 from ..base.storage import Storage
 from .replay_settings import ReplaySettings
 
@@ -138,7 +138,7 @@ def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     order = F.struct("timestamp", "offset", part) if settings.order_by is None else F.col(_quoted(settings.order_by))
     place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     return rows.select(
-        *pushed(queue),
+        *push_columns(queue),
         F.lit(None).cast("string").alias(_UNREADABLE),
         order.alias("_order"),
         F.xxhash64(F.struct("queue", "offset", part)).alias("_identity"),

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ..base.failures import BAD_DATA, PipelineError, unreadable
 
-__all__ = ["QUANTILES", "ReportSettings", "deliveries_of", "figures_by", "parsed", "report"]
+__all__ = ["QUANTILES", "ReportSettings", "deliveries_of", "figures_by", "parse_lines", "report"]
 
 QUANTILES: Final = {"p50": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "max": 1.0}
 """Quantiles of waiting times and of times from delivery to ack, by their names in the report."""
@@ -90,12 +90,12 @@ def _read(spark: SparkSession, journals: Sequence[str]) -> DataFrame:
     # A file truncated by a failing machine is read up to there, see lmqcluster.node.events.files.
     reader = spark.read.option("ignoreCorruptFiles", "true").option("recursiveFileLookup", "true")
     try:
-        return parsed(reader.text(list(journals)).where("trim(value) <> ''"))
+        return parse_lines(reader.text(list(journals)).where("trim(value) <> ''"))
     except AnalysisException as exc:
         raise unreadable("the event journals", exc) from exc
 
 
-def parsed(lines: DataFrame) -> DataFrame:
+def parse_lines(lines: DataFrame) -> DataFrame:
     """Return the events of the lines in the column ``value``, including invalid ones, with ``readable`` and
     ``time_us``.
     """

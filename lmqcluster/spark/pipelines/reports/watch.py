@@ -27,7 +27,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from ...reading.journal_source import register_journal
 from ..base.storage import Storage
 from ..base.stream import run_stream
-from .report import QUANTILES, deliveries_of, figures_by, parsed
+from .report import QUANTILES, deliveries_of, figures_by, parse_lines
 
 __all__ = ["Thresholds", "WatchSettings", "watch"]
 
@@ -143,7 +143,7 @@ class _State:
     def process(self, batch: DataFrame, number: int) -> list[dict[str, Any]]:
         """Process the lines of a micro-batch; return the rows of the windows completed since the previous one."""
         root, settings = self._storage.root, self._settings
-        readable = parsed(batch).where("readable").select(*_EVENT_COLUMNS)
+        readable = parse_lines(batch).where("readable").select(*_EVENT_COLUMNS)
         readable.write.mode("overwrite").parquet(f"{root}/events/batch={number}")
         before = self._before(number)
         events = self._events(number)

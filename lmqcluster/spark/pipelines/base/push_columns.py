@@ -9,7 +9,7 @@ from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ...base.schema import WRITABLE_COLUMNS, Extras, read_schema
 
-__all__ = ["PUSHED", "pushed"]
+__all__ = ["PUSHED", "push_columns"]
 
 PUSHED: Final = tuple(
     name for name in read_schema(Extras(headers=True, delivery=True)).fieldNames() if name in WRITABLE_COLUMNS
@@ -17,7 +17,7 @@ PUSHED: Final = tuple(
 """The names of the columns."""
 
 
-def pushed(queue: Column) -> list[Column]:
+def push_columns(queue: Column) -> list[Column]:
     """Return the columns of rows that were read with headers and delivery, with another queue."""
     # Most messages have no priority, and are cheaper without options.
     priority = F.when(F.col("priority") != 0, F.col("priority"))

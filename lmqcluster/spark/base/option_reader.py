@@ -9,10 +9,10 @@ from lmqcluster.wire.limits import NAME_BYTES_MAX
 from .errors import OptionError
 from .reference import Operation, check_name
 
-__all__ = ["Given"]
+__all__ = ["OptionReader"]
 
 
-class Given:
+class OptionReader:
     """Options of one read or write."""
 
     def __init__(self, options: Mapping[str, str], operation: Operation | None) -> None:

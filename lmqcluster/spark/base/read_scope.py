@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Interval", "Wanted"]
+__all__ = ["Interval", "ReadScope"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadScope:
     """The messages that a batch read has to return.
 
     Attributes:
