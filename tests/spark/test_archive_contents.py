@@ -303,7 +303,7 @@ def test_foreign_files_are_reported_and_left_unchanged(
     archived(spark, servers, table, f"^{queue}$")
     assert (table / "notes.txt").read_text() == "mine"
     again = replayed(servers, table, queue_prefix="again-")
-    with pytest.raises(PipelineError, match=r"notes\.txt is no file of the archive: .*nothing was pushed") as raised:
+    with pytest.raises(PipelineError, match=r"notes\.txt is not a file of the archive: .*nothing was pushed") as raised:
         replay(spark, again)
     assert raised.value.exit_code == BAD_DATA
     (table / "notes.txt").unlink()
