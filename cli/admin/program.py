@@ -6,10 +6,10 @@ import click
 
 from ..shared.aliases import Deferred, SectionGroup
 from ..shared.completion import completion_command
+from ..shared.connection.reads import form_option
+from ..shared.connection.target import Target, target_options
 from ..shared.errors import EXIT_CODES_HELP, run
 from ..shared.output import Form
-from ..shared.reads import form_option
-from ..shared.target import Target, target_options
 
 __all__ = ["main"]
 

@@ -15,9 +15,9 @@ from lmqcluster.node.config.kestrel import KESTREL_PORTS
 from lmqcluster.node.config.load import load_config
 
 from ..shared.aliases import AliasGroup
+from ..shared.connection.reads import Report, print_report, view_options
 from ..shared.data_folder import check_data_dir, check_folder
 from ..shared.output import Column, Form, View
-from ..shared.reads import Report, print_report, view_options
 from .ports import check_free
 
 __all__ = ["check_ports", "config", "config_options"]

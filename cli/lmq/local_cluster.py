@@ -22,8 +22,8 @@ from lmqcluster.node.config.kestrel import has_thrift
 from lmqcluster.node.config.values import memory_of_machine
 from lmqcluster.wire.address import Address
 
-from ..shared.api import Api
 from ..shared.certificates import write_new
+from ..shared.connection.api import Api
 from ..shared.errors import ExitCode
 from ..shared.output import plural
 from .ports import check_free

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import click
 
-from ..shared.api import Api
-from ..shared.credentials import credential_options
+from ..shared.connection.api import Api
+from ..shared.connection.credentials import credential_options
+from ..shared.connection.node_address import NODE_DEFAULT, check_node, default_node
 from ..shared.errors import ExitCode
-from ..shared.node_address import NODE_DEFAULT, check_node, default_node
 
 __all__ = ["ping"]
 

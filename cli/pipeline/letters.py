@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from ..shared.connection.target import complete_queue
 from ..shared.errors import ExitCode
 from ..shared.output import Column, print_json, print_table
-from ..shared.target import complete_queue
 from .access import ClusterOptions, cluster_options
 from .run import PipelineCommand, Runner, show_tasks
 

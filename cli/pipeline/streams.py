@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 from click.core import ParameterSource
 
+from ..shared.connection.target import complete_queue
 from ..shared.errors import CliError, ExitCode
 from ..shared.output import Column, print_json, print_table
-from ..shared.target import complete_queue
 from .access import ClusterOptions, cluster_options, target_cluster_options
 from .run import PipelineCommand, Runner, StreamOutcome, watch_query
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from lmqcluster_cli.admin.imports import import_queued
-from lmqcluster_cli.shared.api import Api
+from lmqcluster_cli.shared.connection.api import Api
 
 from .cluster import NodeProcess
 from .programs import run

@@ -183,7 +183,9 @@ def test_peek_continues_where_it_ended(admin, queue_name: str) -> None:
     assert [one["content"] for one in first["messages"]] == ["a", "b"]
     rest = rows_of(admin("message", "peek", queue_name, "--after", str(first["next"]), "--columns", "content"))
     assert rest == [["c"]]
-    assert "(More messages: continue with --after" in admin("message", "peek", queue_name, "--max", "2", "-o", "table").out
+    assert (
+        "(More messages: continue with --after" in admin("message", "peek", queue_name, "--max", "2", "-o", "table").out
+    )
 
 
 # --- default properties ----------------------------------------------------------------------------------------------

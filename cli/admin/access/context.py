@@ -11,15 +11,15 @@ import click
 
 from lmqcluster.client.transport.tls import SYSTEM
 
-from ...shared import contexts
 from ...shared.aliases import AliasGroup
 from ...shared.confirm import confirm, destructive_options
-from ...shared.credentials import given_credentials, wants_tls
+from ...shared.connection import contexts
+from ...shared.connection.credentials import given_credentials, wants_tls
+from ...shared.connection.node_address import NODE_DEFAULT
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, ExitCode
-from ...shared.node_address import NODE_DEFAULT
 from ...shared.output import Column
-from ...shared.reads import Report, reads
-from ...shared.target import Target, target_options
 
 __all__ = ["context"]
 

@@ -16,11 +16,11 @@ from lmqcluster.replication.storage.snapshots.snapshot_file import PREFIX
 from lmqcluster.wire.address import Address
 
 from ...shared.confirm import confirm, yes_option
+from ...shared.connection.target import Target, target_options
 from ...shared.data_folder import hold_data_dir
 from ...shared.errors import CliError, ExitCode, cannot_write
 from ...shared.output import human_bytes, print_json
 from ...shared.stopped_node import data_dir_option, data_errors, disks_of
-from ...shared.target import Target, target_options
 
 __all__ = ["backup", "recover", "restore"]
 

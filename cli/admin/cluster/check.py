@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import click
 
-from ...shared.api import Api
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, complete_queue, target_options
 from ...shared.errors import ExitCode
 from ...shared.output import Column, human_bytes, plural, print_json
-from ...shared.reads import Report, reads
-from ...shared.target import Target, complete_queue, target_options
 from ..queues.queue_list import queue_exists
 from .monitoring import Finding, Limits, MonitoringCommand, State, grade, line_of, worst
 

@@ -8,12 +8,12 @@ from typing import Any, Final
 
 import click
 
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, completes, queue_text, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column, human_bytes, plural
-from ...shared.reads import Report, reads
-from ...shared.target import Target, completes, queue_text, target_options
 from ..queues.queue_list import all_queues
 from .peer import find_peer
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ...shared.api import Api
+from ...shared.connection.api import Api
+from ...shared.connection.target import queue_text
 from ...shared.output import Column
-from ...shared.target import queue_text
 from ..queues.queue_list import all_queues
 
 __all__ = ["NODE_COLUMNS", "QUEUE_COLUMNS", "Figures", "Sample", "compare_samples", "take_sample"]

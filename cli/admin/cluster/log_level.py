@@ -6,8 +6,8 @@ import click
 
 from lmqcluster.node.config.config import LOG_LEVELS
 
+from ...shared.connection.target import Target, target_options
 from ...shared.output import print_json
-from ...shared.target import Target, target_options
 
 __all__ = ["log_level"]
 

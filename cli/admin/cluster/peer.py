@@ -5,10 +5,10 @@ from __future__ import annotations
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import LmqError
 
-from ...shared.api import Api
-from ...shared.credentials import credentials
+from ...shared.connection.api import Api
+from ...shared.connection.credentials import credentials
+from ...shared.connection.node_address import node_address
 from ...shared.errors import CliError, ExitCode, exit_code_of
-from ...shared.node_address import node_address
 
 __all__ = ["find_peer"]
 

@@ -14,10 +14,10 @@ from rich.text import Text
 
 from lmqcluster.wire.errors import LmqError
 
+from ...shared.connection.reads import is_temporary, view_of, view_options
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column, Form, View, human_bytes, make_console, plural, print_json, print_table, table_of
-from ...shared.reads import is_temporary, view_of, view_options
-from ...shared.target import Target, target_options
 from .keyboard import keys
 from .live_figures import NODE_COLUMNS, QUEUE_COLUMNS, Figures, Sample, compare_samples, take_sample
 

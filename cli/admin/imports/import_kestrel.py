@@ -22,10 +22,10 @@ from lmqcluster import AsyncClient
 from lmqcluster.client.options import PushOptions
 from lmqcluster.wire.errors import LmqError
 
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, ExitCode, exit_code_of
 from ...shared.interrupt import run_until_interrupted
 from ...shared.output import Column, print_table
-from ...shared.target import Target, target_options
 from ..transfer.bulk import clients_of, nodes_option, patience_option, progress_line, rpc_addresses
 from .kestrel_journal import Item, Journal, journal_files, queues_in
 

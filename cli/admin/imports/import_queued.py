@@ -21,11 +21,11 @@ import msgpack
 
 from lmqcluster.wire.values import Scan
 
-from ...shared.api import Api
+from ...shared.connection.api import Api
+from ...shared.connection.http_connections import opener
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, ExitCode
-from ...shared.http_connections import opener
 from ...shared.output import Column, print_table
-from ...shared.target import Target, target_options
 
 __all__ = ["queued"]
 

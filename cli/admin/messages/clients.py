@@ -7,11 +7,11 @@ from typing import Any, Final
 import click
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, complete_queue, queue_text
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column
-from ...shared.reads import Report, reads
-from ...shared.target import Target, complete_queue, queue_text
 
 __all__ = ["client"]
 

@@ -8,11 +8,11 @@ from urllib.parse import urlencode
 import click
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, completes, queue_text, target_options
 from ...shared.output import Column
-from ...shared.reads import Report, reads
-from ...shared.target import Target, completes, queue_text, target_options
 
 __all__ = ["job"]
 

@@ -10,12 +10,12 @@ from typing import Any, Final
 import click
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, complete_queue, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column, human_bytes, plural, print_json, print_table
-from ...shared.reads import Report, reads
-from ...shared.target import Target, complete_queue, target_options
 from ...shared.units import duration
 from ..queues.contents import Show, content_bytes, content_json, format_body
 from ..queues.queue_links import BULK_TIMEOUT_S

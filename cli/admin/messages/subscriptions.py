@@ -7,11 +7,11 @@ from typing import Any, Final
 import click
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, completes, queue_text, target_options
 from ...shared.output import Column, plural
-from ...shared.reads import Report, reads
-from ...shared.target import Target, completes, queue_text, target_options
 
 __all__ = ["subscription"]
 

@@ -13,12 +13,12 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import parse_rules
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, completes, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import Column, make_console, plural
-from ...shared.reads import Report, reads
-from ...shared.target import Target, completes, target_options
 from .property_options import given_properties, property_options
 
 __all__ = ["defaults"]

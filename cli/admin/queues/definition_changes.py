@@ -13,10 +13,10 @@ from typing import Any
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.properties import parse_properties, parse_rules
 
-from ...shared.api import Api
+from ...shared.connection.api import Api
+from ...shared.connection.target import queue_text
 from ...shared.errors import CliError, ExitCode
 from ...shared.output import plural
-from ...shared.target import queue_text
 from .definition_file import Definitions, QueueDefinition, TokenDefinition, queue_name
 
 __all__ = ["Change", "Secrets", "changes"]

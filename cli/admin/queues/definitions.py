@@ -12,11 +12,11 @@ import click
 from lmqcluster.wire.errors import LmqError
 
 from ...shared.aliases import AliasGroup
-from ...shared.api import Api
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.api import Api
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, exit_code_of
 from ...shared.output import plural
-from ...shared.target import Target, target_options
 from .definition_changes import Change, Secrets, changes
 from .definition_file import (
     FILE_BYTES_MAX,

@@ -9,11 +9,11 @@ import click
 
 from lmqcluster.wire.errors import LmqError
 
-from ...shared.api import Api
 from ...shared.confirm import confirm
+from ...shared.connection.api import Api
+from ...shared.connection.target import queue_text
 from ...shared.errors import CliError, ExitCode, exit_code_of
 from ...shared.output import plural
-from ...shared.target import queue_text
 from .contents import content_bytes
 from .queue_list import all_queues
 

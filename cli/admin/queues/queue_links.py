@@ -8,9 +8,9 @@ from typing import Any, Final
 import click
 
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
 from ...shared.output import Column, plural
-from ...shared.reads import Report, reads
-from ...shared.target import Target, complete_queue, queue_text, queue_value, target_options
 from .queue_list import queue_path, require_queue
 
 __all__ = ["COMMANDS"]

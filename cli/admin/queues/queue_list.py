@@ -8,7 +8,7 @@ from typing import Any
 
 from lmqcluster.wire.errors import LmqError
 
-from ...shared.api import Api
+from ...shared.connection.api import Api
 from .contents import content_bytes
 
 __all__ = ["all_queues", "queue_exists", "queue_path", "require_queue"]

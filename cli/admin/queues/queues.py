@@ -14,9 +14,9 @@ from lmqcluster.wire.queue_options import QUEUE_OPTIONS
 
 from ...shared.aliases import AliasGroup
 from ...shared.confirm import confirm, destructive_options
+from ...shared.connection.reads import Report, reads
+from ...shared.connection.target import Target, complete_queue, queue_text, queue_value, target_options
 from ...shared.output import Column, plural
-from ...shared.reads import Report, reads
-from ...shared.target import Target, complete_queue, queue_text, queue_value, target_options
 from .many_queues import do_to_matching, pattern_option, require_name_or_pattern
 from .property_options import given_properties, property_options
 from .queue_links import BULK_TIMEOUT_S

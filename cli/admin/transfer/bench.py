@@ -10,11 +10,11 @@ from typing import Final
 
 import click
 
+from ...shared.connection.reads import Report, print_report, view_of, view_options
+from ...shared.connection.target import Target, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.interrupt import run_until_interrupted
 from ...shared.output import Column, View
-from ...shared.reads import Report, print_report, view_of, view_options
-from ...shared.target import Target, target_options
 from .bulk import clients_of, nodes_option, patience_option, rpc_addresses
 from .load import Bench, Phase
 

@@ -27,9 +27,9 @@ from lmqcluster.client import ClientOptions
 from lmqcluster.client.aio.client import TIMEOUT_S_MAX
 from lmqcluster.wire.address import Address
 
-from ...shared.credentials import credentials
+from ...shared.connection.credentials import credentials
+from ...shared.connection.target import Target
 from ...shared.output import Column, make_console, print_table
-from ...shared.target import Target
 
 __all__ = ["clients_of", "nodes_option", "patience_option", "print_counts", "progress_line", "rpc_addresses"]
 

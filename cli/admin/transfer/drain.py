@@ -14,11 +14,11 @@ from typing import BinaryIO
 
 import click
 
-from ...shared.credentials import complete_file
+from ...shared.connection.credentials import complete_file
+from ...shared.connection.target import Target, complete_queue, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.interrupt import run_until_interrupted
 from ...shared.output import plural, print_json
-from ...shared.target import Target, complete_queue, target_options
 from ..queues.queue_list import all_queues, require_queue
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .drainer import Drain, DrainReport

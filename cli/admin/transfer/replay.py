@@ -9,11 +9,11 @@ from typing import Final
 
 import click
 
-from ...shared.credentials import complete_file
+from ...shared.connection.credentials import complete_file
+from ...shared.connection.target import Target, complete_queue, target_options
 from ...shared.errors import CliError, ExitCode
 from ...shared.interrupt import run_until_interrupted
 from ...shared.output import human_bytes, plural, print_json
-from ...shared.target import Target, complete_queue, target_options
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
 from .queue_template import QueueTemplate
 from .row_pusher import Replay, ReplayReport

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 import pytest
-from lmqcluster_cli.shared import contexts
+from lmqcluster_cli.shared.connection import contexts
 from lmqcluster_cli.shared.errors import CliError, ExitCode
 
 from tests.integration.programs import Result, run_here

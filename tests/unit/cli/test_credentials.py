@@ -8,7 +8,7 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 from lmqcluster_cli.shared.certificates import Authority
-from lmqcluster_cli.shared.credentials import credential_options, credentials
+from lmqcluster_cli.shared.connection.credentials import credential_options, credentials
 from lmqcluster_cli.shared.errors import CliError
 
 

@@ -15,9 +15,9 @@ from lmqcluster.client import ClientOptions
 from lmqcluster.client.transport.credentials import read_token
 from lmqcluster.client.transport.tls import SYSTEM, client_context
 
+from ..errors import CliError, ExitCode
+from ..shared_options import SharedOption
 from .contexts import context_in_use
-from .errors import CliError, ExitCode
-from .shared_options import SharedOption
 
 __all__ = [
     "Credentials",

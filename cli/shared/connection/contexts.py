@@ -22,8 +22,8 @@ from click.shell_completion import CompletionItem
 
 from lmqcluster.wire.address import Address
 
-from .errors import CliError, ExitCode
-from .shared_options import SharedOption
+from ..errors import CliError, ExitCode
+from ..shared_options import SharedOption
 
 __all__ = [
     "Context",

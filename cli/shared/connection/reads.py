@@ -14,8 +14,8 @@ from click.shell_completion import CompletionItem
 
 from lmqcluster.wire.errors import LmqError
 
-from .errors import CliError, ExitCode, error_line, exit_code_of
-from .output import Column, Form, View, make_console, print_json, print_table
+from ..errors import CliError, ExitCode, error_line, exit_code_of
+from ..output import Column, Form, View, make_console, print_json, print_table
 from .target import Target, target_options
 
 __all__ = ["Report", "form_option", "is_temporary", "print_report", "reads", "view_of", "view_options"]

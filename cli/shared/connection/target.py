@@ -13,13 +13,13 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from ..errors import debug_option
+from ..output import Form, View, print_json
+from ..shared_options import SharedOption
 from .api import Api
 from .contexts import context_option
 from .credentials import credential_options
-from .errors import debug_option
 from .node_address import NODE_DEFAULT, check_node, default_node
-from .output import Form, View, print_json
-from .shared_options import SharedOption
 
 __all__ = ["Target", "complete_queue", "completes", "queue_text", "queue_value", "target_options"]
 

@@ -14,8 +14,8 @@ from lmqcluster.client.transport.probe import Answers, Speaks, what_answers
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import ERRORS, LmqError, Outcome
 
+from ..errors import CliError, ExitCode
 from .credentials import credentials
-from .errors import CliError, ExitCode
 from .http_connections import NotConnectedError, opener
 
 __all__ = ["Api"]

@@ -1,0 +1,1 @@
+"""The connection of a program to a node: address, credentials, contexts and the HTTP API."""
