@@ -1,16 +1,17 @@
 /* Faults between a node and its operating system, loaded into the node with LD_PRELOAD.
  *
- * The node runs unchanged. What it asks of the C library passes through here, and a page of memory that it shares with the drill
- * (LMQ_DRILL_CONTROL, see control.py) says what goes wrong: syncs that are slow or fail, a disk without space, a wall clock
- * that jumps, and syncs that lie. Dialled loopback ports are exchanged by LMQ_DRILL_ROUTES, so that each direction between two
- * nodes has a proxy of its own.
+ * The node is unchanged. Its calls of the C library pass through this file. A memory page shared with the drill
+ * (LMQ_DRILL_CONTROL, see control.py) selects the faults: slow or failing syncs, a full disk, a wall clock that jumps, and
+ * syncs without effect. LMQ_DRILL_ROUTES replaces dialled loopback ports, so that each direction between two nodes has its
+ * own proxy.
  *
- * The file that LMQ_DRILL_NAMES names stands for the name server. A line of it is a name, the milliseconds that its look-up takes,
- * and its addresses: none if there is no such name, ``!`` if the name server fails. It is read again while a look-up waits.
+ * The file LMQ_DRILL_NAMES replaces the name server. A line is a name, the duration of its look-up in milliseconds, and its
+ * addresses: none if the name does not exist, ``!`` if the name server fails. It is read again during a look-up.
  *
- * With LMQ_DRILL_UNDO every change below LMQ_DRILL_DATA is written down, with what was there before, until a sync has made it
- * durable. After a kill -9 the drill undoes what was not (power.py): that is a power failure, whereas the operating system
- * would keep what a killed process has written. A file's content needs a sync of the file, its name one of the folder.
+ * With LMQ_DRILL_UNDO, every change below LMQ_DRILL_DATA is recorded with the previous content until a sync has made it
+ * durable. After a kill -9, the drill undoes what was not durable (power.py). That simulates a power failure; after a mere
+ * kill, the operating system keeps the writes of the process. A file's content needs a sync of the file, its name a sync of
+ * the folder.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -33,7 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Fields of the shared page; control.py has the same order. */
+/* Fields of the shared page, in the order of control.py. */
 enum { SYNC_DELAY_US, SYNC_ERRNO, SPACE_LIMITED, SPACE_LEFT, CLOCK_OFFSET_NS, SYNCS_LIE, SYNCS_SEEN, READS_HANG, READS_HUNG, FIELDS };
 
 /* Kinds of records in the undo log; power.py reads them. */
@@ -134,14 +135,14 @@ int connect(int fd, const struct sockaddr *address, socklen_t length)
     return real_connect(fd, address, length);
 }
 
-/* The line of a name in the file of names, without the name; false if it is not there. */
+/* Find the line of a name in the file of names, without the name; false if there is none. */
 static int line_of(const char *host, char *line, size_t size)
 {
     int found = 0, fd = names ? real_open64(names, O_RDONLY | O_CLOEXEC) : -1;
     if (fd < 0) return 0;
     FILE *file = fdopen(fd, "r");
     size_t length = strlen(host);
-    /* A dot at the end says that the name is whole. */
+    /* A trailing dot marks a fully qualified name. */
     if (length && host[length - 1] == '.') length--;
     while (!found && fgets(line, (int)size, file))
         found = strncasecmp(line, host, length) == 0 && line[length] == ' ';
@@ -215,7 +216,7 @@ time_t time(time_t *where)
 
 /* --- the undo log ------------------------------------------------------------------------------------------------------------ */
 
-/* Where the next record will stand: a sync covers all records of its file before the mark it had when it began. */
+/* The position of the next record: a sync covers all records of its file before the position at which it began. */
 static uint64_t mark_now(void)
 {
     struct stat about;
@@ -240,7 +241,7 @@ static int below_data(const char *path)
     return undo >= 0 && strncmp(path, data, data_length) == 0;
 }
 
-/* Whether the descriptor is a file or folder of the node's data; tells about it. */
+/* Return whether the descriptor is a file or folder of the node's data; fill in its status. */
 static int is_data(int fd, struct stat *about)
 {
     char link[64], path[PATH_MAX];
@@ -253,7 +254,7 @@ static int is_data(int fd, struct stat *about)
     return below_data(path);
 }
 
-/* The inode of the folder that a path stands in. */
+/* Return the inode of the folder that contains a path. */
 static uint64_t folder_of(const char *path)
 {
     char folder[PATH_MAX];
@@ -264,7 +265,7 @@ static uint64_t folder_of(const char *path)
     return stat(folder, &about) == 0 ? about.st_ino : 0;
 }
 
-/* Write down what a write to these bytes is about to replace. */
+/* Record the bytes that a write is about to replace. */
 static void note_overwrite(int fd, const struct stat *about, uint64_t offset, uint64_t count)
 {
     uint64_t size = (uint64_t)about->st_size;
@@ -273,7 +274,7 @@ static void note_overwrite(int fd, const struct stat *about, uint64_t offset, ui
     char path[64];
     if (!old) fail("undo log");
     if (kept) {
-        /* The descriptor may be open for writing only. */
+        /* The descriptor may be write-only. */
         snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
         int reader = real_open64(path, O_RDONLY | O_CLOEXEC);
         if (reader < 0 || pread64(reader, old, kept, (off64_t)offset) != (ssize_t)kept) fail("reading what is overwritten");
@@ -284,7 +285,7 @@ static void note_overwrite(int fd, const struct stat *about, uint64_t offset, ui
     free(old);
 }
 
-/* Keep a file that is about to lose its name, and say under which name. */
+/* Keep a file that is about to lose its name; return the name of the copy. */
 static int keep(const char *path, char *name, size_t name_size)
 {
     snprintf(name, name_size, "%s/%llx", undo_folder, (unsigned long long)++backups);
@@ -293,7 +294,7 @@ static int keep(const char *path, char *name, size_t name_size)
 
 /* --- files ------------------------------------------------------------------------------------------------------------------- */
 
-/* How much of a write the disk has room for; -1 with errno set if nothing. */
+/* Return how much of a write fits on the disk; -1 with errno set if nothing does. */
 static ssize_t room(const struct stat *about, uint64_t offset, size_t count)
 {
     if (!control[SPACE_LIMITED]) return (ssize_t)count;
