@@ -133,7 +133,7 @@ class _Drill:
         self._seed = seed
         self._folder = folder
         self._time_factor = time_factor
-        self._limits = _stretched(scenario.limits, time_factor)
+        self._limits = _scale_limits(scenario.limits, time_factor)
         self._drained = False
         self._troubles: list[str] = []
         self._broken: list[str] = []
@@ -156,7 +156,7 @@ class _Drill:
             short = ShortHistories(ports, short_history, self._seed)
             asyncio.run(self._load(stage, watch, timeline, short, factory))
             agree, digests = digests_agree(cluster.nodes) if self._drained else (None, [])
-            self._broken += _unexpected(cluster.everyone, stage.may_stop)
+            self._broken += _find_unexpected(cluster.everyone, stage.may_stop)
             last_version = _version(cluster) if self._drained else version
         events = history.events()
         windows = _windows(timeline.ended_faults, events, watch, cluster.sites)
@@ -166,7 +166,7 @@ class _Drill:
             digests_agree=agree,
             short=judge_short(short_history.events()),
             windows=windows,
-            errors=errors_of(events, _spared(cluster.sites, windows)),
+            errors=errors_of(events, _unaffected_sites(cluster.sites, windows)),
             troubles=[*timeline.troubles, *self._troubles],
             broken=[*timeline.broken, *self._broken],
         )
@@ -239,7 +239,7 @@ class _Drill:
 
     def _mend(self, stage: Stage) -> None:
         stage.revive()
-        self._broken += _ended(stage.cluster.nodes)
+        self._broken += _find_ended(stage.cluster.nodes)
         stage.cluster.mend()
 
     def _drain(self, stage: Stage, watch: Watch) -> None:
@@ -249,7 +249,7 @@ class _Drill:
             begin_us, nodes = now_us(), stage.cluster.nodes
             time.sleep(_POLL_S)
             stage.revive()
-            if gone := _ended(nodes):
+            if gone := _find_ended(nodes):
                 self._broken += gone
                 return
             if _all_empty(nodes) and watch.in_step(nodes, watch.commit(), begin_us):
@@ -263,7 +263,7 @@ def _version(cluster: Cluster) -> str:
     return str(cluster.nodes[0].get_json("/v1/cluster")["version"])
 
 
-def _stretched(limits: Limits, factor: float) -> Limits:
+def _scale_limits(limits: Limits, factor: float) -> Limits:
     def times(seconds: float | None) -> float | None:
         return None if seconds is None else seconds * factor
 
@@ -272,7 +272,7 @@ def _stretched(limits: Limits, factor: float) -> Limits:
     )
 
 
-def _ended(nodes: Sequence[NodeProcess]) -> list[str]:
+def _find_ended(nodes: Sequence[NodeProcess]) -> list[str]:
     """Return a description of each node that should run and does not."""
     return [
         f"{node.name} exited unexpectedly with {node.exit_code}\n{node.log_tail()}"
@@ -283,12 +283,12 @@ def _ended(nodes: Sequence[NodeProcess]) -> list[str]:
 
 def _all_empty(nodes: Sequence[NodeProcess]) -> bool:
     try:
-        return not any(_held(node) for node in nodes)
+        return not any(_count_held(node) for node in nodes)
     except (OSError, ValueError):
         return False
 
 
-def _held(node: NodeProcess) -> dict[str, int]:
+def _count_held(node: NodeProcess) -> dict[str, int]:
     """Return the number of messages in each queue of the load, as the node's replica has them."""
     held = {}
     for queue in node.get_json("/v1/queues")["queues"]:
@@ -308,13 +308,13 @@ def _left(cluster: Cluster) -> str:
     notes = []
     for node in cluster.nodes:
         try:
-            notes.append(f"{node.name} holds {_held(node) or 'nothing'}")
+            notes.append(f"{node.name} holds {_count_held(node) or 'nothing'}")
         except (OSError, ValueError) as exc:
             notes.append(f"{node.name} does not answer ({exc})")
     return ", ".join(notes)
 
 
-def _unexpected(nodes: Sequence[NodeProcess], may_stop: Collection[str]) -> list[str]:
+def _find_unexpected(nodes: Sequence[NodeProcess], may_stop: Collection[str]) -> list[str]:
     """Report unexpected errors of nodes, which are bugs whatever they caused; a bad disk is logged with an exception
     too.
     """
@@ -326,7 +326,7 @@ def _unexpected(nodes: Sequence[NodeProcess], may_stop: Collection[str]) -> list
     return found
 
 
-def _spared(sites: Sequence[str], windows: Sequence[Window]) -> list[str]:
+def _unaffected_sites(sites: Sequence[str], windows: Sequence[Window]) -> list[str]:
     """Return the sites beside nodes that no fault hit."""
     hit = {name for window in windows for name in window.hit}
     return [site for site in sites if site not in hit]
@@ -343,7 +343,7 @@ def _windows(ended: Sequence[EndedFault], events: Sequence[Event], watch: Watch,
         window.in_step_s = _in_step_s(samples, one, until_us)
         new = [one for one in elections if window.begin_us < one.time_us < min(window.end_us, until_us)]
         window.leader_s = (new[0].time_us - window.begin_us) / 1e6 if new else None
-        spared = _spared(sites, [window])
+        spared = _unaffected_sites(sites, [window])
         if spared:
             end_us = min(window.end_us + _PAUSE_AFTER_US, until_us)
             window.pause_s = longest_pause_s(events, spared, window.begin_us, end_us)

@@ -37,7 +37,7 @@ def verify_histories(
         # Spark checks globs and URLs.
         if not set("*?[{:") & set(path) and not Path(path).exists():
             raise click.UsageError(f"{path} does not exist")
-    found = _judged(histories, examples, grace_s, master, memory)
+    found = _judge(histories, examples, grace_s, master, memory)
     if as_json:
         print(json.dumps(found))
     else:
@@ -45,7 +45,7 @@ def verify_histories(
     return {"pass": PASS, "guilty": GUILTY}.get(found["verdict"], UNDECIDED)
 
 
-def _judged(
+def _judge(
     histories: tuple[str, ...], examples: int, grace_s: float, master: str | None, memory: str | None
 ) -> dict[str, Any]:
     try:

@@ -92,7 +92,7 @@ class _Search:
             place = (state.pushed, event.value or "")
             yield _State((*state.waiting, place), state.leased, state.held, state.pushed + 1)
         elif event.op == "pull":
-            yield from self._pulled(event, state)
+            yield from self._apply_pull(event, state)
         elif event.op == "ack":
             value = self._receipts.get(event.receipt or "", "")
             if _is_refused_ack(event):
@@ -102,7 +102,7 @@ class _Search:
                 yield _State(state.waiting, state.leased - {value}, state.held, state.pushed)
 
     @staticmethod
-    def _pulled(event: Event, state: _State) -> Iterator[_State]:
+    def _apply_pull(event: Event, state: _State) -> Iterator[_State]:
         if event.outcome == "unknown":
             if state.waiting:
                 yield _State(state.waiting[1:], state.leased, state.held | {state.waiting[0]}, state.pushed)

@@ -20,7 +20,7 @@ from ..errors import BrokenPromiseError, DrillError
 from ..faults.base import Fault
 from ..stage import Stage
 
-__all__ = ["Redrive", "Transactions", "miscounted"]
+__all__ = ["Redrive", "Transactions", "describe_miscount"]
 
 _CLIENT_S = 60.0
 _LEASE_S = 3.0
@@ -90,7 +90,7 @@ class _Work(Fault):
                 found = Counter(self._take_out(client, stage))
         except LmqError as exc:
             raise DrillError(f"{self.kind} could not be counted: {exc}") from exc
-        problem = miscounted(set(self._values()), found)
+        problem = describe_miscount(set(self._values()), found)
         if problem is not None:
             raise BrokenPromiseError(f"{self.kind}: {problem}")
         if not self.steps:
@@ -191,7 +191,7 @@ class Transactions(_Work):
         return len(pulled)
 
 
-def miscounted(wanted: set[bytes], found: Counter[bytes]) -> str | None:
+def describe_miscount(wanted: set[bytes], found: Counter[bytes]) -> str | None:
     """Return a description of the messages that do not exist exactly once; None if all do."""
     lost, odd = sorted(wanted - set(found)), sorted(set(found) - wanted)
     doubled = sorted(value for value, count in found.items() if count > 1)

@@ -22,7 +22,7 @@ from ..nodes.node_process import NodeProcess
 from ..stage import Stage
 from .readers import MemcacheReader, Reader, SessionReader
 
-__all__ = ["OpenReads", "misplaced"]
+__all__ = ["OpenReads", "describe_misplaced"]
 
 _HOW = ("kill", "pause", "cut")
 _LEASE_S = 600.0
@@ -78,7 +78,7 @@ class OpenReads(TargetedFault):
             self._break(stage, node)
             began_s = time.monotonic()
             for held in self._held:
-                held.returned = _taken(client, held.queue, self.messages)
+                held.returned = _pull_all(client, held.queue, self.messages)
             took_s = time.monotonic() - began_s
         except LmqError as exc:
             raise DrillError(f"the open reads of {node.name}: {exc}") from exc
@@ -143,7 +143,7 @@ class OpenReads(TargetedFault):
             self._mend = lambda: cut.end(stage)
 
 
-def misplaced(wanted: Sequence[bytes], found: Sequence[bytes]) -> str | None:
+def describe_misplaced(wanted: Sequence[bytes], found: Sequence[bytes]) -> str | None:
     """Return how messages differ from the expected ones; None if they do not."""
     if list(wanted) == list(found):
         return None
@@ -157,7 +157,7 @@ def misplaced(wanted: Sequence[bytes], found: Sequence[bytes]) -> str | None:
 
 
 def _must_be(held: _Held, found: Sequence[bytes], when: str) -> None:
-    problem = misplaced(held.contents, found)
+    problem = describe_misplaced(held.contents, found)
     if problem is not None:
         raise BrokenPromiseError(f"messages of {held.queue} {when}: {problem}")
 
@@ -167,13 +167,13 @@ def _settle(client: Client, held: _Held) -> None:
     once.
     """
     client.put_back_many(held.queue, [message.id for message in held.returned])
-    again = _taken(client, held.queue, len(held.contents))
+    again = _pull_all(client, held.queue, len(held.contents))
     _must_be(held, [bytes(message.content) for message in again], "after the node's own confirmations")
     if not all(client.done_many(held.queue, [message.id for message in again])):
         raise BrokenPromiseError(f"messages of {held.queue} could not be acked by their only holder")
 
 
-def _taken(client: Client, queue: str, count: int) -> list[SyncMessage]:
+def _pull_all(client: Client, queue: str, count: int) -> list[SyncMessage]:
     """Pull until `count` messages have arrived."""
     deadline_s = time.monotonic() + _RETURN_S
     taken: list[SyncMessage] = []

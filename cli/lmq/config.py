@@ -65,7 +65,7 @@ def config_show(config_file: Path | None, view: View, origin: bool, as_json: boo
       lmq config show --config /etc/lmq/lmq.toml
     """
     loaded = load_config(flags, file=config_file)
-    rows = [(option.name, _shown(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
+    rows = [(option.name, _format_value(loaded, option.name), loaded.origin(option.name)) for option in OPTIONS]
     count = 3 if origin else 2
     value = {name: {"value": value, "origin": source} for name, value, source in rows}
     report = Report(value, _CONFIG_COLUMNS[:count], [row[:count] for row in rows])
@@ -108,7 +108,7 @@ def config_docs() -> None:
         print(f"| `{option.name}` {option.metavar} | {option.default} | {option.help} | {option.extremes} |")
 
 
-def _shown(loaded: NodeConfig, name: str) -> str:
+def _format_value(loaded: NodeConfig, name: str) -> str:
     value = getattr(loaded, name)
     if name == "cluster_secret" and value is not None:
         return "(set)"

@@ -256,7 +256,7 @@ class DevCluster:
         state = "the cluster continues" if alive >= quorum else f"no quorum: requests fail until {quorum} are running"
         self._say(f"{node.name} {how}. {alive} of {len(self._nodes)} nodes are running: {state}.", error=True)
         if not self._settings.respawn:
-            self._say(f"To restart it: {_typed('lmq')} {shlex.join(node.arguments(self._peers))}")
+            self._say(f"To restart it: {_command_for('lmq')} {shlex.join(node.arguments(self._peers))}")
 
     async def _welcome(self) -> None:
         """Print where everything listens, once the nodes are ready."""
@@ -296,7 +296,7 @@ class DevCluster:
             "Try, in another terminal:",
             f"  curl -d hello http://{first}/messages/greetings",
             f"  curl -i 'http://{last}/messages/greetings?t=5'",
-            f"  {_typed('lmq-admin')}{option} status",
+            f"  {_command_for('lmq-admin')}{option} status",
             "",
             f"Ctrl-C stops all nodes. Their data stays in {self._settings.data_dir} for the next start.",
             "",
@@ -325,7 +325,7 @@ def _secret_file(data_dir: Path) -> Path:
     return path
 
 
-def _typed(program: str) -> str:
+def _command_for(program: str) -> str:
     """Return the command line for one of the programs: its name if the shell finds it, else its path."""
     if shutil.which(program):
         return program

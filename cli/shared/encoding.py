@@ -12,7 +12,7 @@ __all__ = ["escape_unencodable_characters"]
 _HANDLER: Final = "lmqcluster.escape"
 
 
-def _escaped(error: UnicodeError) -> tuple[str, int]:
+def _escape(error: UnicodeError) -> tuple[str, int]:
     """Return JSON escapes for characters that cannot be encoded, and the position to continue at.
 
     JSON remains JSON. Tables escape the backslash itself, so they remain unambiguous.
@@ -25,7 +25,7 @@ def _escaped(error: UnicodeError) -> tuple[str, int]:
 
 def escape_unencodable_characters() -> None:
     """Make standard output and error escape characters that they cannot encode."""
-    codecs.register_error(_HANDLER, _escaped)
+    codecs.register_error(_HANDLER, _escape)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors=_HANDLER)

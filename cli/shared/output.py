@@ -123,7 +123,7 @@ class View:
         lines = [list(row) for row in rows]
         if self.sort:
             by = _place(places, self.sort.removeprefix("-"), "--sort")
-            lines = _sorted(lines, by, descending=self.sort.startswith("-"))
+            lines = _sort(lines, by, descending=self.sort.startswith("-"))
         return [columns[place] for place in wanted], [[line[place] for place in wanted] for line in lines]
 
     def _usual(self, columns: Sequence[Column]) -> list[int]:
@@ -138,7 +138,7 @@ def _place(places: dict[str, int], key: str, option: str) -> int:
     return places[key]
 
 
-def _sorted(lines: list[list[object]], by: int, *, descending: bool) -> list[list[object]]:
+def _sort(lines: list[list[object]], by: int, *, descending: bool) -> list[list[object]]:
     def order(line: list[object]) -> tuple[int, float, str]:
         value = line[by]
         return (0, value, "") if isinstance(value, (int, float)) else (1, 0.0, str(value))
@@ -175,13 +175,13 @@ def print_table(
     if view.headers:
         cells.insert(0, [column.key for column in shown])
     if view.effective_form is Form.PLAIN:
-        cells = _aligned(shown, cells)
+        cells = _align(shown, cells)
     gap = " " * GAP if view.effective_form is Form.PLAIN else "\t"
     for line in cells:
         print(gap.join(line).rstrip() if view.effective_form is Form.PLAIN else gap.join(line))
 
 
-def _aligned(columns: Sequence[Column], cells: list[list[str]]) -> list[list[str]]:
+def _align(columns: Sequence[Column], cells: list[list[str]]) -> list[list[str]]:
     from rich.cells import cell_len  # noqa: PLC0415  imported only for tables
 
     widths = [max((cell_len(line[place]) for line in cells), default=0) for place in range(len(columns))]

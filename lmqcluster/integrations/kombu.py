@@ -208,7 +208,7 @@ class Channel(virtual.Channel):
 
         def receiver(stored: str) -> Receiver:
             def received(messages: list[Message]) -> None:
-                self._received(queue, stored, messages, no_ack)
+                self._on_messages(queue, stored, messages, no_ack)
 
             room = self._settled_room if no_ack else self._room
             return Receiver(self.connection.lmq, stored, room, pull, received, logger)
@@ -254,7 +254,7 @@ class Channel(virtual.Channel):
             for receiver in receivers:
                 receiver.wake()
 
-    def _received(self, queue: str, stored: str, messages: list[Message], no_ack: bool) -> None:
+    def _on_messages(self, queue: str, stored: str, messages: list[Message], no_ack: bool) -> None:
         if not no_ack:
             with self._lock:
                 self._held.update({message.id: _Held(queue, stored, is_new=True) for message in messages})
@@ -374,7 +374,7 @@ class Transport(virtual.Transport):
 
     def __init__(self, client: Any, **options: Any) -> None:
         super().__init__(client, **options)
-        self.nodes, path = _parsed(client.hostname)
+        self.nodes, path = _parse_url(client.hostname)
         used = client.transport_options
         self._namespace = used.get("namespace") or path or "celery"
         self._lease_s = float(used.get("lease", 30.0))
@@ -470,7 +470,7 @@ class Transport(virtual.Transport):
                 return
 
 
-def _parsed(url: str | None) -> tuple[str, str]:
+def _parse_url(url: str | None) -> tuple[str, str]:
     """Return the addresses and the namespace of a URL such as ``lmq://host:18800,host:18810/NAMESPACE``."""
     rest = (url or "").removeprefix("lmq://")
     addresses, _, path = rest.partition("/")

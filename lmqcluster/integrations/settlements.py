@@ -62,11 +62,11 @@ class Settlements:
         Raises:
             LmqError: the client is closed. All methods that settle raise it.
         """
-        self._gather(_acked, queue, [receipt])
+        self._gather(_ack_many, queue, [receipt])
 
     def release(self, queue: str, receipt: str) -> None:
         """Return a message to its old position; this counts as a delivery."""
-        self._gather(_released, queue, [receipt])
+        self._gather(_release_many, queue, [receipt])
 
     def put_back(self, queue: str, receipts: Sequence[str]) -> None:
         """Return messages to their old positions as if they had never been delivered."""
@@ -150,7 +150,7 @@ class Settlements:
                     "settlement of %d messages of %r was too late: they were redelivered", ended, queue
                 )
         except LmqError as error:
-            await self._refused(client, queue, receipts, error)
+            await self._on_refused(client, queue, receipts, error)
         finally:
             self._session.forget(queue, receipts)
             with self._changed:
@@ -161,7 +161,7 @@ class Settlements:
             if was_full:
                 self._answered()
 
-    async def _refused(self, client: AsyncClient, queue: str, receipts: list[str], error: LmqError) -> None:
+    async def _on_refused(self, client: AsyncClient, queue: str, receipts: list[str], error: LmqError) -> None:
         self._logger.warning("%d messages of %r were not settled: %s", len(receipts), queue, error)
         if error.outcome is Outcome.NOT_APPLIED and error.code != "lease_lost":
             # Otherwise the session would hold them for as long as the worker lives.
@@ -176,11 +176,11 @@ class Settlements:
                 )
 
 
-def _acked(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
+def _ack_many(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
     return client.done_many(queue, receipts)
 
 
-def _released(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
+def _release_many(queue: str, receipts: list[str], client: AsyncClient) -> Awaitable[list[bool]]:
     return client.release_many(queue, receipts, place="keep")
 
 

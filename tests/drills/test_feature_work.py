@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from lmqcluster_chaos.load.feature_work import miscounted
-from lmqcluster_chaos.load.open_reads import misplaced
+from lmqcluster_chaos.load.feature_work import describe_miscount
+from lmqcluster_chaos.load.open_reads import describe_misplaced
 
 WANTED = [b"a", b"b", b"c"]
 
 
 def test_messages_present_once_are_accepted() -> None:
-    assert miscounted(set(WANTED), Counter(WANTED)) is None
-    assert misplaced(WANTED, WANTED) is None
+    assert describe_miscount(set(WANTED), Counter(WANTED)) is None
+    assert describe_misplaced(WANTED, WANTED) is None
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_messages_present_once_are_accepted() -> None:
     ],
 )
 def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str) -> None:
-    assert miscounted(set(WANTED), found) == problem
+    assert describe_miscount(set(WANTED), found) == problem
 
 
 @pytest.mark.parametrize(
@@ -39,4 +39,4 @@ def test_messages_not_present_once_are_named(found: Counter[bytes], problem: str
     ],
 )
 def test_reads_that_did_not_return_to_their_places_are_named(found: list[bytes], problem: str) -> None:
-    assert problem in (misplaced(WANTED, found) or "")
+    assert problem in (describe_misplaced(WANTED, found) or "")

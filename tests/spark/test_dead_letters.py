@@ -146,12 +146,12 @@ def die_after(transactions: int) -> Callable[..., None]:
 
 def moves(dead: Letters, spark: SparkSession) -> Any:
     """The rows that `redrive` passes to the mover, as one batch, under leases that a killed process leaves behind."""
-    from lmqcluster.spark.pipelines.dead_letters import _described, _edited, _subscription
+    from lmqcluster.spark.pipelines.dead_letters import _describe, _edit, _subscription
     from lmqcluster.spark.reading.leased_queue import LeasedQueue
 
     options = dead.access.options() | {"subscribe": dead.dead, "includeHeaders": "true", "includeDelivery": "true"}
     leased = LeasedQueue(options, _subscription(dead.dead)).__enter__()
-    rows = _edited(_described(leased.rows(spark)), Edits(values={}))
+    rows = _edit(_describe(leased.rows(spark)), Edits(values={}))
     batch = rows.orderBy("offset").drop("offset", "problem").toArrow().to_batches()
     leased._keeper.close()
     return leased._options.connection, batch

@@ -103,7 +103,14 @@ def token_list(target: Target) -> Report:
     """
     found = target.api.get("/v1/tokens")
     rows = [
-        [one["name"], one["role"], one["queues"], one["principal"], _shown(one["created_at"]), _shown_expiry(one)]
+        [
+            one["name"],
+            one["role"],
+            one["queues"],
+            one["principal"],
+            _format_time(one["created_at"]),
+            _format_expiry(one),
+        ]
         for one in found["tokens"]
     ]
     return Report(found, _COLUMNS, rows, empty="No tokens: nodes serve clients on their own machine only.")
@@ -126,11 +133,11 @@ def token_delete(target: Target, name: str, yes: bool, dry_run: bool) -> None:
         target.api.delete(f"/v1/tokens/{Api.segment(name)}")
 
 
-def _shown(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
-def _shown_expiry(one: dict[str, Any]) -> str:
+def _format_expiry(one: dict[str, Any]) -> str:
     if one["expires_at"] is None:
         return "never"
-    return ("expired " if one["expired"] else "") + _shown(one["expires_at"])
+    return ("expired " if one["expired"] else "") + _format_time(one["expires_at"])

@@ -146,10 +146,10 @@ def _run_live(target: Target, view: View, sampler: _Sampler, count: int | None, 
                 for key in read_keys(left):
                     if key in "qQ":
                         return
-                    view = _resorted(view, key)
+                    view = _resort(view, key)
 
 
-def _resorted(view: View, key: str) -> View:
+def _resort(view: View, key: str) -> View:
     """Return the view after a key: ``s`` sorts by the next column, ``r`` reverses the order."""
     descending, current = view.sort.startswith("-"), view.sort.removeprefix("-")
     if key == "s":
@@ -176,7 +176,7 @@ def _screen(
     parts += [Text(_summary(figures)), Text("")]
     nodes, _left_out = table_of(NODE_COLUMNS, figures.nodes, width)
     parts += [nodes, Text("")]
-    columns, rows = view.chosen(_marked(view), figures.queues)
+    columns, rows = view.chosen(_mark_columns(view), figures.queues)
     # The heading, and the line about further queues.
     room = limit or max(1, height - len(parts) - len(figures.nodes) - 4)
     queues, _left_out = table_of(columns, rows[:room], width, keep_all=bool(view.columns), headers=view.headers)
@@ -186,7 +186,7 @@ def _screen(
     return Group(*parts)
 
 
-def _marked(view: View) -> list[Column]:
+def _mark_columns(view: View) -> list[Column]:
     """Return the columns, with an arrow at the sort column."""
     by, arrow = view.sort.removeprefix("-"), "\N{DOWNWARDS ARROW}" if view.sort.startswith("-") else "\N{UPWARDS ARROW}"
     return [replace(c, title=f"{c.title} {arrow}") if c.key == by else c for c in QUEUE_COLUMNS]

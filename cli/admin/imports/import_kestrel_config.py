@@ -55,7 +55,7 @@ class _Translation:
         if ports:
             self._notes.append(f"every node: lmq start {ports} (beyond loopback with TLS, or with kestrel_insecure)")
         # A comment must remain a comment for the shell, whatever the file contains.
-        self.lines += [f"# {_shown(one)}" for one in self._notes]
+        self.lines += [f"# {_printable(one)}" for one in self._notes]
 
     def _add(self, setting: Setting) -> None:
         name, value = setting.name, setting.value
@@ -80,7 +80,7 @@ class _Translation:
     def _add_named(self, built: Built, where: Setting) -> None:
         name = next((one.value for one in built.settings if one.name == "name"), None)
         if not isinstance(name, str):
-            self.unclear.append(f"line {where.line}: the name of a {_shown(built.kind)} cannot be read")
+            self.unclear.append(f"line {where.line}: the name of a {_printable(built.kind)} cannot be read")
             return
         settings = [one for one in built.settings if one.name != "name"]
         self._add_queue(["queue", "set", "--create"], settings, name)
@@ -119,17 +119,17 @@ class _Translation:
         return []
 
     def _note_without_equivalent(self, setting: Setting) -> None:
-        self._notes.append(f"line {setting.line}: no equivalent of {_shown(setting.name)}")
+        self._notes.append(f"line {setting.line}: no equivalent of {_printable(setting.name)}")
 
     def _note_unclear(self, setting: Setting) -> None:
-        self.unclear.append(f"line {setting.line}: not understood: {_shown(setting.name)}")
+        self.unclear.append(f"line {setting.line}: not understood: {_printable(setting.name)}")
 
 
 def _number(value: Quantity) -> str:
     return f"{value.number:.15g}" if value.number % 1 else str(int(value.number))
 
 
-def _shown(text: str) -> str:
+def _printable(text: str) -> str:
     """Return at most 200 characters of a text, with a question mark for each unprintable one."""
     return "".join(one if one.isprintable() else "?" for one in text[:200])
 

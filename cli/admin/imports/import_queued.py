@@ -70,7 +70,7 @@ class Source:
         request = Request(f"{self._base}{path}", data=data, headers=self._headers, method=method)
         try:
             with self._opener.open(request, timeout=TIMEOUT_S) as response:
-                return _decoded(response.read(ANSWER_BYTES_MAX + 1))
+                return _decode(response.read(ANSWER_BYTES_MAX + 1))
         except HTTPError as exc:
             code = ExitCode.NOT_AUTHORISED if exc.code == 401 else ExitCode.UNAVAILABLE
             text = exc.read(500).decode("utf-8", "replace")
@@ -114,7 +114,7 @@ class Source:
         return list(rows or [])
 
 
-def _decoded(answer: bytes) -> Any:
+def _decode(answer: bytes) -> Any:
     """Decode an answer.
 
     Raises:

@@ -119,12 +119,12 @@ def client_waiting(target: Target) -> Report:
       lmq-admin client waiting
     """
     found, silent = _of_all_nodes(target.api, "/v1/consumers", "consumers")
-    rows = [[one["node"], _awaited(one), one["pulls"], one["messages"]] for one in found]
+    rows = [[one["node"], _wait_target(one), one["pulls"], one["messages"]] for one in found]
     value = {"consumers": found, "unreachable": silent}
     return Report(value, _WAITING_COLUMNS, rows, empty="No pull is waiting.", remark=_remark(silent))
 
 
-def _awaited(row: dict[str, Any]) -> str:
+def _wait_target(row: dict[str, Any]) -> str:
     return f"pattern {queue_text(row['pattern'])}" if "pattern" in row else str(queue_text(row["queue"]))
 
 

@@ -250,7 +250,7 @@ def message_peek(
     query: dict[str, Any] = {
         key: text.encode(errors="surrogateescape") for key, text in texts.items() if text is not None
     }
-    answer = _peeked(target.api, name, query, count, 0 if after is None else after)
+    answer = _peek(target.api, name, query, count, 0 if after is None else after)
     rows = [_peek_row(item, Show(show)) for item in answer["messages"]]
     if not answer["messages"]:
         require_queue(target.api, name)
@@ -258,7 +258,7 @@ def message_peek(
     return Report(answer, _PEEK_COLUMNS, rows, empty=f"Queue {name} is empty.", remark=remark)
 
 
-def _peeked(api: Api, name: str, query: Mapping[str, Any], count: int, after: int) -> dict[str, Any]:
+def _peek(api: Api, name: str, query: Mapping[str, Any], count: int, after: int) -> dict[str, Any]:
     """Return the answer with `count` messages, or all there are; a node splits answers with large messages."""
     messages: list[Any] = []
     while True:

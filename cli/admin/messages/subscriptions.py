@@ -98,7 +98,7 @@ def subscription_abandon(target: Target, name: str, yes: bool, dry_run: bool) ->
     Example:
       lmq-admin subscription abandon nightly --yes
     """
-    count = _held(target, name)
+    count = _count_held(target, name)
     if not confirm(f"release {plural(count, 'message')} that subscription {name} holds", yes=yes, dry_run=dry_run):
         return
     target.api.post(f"{_path(name)}/abandon", {})
@@ -117,13 +117,13 @@ def subscription_rm(target: Target, name: str, yes: bool, dry_run: bool) -> None
     Example:
       lmq-admin subscription rm nightly --yes
     """
-    count = _held(target, name)
+    count = _count_held(target, name)
     if not confirm(f"forget subscription {name} and release its {plural(count, 'message')}", yes=yes, dry_run=dry_run):
         return
     target.api.delete(_path(name))
 
 
-def _held(target: Target, name: str) -> int:
+def _count_held(target: Target, name: str) -> int:
     """Return how many messages a subscription holds."""
     return sum(one["count"] for one in target.api.get(_path(name))["batches"] if one["state"] == "live")
 

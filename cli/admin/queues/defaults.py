@@ -72,7 +72,7 @@ def defaults_set(target: Target, file: str, yes: bool, dry_run: bool) -> None:
       lmq-admin defaults set rules.json --dry-run
     """
     with click.open_file(file, "rb") as stream:
-        rules = _parsed("standard input" if file == "-" else file, stream.read())
+        rules = _parse("standard input" if file == "-" else file, stream.read())
     _replace(target, lambda _now: rules, yes=yes, dry_run=dry_run)
 
 
@@ -89,7 +89,7 @@ def defaults_edit(target: Target, yes: bool, dry_run: bool) -> None:
 
     def edited(now: Rules) -> Rules:
         text = click.edit("[\n" + ",\n".join(f"  {_line(rule)}" for rule in now) + "\n]\n", extension=".json")
-        return now if text is None else _parsed("the edited text", text.encode())
+        return now if text is None else _parse("the edited text", text.encode())
 
     _replace(target, edited, yes=yes, dry_run=dry_run)
 
@@ -147,7 +147,7 @@ def defaults_rm(target: Target, pattern: str, yes: bool, dry_run: bool) -> None:
     _replace(target, removed, yes=yes, dry_run=dry_run)
 
 
-def _parsed(where: str, data: bytes) -> Rules:
+def _parse(where: str, data: bytes) -> Rules:
     """Return the rules in a file, validated before any request is sent.
 
     Raises:

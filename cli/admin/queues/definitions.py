@@ -49,14 +49,14 @@ def definitions_export(target: Target, file: str) -> None:
     Example:
       lmq-admin definitions export cluster.json
     """
-    text = json.dumps(_exported(target.api).as_json(), indent=2, ensure_ascii=False) + "\n"
+    text = json.dumps(_export(target.api).as_json(), indent=2, ensure_ascii=False) + "\n"
     if file == "-":
         click.echo(text, nl=False)
     else:
         Path(file).write_text(text, encoding="utf-8")
 
 
-def _exported(api: Api) -> Definitions:
+def _export(api: Api) -> Definitions:
     queues = []
     for row in all_queues(api, fields="suspended"):
         own = _own_properties(api, row["name"])
@@ -105,7 +105,7 @@ def definitions_import(target: Target, file: str, new_tokens: str | None, yes: b
       lmq-admin definitions import cluster.json --dry-run
     """
     with click.open_file(file, "rb") as stream:
-        wanted = parse_definitions("standard input" if file == "-" else file, _bounded(stream))
+        wanted = parse_definitions("standard input" if file == "-" else file, _read_bounded(stream))
     api = target.api
     todo, remarks = changes(api, wanted, Secrets(new_tokens))
     for remark in remarks:
@@ -122,7 +122,7 @@ def definitions_import(target: Target, file: str, new_tokens: str | None, yes: b
         print(f"{plural(len(todo), 'change was', 'changes were')} made.")
 
 
-def _bounded(stream: IO[bytes]) -> bytes:
+def _read_bounded(stream: IO[bytes]) -> bytes:
     return stream.read(FILE_BYTES_MAX + 1)
 
 

@@ -110,11 +110,11 @@ def redrive(
     if confirm(f"send {most} of queue {name} ({waiting}) to {where}", yes=yes, dry_run=dry_run):
         given = {"to": None if to is None else queue_value(to), "label": label}
         request = {key: value for key, value in given.items() if value is not None}
-        sent = _redriven(target, name, request, count, rate)
+        sent = _redrive(target, name, request, count, rate)
         target.print_result({"redriven": sent}, f"{plural(sent, 'message was', 'messages were')} sent to {where}.")
 
 
-def _redriven(target: Target, name: str, request: dict[str, Any], count: int | None, rate: float | None) -> int:
+def _redrive(target: Target, name: str, request: dict[str, Any], count: int | None, rate: float | None) -> int:
     path = f"{queue_path(name)}/redrive"
     if rate is None:
         body = request if count is None else {**request, "max": count}

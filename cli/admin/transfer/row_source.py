@@ -55,14 +55,14 @@ def open_source(name: str, form: str | None) -> Iterator[RowSource]:
         CliError: the file is damaged; also raised during reading.
     """
     try:
-        with _opened(name, form) as source:
+        with _open(name, form) as source:
             yield source
     except (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError) as exc:
         raise CliError(f"{name} is damaged: {exc}", ExitCode.BAD_DATA) from exc
 
 
 @contextmanager
-def _opened(name: str, form: str | None) -> Iterator[RowSource]:
+def _open(name: str, form: str | None) -> Iterator[RowSource]:
     if name == "-":
         # Not sys.stdin, and never closed: a thread that is still reading holds the lock that both would wait for.
         stdin = open(0, "rb", closefd=False)  # noqa: SIM115

@@ -69,7 +69,7 @@ def csv_rows(stream: Stream, template: QueueTemplate, delimiter: str = ",") -> I
         except ValueError as exc:
             yield BadRow(line, str(exc))
         else:
-            yield _sized(line, queue, content)
+            yield _check_size(line, queue, content)
 
 
 def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]:
@@ -95,10 +95,10 @@ def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]
         except (ValueError, RecursionError) as exc:
             yield BadRow(line, str(exc))
         else:
-            yield _sized(line, queue, content)
+            yield _check_size(line, queue, content)
 
 
-def _sized(line: int, queue: bytes, content: bytes) -> Row | BadRow:
+def _check_size(line: int, queue: bytes, content: bytes) -> Row | BadRow:
     if len(content) > MESSAGE_BYTES_MAX:
         return BadRow(line, f"{len(content)} bytes exceed the maximum size of a message ({MESSAGE_BYTES_MAX})")
     return Row(line, queue, content)

@@ -197,14 +197,14 @@ def load_context(name: str) -> Context:
     except FileNotFoundError as exc:
         raise CliError(f"context {name!r} does not exist (lmq-admin context ls shows all)", ExitCode.NOT_FOUND) from exc
     try:
-        return _parsed(json.loads(data))
+        return _parse(json.loads(data))
     except RecursionError as exc:
         raise CliError(f"{path} is nested too deeply", ExitCode.CONFIGURATION) from exc
     except ValueError as exc:
         raise CliError(f"{path}: {exc}", ExitCode.CONFIGURATION) from exc
 
 
-def _parsed(value: Any) -> Context:
+def _parse(value: Any) -> Context:
     names = set(Context.__dataclass_fields__)
     if not isinstance(value, dict) or value.get("version") != VERSION:
         raise ValueError(f"not a context of version {VERSION}")

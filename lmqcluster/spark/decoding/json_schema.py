@@ -83,12 +83,12 @@ def json_decoder(text: str) -> Decoder:
     node = _Compiler(schema).node(schema, "$", 0)
 
     def decode(value: bytes) -> Any:
-        return node.convert(_parsed(value), "$")
+        return node.convert(_parse(value), "$")
 
     return Decoder(node.kind, decode)
 
 
-def _parsed(value: bytes) -> Any:
+def _parse(value: bytes) -> Any:
     try:
         return json.loads(value.decode(), parse_constant=_no_number, object_pairs_hook=_unique)
     except UnicodeDecodeError as exc:
@@ -142,7 +142,7 @@ class _Compiler:
         _check_keywords(schema, types, place)
         wanted = [one for one in types if one != "null"]
         node = self._of_type(wanted[0], schema, place, depth) if len(wanted) == 1 else _open(wanted, schema, place)
-        return _limited(_nullable(node) if "null" in types else node, schema, place)
+        return _restrict(_nullable(node) if "null" in types else node, schema, place)
 
     def _referred(self, schema: Mapping[str, Any], place: str, depth: int) -> _Node:
         _check_keywords(schema, (), place)
@@ -263,7 +263,7 @@ def _open(types: list[str], schema: Mapping[str, Any], place: str) -> _Node:
     return _Node(StringType(), convert)
 
 
-def _limited(node: _Node, schema: Mapping[str, Any], place: str) -> _Node:
+def _restrict(node: _Node, schema: Mapping[str, Any], place: str) -> _Node:
     """Return a node restricted to the values that ``enum`` and ``const`` allow."""
     if not {"enum", "const"} & schema.keys():
         return node

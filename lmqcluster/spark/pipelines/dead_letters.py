@@ -126,7 +126,7 @@ def letters(spark: SparkSession, settings: DeadLetters) -> DataFrame:
     _check_names(settings.queues)
     options = settings.access.options() | {"subscribe": ",".join(settings.queues)}
     read = spark.read.format("lmq").options(**options, includeHeaders="true", includeDelivery="true").load()
-    return _selected(_described(read), settings.where)
+    return _select(_describe(read), settings.where)
 
 
 def summary(found: DataFrame, rows_max: int) -> list[dict[str, Any]]:
@@ -173,13 +173,13 @@ def preview(spark: SparkSession, settings: DeadLetters, edits: Edits) -> tuple[l
         PipelineError: see `redrive`.
     """
     rows = letters(spark, DeadLetters(access=settings.access, queues=settings.queues))
-    chosen = _selected(rows, settings.where)
-    edited = _edited(chosen, edits).persist(StorageLevel.DISK_ONLY)
+    chosen = _select(rows, settings.where)
+    edited = _edit(chosen, edits).persist(StorageLevel.DISK_ONLY)
     try:
         totals = {row["queue"]: row["count"] for row in rows.groupBy("queue").count().collect()}
         found = []
         for queue in settings.queues:
-            selected, unplaced = _checked(edited.where(F.col("from_queue") == queue), queue)
+            selected, unplaced = _check(edited.where(F.col("from_queue") == queue), queue)
             moved, total = selected - unplaced, totals.get(queue, 0)
             found.append(Redriven(queue, selected, moved, unplaced, 0, total - moved))
         return found, _samples(chosen, edited)
@@ -210,10 +210,10 @@ def redrive(spark: SparkSession, settings: DeadLetters, edits: Edits, queue: str
         if not leased.count:
             return Redriven(queue, 0, 0, 0, 0, 0)
         # Cached, so that what was checked is what is sent, even if an expression is not deterministic.
-        edited = _edited(_selected(_described(leased.rows(spark)), settings.where), edits)
+        edited = _edit(_select(_describe(leased.rows(spark)), settings.where), edits)
         edited = edited.persist(StorageLevel.DISK_ONLY)
         try:
-            selected, unplaced = _checked(edited, queue)
+            selected, unplaced = _check(edited, queue)
             rows = (
                 edited.where("queue is not null").repartition(_TASKS, "queue").sortWithinPartitions("queue", "offset")
             )
@@ -240,7 +240,7 @@ def _check_names(queues: Sequence[str]) -> None:
             )
 
 
-def _described(read: DataFrame) -> DataFrame:
+def _describe(read: DataFrame) -> DataFrame:
     """Return the columns that conditions and expressions can use."""
     text = F.try_validate_utf8(F.col("value").cast("string"))
     return read.select(
@@ -257,7 +257,7 @@ def _described(read: DataFrame) -> DataFrame:
     )
 
 
-def _selected(rows: DataFrame, where: str | None) -> DataFrame:
+def _select(rows: DataFrame, where: str | None) -> DataFrame:
     if where is None:
         return rows
     try:
@@ -266,7 +266,7 @@ def _selected(rows: DataFrame, where: str | None) -> DataFrame:
         raise PipelineError(f"--where {where!r}: {condition(exc)}", USAGE) from exc
 
 
-def _edited(rows: DataFrame, edits: Edits) -> DataFrame:
+def _edit(rows: DataFrame, edits: Edits) -> DataFrame:
     """Return the messages to send, with the problem of each, if any."""
     to = F.col("origin") if edits.to is None else F.lit(edits.to)
     columns = {name: F.col(f"`{name}`") for name in _KEPT}
@@ -277,7 +277,7 @@ def _edited(rows: DataFrame, edits: Edits) -> DataFrame:
             kind = rows.select(edited.alias(name), "offset").schema[name].dataType
         except AnalysisException as exc:
             raise PipelineError(f"--set {name}={expression}: {condition(exc)}", USAGE) from exc
-        columns[name] = _typed(edited, kind, name)
+        columns[name] = _cast(edited, kind, name)
     sent = [to.alias("queue"), *(column.alias(name) for name, column in columns.items())]
     sources = [F.col(name).alias(alias) for name, alias in zip(("queue", "message_id"), SOURCE_COLUMNS, strict=True)]
     edited_rows = rows.select(*sources, "offset", *sent)
@@ -288,7 +288,7 @@ def _edited(rows: DataFrame, edits: Edits) -> DataFrame:
     return edited_rows.withColumn("problem", _problem(edited_rows))
 
 
-def _typed(edited: Column, kind: DataType, name: str) -> Column:
+def _cast(edited: Column, kind: DataType, name: str) -> Column:
     """Return the expression, cast if its type is SQL's null or decimal: no column has these."""
     if isinstance(kind, NullType):
         return edited.cast(_NULLS.get(name, "string"))
@@ -315,7 +315,7 @@ def _problem(rows: DataFrame) -> Column:
     return problem
 
 
-def _checked(edited: DataFrame, queue: str) -> tuple[int, int]:
+def _check(edited: DataFrame, queue: str) -> tuple[int, int]:
     """Count the messages, and those without a destination.
 
     Raises:
@@ -348,12 +348,12 @@ def _samples(before: DataFrame, edited: DataFrame) -> list[Sample]:
     old = before.select("offset", F.col("value").alias("old"))
     found = rows.select("from_queue", "offset", "queue", "value").join(old, "offset").orderBy("offset").collect()
     return [
-        Sample(row["from_queue"], row["offset"], row["queue"], _shown(row["old"]), _shown(row["value"]))
+        Sample(row["from_queue"], row["offset"], row["queue"], _shorten(row["old"]), _shorten(row["value"]))
         for row in found
     ]
 
 
-def _shown(value: bytes | str) -> str:
+def _shorten(value: bytes | str) -> str:
     text = (
         value if isinstance(value, str) else bytes(value[: 4 * _SAMPLE_CHARACTERS]).decode("utf-8", "backslashreplace")
     )

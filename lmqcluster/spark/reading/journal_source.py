@@ -168,7 +168,7 @@ def _member_end(file: BinaryIO, start: int) -> int | None:
     unpacker = zlib.decompressobj(_GZIP)
     try:
         while chunk := file.read(_CHUNK_BYTES):
-            for _data in _unpacked(unpacker, chunk):
+            for _data in _unpack(unpacker, chunk):
                 pass
             if unpacker.eof:
                 return file.tell() - len(unpacker.unused_data)
@@ -190,7 +190,7 @@ def _next_member(file: BinaryIO, start: int) -> int | None:
     return None
 
 
-def _unpacked(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
+def _unpack(unpacker: Any, chunk: bytes) -> Iterator[bytes]:
     """Yield the contents of a chunk in parts of bounded size, whatever the compression ratio."""
     while chunk and not unpacker.eof:
         yield unpacker.decompress(chunk, _OUT_BYTES)
@@ -215,7 +215,7 @@ def _lines(piece: _Piece) -> Iterator[str]:
 def _member_lines(data: bytes) -> Iterator[str]:
     unpacker = zlib.decompressobj(_GZIP)
     rest = b""
-    for part in _unpacked(unpacker, data):
+    for part in _unpack(unpacker, data):
         *whole, rest = (rest + part).split(b"\n")
         yield from map(_text, whole)
         # The discarded rest is not needed: a line this long is not an event.

@@ -23,15 +23,15 @@ def lag(backlog: Backlog, now_s: float) -> dict[str, Any]:
 
     Suspended and exclusive queues, from which nothing is read, are listed if there are any.
     """
-    queues = {one.queue: _shown(one.messages, one.body_bytes, one.oldest_due_us, now_s) for one in backlog.queues}
+    queues = {one.queue: _to_json(one.messages, one.body_bytes, one.oldest_due_us, now_s) for one in backlog.queues}
     closed = {reason: [one.queue for one in backlog.closed if one.reason == reason] for reason in _CLOSED}
     return {
-        **_shown(backlog.messages + backlog.held, backlog.body_bytes, backlog.oldest_due_us, now_s),
+        **_to_json(backlog.messages + backlog.held, backlog.body_bytes, backlog.oldest_due_us, now_s),
         "queues": queues,
         **{reason: names for reason, names in closed.items() if names},
     }
 
 
-def _shown(messages: int, body_bytes: int | None, oldest_due_us: int | None, now_s: float) -> dict[str, Any]:
+def _to_json(messages: int, body_bytes: int | None, oldest_due_us: int | None, now_s: float) -> dict[str, Any]:
     age_s = None if oldest_due_us is None else round(max(0.0, now_s - oldest_due_us / 1e6), 3)
     return {"backlog": messages, "backlog_bytes": body_bytes, "oldest_age_s": age_s}

@@ -54,7 +54,7 @@ def mover(connection: Connection) -> Callable[[Iterator[pa.RecordBatch]], Iterat
         if first is not None:
             with Cluster(connection) as cluster:
                 for group in _groups(first, rows):
-                    done = _moved(cluster, group)
+                    done = _move_group(cluster, group)
                     moved, gone = moved + done, gone + len(group) - done
         yield pa.RecordBatch.from_pydict({"moved": [moved], "gone": [gone]})
 
@@ -93,7 +93,7 @@ def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:
     yield group
 
 
-def _moved(cluster: Cluster, group: list[_Move]) -> int:
+def _move_group(cluster: Cluster, group: list[_Move]) -> int:
     """Move messages, except those that are no longer leased; return how many."""
     try:
         cluster.call(lambda client: _transact(client, group))
@@ -103,7 +103,7 @@ def _moved(cluster: Cluster, group: list[_Move]) -> int:
         if len(group) == 1:
             return 0
         middle = len(group) // 2
-        return _moved(cluster, group[:middle]) + _moved(cluster, group[middle:])
+        return _move_group(cluster, group[:middle]) + _move_group(cluster, group[middle:])
     return len(group)
 
 

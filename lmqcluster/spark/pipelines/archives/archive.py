@@ -92,7 +92,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
     """
     table: _Table = _delta_table(spark, settings) if settings.form == "delta" else _ParquetTable(spark, settings)
     source = replace(settings.source, headers=True, delivery=True, explode=True)
-    good: _Good = _all_good if settings.decoding is None else _decoded(settings.decoding, source)
+    good: _Good = _all_good if settings.decoding is None else _decode_batch(settings.decoding, source)
 
     def write(batch: DataFrame, number: int) -> None:
         with good(batch, number) as rows:
@@ -125,7 +125,7 @@ def _all_good(batch: DataFrame, _number: int) -> Iterator[DataFrame]:
     yield batch
 
 
-def _decoded(decoding: Decoding, source: Source) -> _Good:
+def _decode_batch(decoding: Decoding, source: Source) -> _Good:
     decoding.check(source)
     return Quarantine(decoding, source.access).good
 

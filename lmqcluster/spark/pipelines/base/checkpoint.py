@@ -28,18 +28,18 @@ def query_id(batch: DataFrame) -> str:
 
 def last_completed(spark: SparkSession, checkpoint: str) -> int:
     """Return the number of the last completed micro-batch, -1 if there is none."""
-    return max(_logged(spark, checkpoint, "commits"), default=-1)
+    return max(_read_log(spark, checkpoint, "commits"), default=-1)
 
 
 def interrupted_batch(spark: SparkSession, checkpoint: str) -> Interrupted | None:
     """Return the micro-batch that the query will run again, if there is one."""
-    planned = _logged(spark, checkpoint, "offsets")
+    planned = _read_log(spark, checkpoint, "offsets")
     if not planned:
         return None
     last = max(planned)
     return Interrupted(last, planned[last]) if last > last_completed(spark, checkpoint) else None
 
 
-def _logged(spark: SparkSession, checkpoint: str, log: str) -> dict[int, float]:
+def _read_log(spark: SparkSession, checkpoint: str, log: str) -> dict[int, float]:
     files = Storage(spark, checkpoint).find(f"{log}/*")
     return {int(file.name): file.written_s for file in files if file.name.isdigit()}

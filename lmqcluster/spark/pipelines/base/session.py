@@ -85,9 +85,9 @@ def open_session(settings: SessionSettings) -> Iterator[SparkSession]:
 def _start(settings: SessionSettings) -> SparkSession:
     builder = SparkSession.builder.appName(settings.name)
     if under_submit():
-        return _configured(builder, {**_PATIENT, **settings.options, **_ALWAYS}).getOrCreate()
+        return _configure(builder, {**_PATIENT, **settings.options, **_ALWAYS}).getOrCreate()
     if settings.master is not None and settings.master.startswith(CONNECT):
-        return _connected(settings.master, {**settings.options, **_ALWAYS})
+        return _connect(settings.master, {**settings.options, **_ALWAYS})
     _check_java()
     # Without byte code, Python may take longer to start than Spark waits.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -97,7 +97,7 @@ def _start(settings: SessionSettings) -> SparkSession:
         # The tasks use the Python that lmqcluster is installed for; on other machines only the user can know it.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = _LOCAL if is_local else {}
-    builder = _configured(builder.master(master), {**_PATIENT, **_OWN, **local, **settings.options, **_ALWAYS})
+    builder = _configure(builder.master(master), {**_PATIENT, **_OWN, **local, **settings.options, **_ALWAYS})
     # The JVM inherits our standard error permanently; its log belongs in a file, not on the user's terminal.
     try:
         with _stderr_into(settings.log):
@@ -111,15 +111,15 @@ def _start(settings: SessionSettings) -> SparkSession:
         raise PipelineError(_refusal(exc, master, settings.log), CONFIGURATION) from exc
 
 
-def _connected(url: str, options: Mapping[str, str]) -> SparkSession:
+def _connect(url: str, options: Mapping[str, str]) -> SparkSession:
     """Return a session of a Spark Connect server, which accepts only session options."""
     try:
-        return _configured(SparkSession.builder.remote(url), options).getOrCreate()
+        return _configure(SparkSession.builder.remote(url), options).getOrCreate()
     except PySparkException as exc:
         raise PipelineError(f"the Spark Connect server {url} cannot be used: {exc}", CONFIGURATION) from exc
 
 
-def _configured(builder: SparkSession.Builder, options: Mapping[str, str]) -> SparkSession.Builder:
+def _configure(builder: SparkSession.Builder, options: Mapping[str, str]) -> SparkSession.Builder:
     for key, value in options.items():
         builder = builder.config(key, value)
     return builder

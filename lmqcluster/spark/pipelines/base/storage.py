@@ -51,7 +51,7 @@ class Storage:
     def find(self, pattern: str) -> list[StoredFile]:
         """Return the files that match a Hadoop glob below the root, sorted by path."""
         # The root may contain characters that are special in a glob; they are escaped.
-        found = self._files.globStatus(self._path(f"{_escaped(self.root)}/{pattern}"))
+        found = self._files.globStatus(self._path(f"{_escape(self.root)}/{pattern}"))
         files = [
             StoredFile(status.getPath().toString(), status.getLen(), status.getModificationTime() / 1000)
             for status in found or ()
@@ -103,5 +103,5 @@ class Storage:
         self.rename(unfinished, path)
 
 
-def _escaped(path: str) -> str:
+def _escape(path: str) -> str:
     return "".join(f"\\{character}" if character in "*?[]{}\\" else character for character in path)

@@ -55,7 +55,7 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     """
     register(spark)
     found = found_rows(spark, settings)
-    survey = _surveyed(spark, settings, found)
+    survey = _survey(spark, settings, found)
     application, stem = settings.application(survey.identity)
     access = settings.access.options()
     claim = Claim(access, application, stem)
@@ -106,7 +106,7 @@ def plan_replay(spark: SparkSession, settings: ReplaySettings, queues_max: int) 
         total = by_queue.agg(F.count_if(F.col("rows") > 0), *(F.sum(name) for name in ("rows", "bytes", "bad"))).head()
         most = some.orderBy(F.desc("rows"), "queue").limit(queues_max).collect()
     except _FAILURES as exc:
-        raise _failed(spark, settings, exc) from exc
+        raise _explain_failure(spark, settings, exc) from exc
     finally:
         by_queue.unpersist()
     count, row_count, size, bad = (0, 0, 0, 0) if total is None else (int(value or 0) for value in total)
@@ -150,7 +150,7 @@ class _Survey(NamedTuple):
     headers: Mapping[str, Sequence[str]]
 
 
-def _surveyed(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) -> _Survey:
+def _survey(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) -> _Survey:
     """Scan all rows of an archive, or the rows selected by an expression.
 
     Raises:
@@ -176,7 +176,7 @@ def _surveyed(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) ->
         named = by_queue.where(F.size("names") > 0).select("queue", "names").toLocalIterator()
         headers = {row["queue"]: list(row["names"]) for row in named}
     except _FAILURES as exc:
-        raise _failed(spark, settings, exc) from exc
+        raise _explain_failure(spark, settings, exc) from exc
     finally:
         by_queue.unpersist()
     return _Survey([str(value) for value in total or ()], headers)
@@ -187,7 +187,7 @@ def _file_states(spark: SparkSession, rows: DataFrame) -> Sequence[object]:
     return [list(file) for file in Storage(spark, paths[0]).status(sorted(paths))] if paths else []
 
 
-def _failed(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Exception:
+def _explain_failure(spark: SparkSession, settings: ReplaySettings, exc: Exception) -> Exception:
     """Return the error for rows that could not be read, selected or checked."""
     bad_row, error = _bad_row(spark, settings, str(exc)), explain(exc)
     if bad_row is not None or error is None:

@@ -72,7 +72,7 @@ def _problem() -> Column:
 # --- selecting rows -----------------------------------------------------------------------------------------------
 
 
-def _chosen(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
+def _select(rows: DataFrame, settings: ReplaySettings) -> DataFrame:
     """Return the rows for which ``--where`` is true, and those that cannot be read.
 
     Raises:
@@ -131,11 +131,11 @@ def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     # Spark must not infer a date from a day.
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     read = spark.read.schema(SCHEMA).parquet(*settings.inputs)
-    rows = _chosen(_in_window(read, settings), settings)
+    rows = _select(_in_window(read, settings), settings)
     _check_columns(settings, rows.columns)
-    queue = _queue(settings, lambda name: F.col(_quoted(name)))
+    queue = _queue(settings, lambda name: F.col(_quote(name)))
     part = F.try_element_at("headers", F.lit("x-lmq-part")).try_cast("int")
-    order = F.struct("timestamp", "offset", part) if settings.order_by is None else F.col(_quoted(settings.order_by))
+    order = F.struct("timestamp", "offset", part) if settings.order_by is None else F.col(_quote(settings.order_by))
     place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     return rows.select(
         *push_columns(queue),
@@ -174,10 +174,10 @@ def _parquet(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     spark.conf.set("spark.sql.sources.partitionColumnTypeInference.enabled", "false")
     rows = spark.read.parquet(*settings.inputs)
     _check_columns(settings, rows.columns)
-    rows = _chosen(rows, settings)
+    rows = _select(rows, settings)
     whole = F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
-    order = F.col(_quoted(settings.order_by)) if settings.order_by is not None else F.lit(0)
-    return _messages(rows, settings, lambda name: F.col(_quoted(name)), whole, F.lit(None).cast("string"), order)
+    order = F.col(_quote(settings.order_by)) if settings.order_by is not None else F.lit(0)
+    return _messages(rows, settings, lambda name: F.col(_quote(name)), whole, F.lit(None).cast("string"), order)
 
 
 def _csv(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
@@ -195,10 +195,10 @@ def _csv(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
         .option("enforceSchema", "false")
         .csv(list(settings.inputs))
     )
-    texts = {name: F.coalesce(F.col(_quoted(name)), F.lit("")).alias(name) for name in columns}
+    texts = {name: F.coalesce(F.col(_quote(name)), F.lit("")).alias(name) for name in columns}
     whole = F.to_json(F.struct(*texts.values()))
     order = _text_order(settings, texts.__getitem__)
-    return _messages(_chosen(rows, settings), settings, texts.__getitem__, whole, F.col(_UNREADABLE), order)
+    return _messages(_select(rows, settings), settings, texts.__getitem__, whole, F.col(_UNREADABLE), order)
 
 
 def _json(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
@@ -215,7 +215,7 @@ def _json(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
         return F.try_variant_get(F.col(_JSON), f"$['{name}']", "string")
 
     order = _text_order(settings, field)
-    return _messages(_chosen(lines, settings), settings, field, F.trim(_LINE), F.col(_UNREADABLE), order)
+    return _messages(_select(lines, settings), settings, field, F.trim(_LINE), F.col(_UNREADABLE), order)
 
 
 _INPUTS: Final = {"archive": _archive, "parquet": _parquet, "csv": _csv, "tsv": _csv, "json": _json}
@@ -274,5 +274,5 @@ def _check_columns(settings: ReplaySettings, columns: Sequence[str]) -> None:
             raise PipelineError(f"{option}: unknown column {name!r}; the columns are {', '.join(columns)}", USAGE)
 
 
-def _quoted(name: str | None) -> str:
+def _quote(name: str | None) -> str:
     return "`" + (name or "").replace("`", "``") + "`"

@@ -119,7 +119,7 @@ def bar_chart(
         y = _TOP + _ROW * (place + 0.5)
         tip = ", ".join(f"{mark} {show(value)}" for mark, value in marks)
         parts.append(f"<g><title>{escape(f'{name}: {tip}')}</title>")
-        parts.append(f'<text x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_shortened(name))}</text>')
+        parts.append(f'<text x="{left - 10}" y="{y + 4:.1f}" text-anchor="end">{escape(_shorten(name))}</text>')
         begin, end = x_of(marks[0][1]), x_of(marks[-1][1])
         parts.append(
             f'<rect class="range" x="{begin:.1f}" y="{y - 3:.1f}" width="{max(1.0, end - begin):.1f}" height="6" rx="3"/>'
@@ -214,5 +214,5 @@ def _picture(title: str, height: float, parts: Sequence[str]) -> str:
     )
 
 
-def _shortened(name: str) -> str:
+def _shorten(name: str) -> str:
     return name if len(name) <= 28 else f"{name[:27]}…"

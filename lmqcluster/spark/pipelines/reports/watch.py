@@ -205,7 +205,7 @@ class _State:
         figures = figures.join(at_start, "queue", "left").fillna(0, ["at_start", "drops"])
         is_open = F.col("at_start") + F.sum(F.col("growth") - F.col("drops")).over(so_far)
         rows = figures.withColumn("open", F.greatest(is_open, F.lit(0)))
-        return _shown(rows, self._settings.thresholds)
+        return _to_table(rows, self._settings.thresholds)
 
     def _forget(self, number: int, old: dict[int, int]) -> None:
         for batch in old:
@@ -216,7 +216,7 @@ class _State:
             self._storage.delete(file.path)
 
 
-def _shown(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
+def _to_table(rows: DataFrame, thresholds: Thresholds) -> DataFrame:
     """Return the columns of the table, with the alerts."""
     counts = ("arrivals", "deliveries", "redeliveries", "drops")
     names = list(QUANTILES)
