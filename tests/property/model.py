@@ -474,7 +474,9 @@ class Model:
             return (EXPIRED, len(batch.items), True, batch.deadline_us)
         if not batch.sealed:
             limit = min(self.step, count - len(batch.items))
-            if isinstance(source, bytes):
+            if limit <= 0:
+                is_dry = False
+            elif isinstance(source, bytes):
                 is_dry = self.take(source, limit, batch) < limit
             else:
                 is_dry = self.take_first(source, limit, batch) < limit and are_all

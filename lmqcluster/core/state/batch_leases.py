@@ -147,7 +147,7 @@ class BatchLeases:
             return Reserved(BatchState.EXPIRED, batch.count, True, batch.deadline_us)
         if not batch.sealed:
             end = min(batch.count + STEP_MAX, count)
-            is_dry = not self._take_followers(batch, end) and take(batch, end - batch.count)
+            is_dry = batch.count < end and not self._take_followers(batch, end) and take(batch, end - batch.count)
             batch.sealed = is_dry or batch.count >= count
         if not batch.count:
             subscription.batches.pop(epoch, None)
