@@ -1,1 +1,1 @@
-"""What Kestrel's protocols have in common: queues as its clients know them, their connections and statistics."""
+"""Common parts of Kestrel's protocols: queues as its clients see them, connections and statistics."""

@@ -1,4 +1,4 @@
-"""One connection of a client of Kestrel: its requests are carried out one after the other, in the order in which they came."""
+"""A connection of a Kestrel client. Requests are carried out one after another, in order of arrival."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger("lmq.kestrel")
 requests = structlog.get_logger("lmq.requests")
 
 READ_AHEAD_BYTES = 256 * 1024
-"""So much of further requests is read while one is carried out."""
+"""Number of bytes of further requests that are read while one is carried out."""
 UNREAD_S_MAX = 60.0
 LINGER_S = 10.0
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -39,21 +39,21 @@ Settle = Callable[[], Awaitable[object]]
 
 
 class ClosedError(Exception):
-    """The connection is to be closed, after what was written has been sent."""
+    """The connection must be closed after all written data has been sent."""
 
 
 class KestrelConnection(asyncio.Protocol, ABC):
-    """A client. Subclasses carry out requests.
+    """A connection of a client. Subclasses carry out the requests.
 
     Attributes:
-        counts_bytes: whether what it sends and reads counts in Kestrel's statistics.
-        place: what it counts for.
+        counts_bytes: whether its traffic counts in Kestrel's statistics.
+        place: its slot in the limits on connections and memory.
         held: its open reads.
-        queues: what it may do; None before its first request.
-        gathers: whether items are held back for an answer that waits for more of them; if the client may be gone, they return.
-        buffer: what has come and is not carried out yet.
-        pieces: what has come behind that, of a large request that is not complete.
-        wanted: how many bytes have to be there before `buffer` is looked at again.
+        queues: the queues as its client may use them; None before the first request.
+        gathers: whether an answer holds items back to collect more; if the client may be gone, the items return.
+        buffer: received data that is not carried out yet.
+        pieces: data behind `buffer` that belongs to an incomplete large request.
+        wanted: number of bytes that must have arrived before `buffer` is parsed again.
     """
 
     counts_bytes = True
@@ -73,9 +73,9 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._writable: asyncio.Future[None] | None = None
         self._idle = asyncio.Event()
         self._idle.set()
-        # When a client that sends no more has waited long enough for its answers; None as long as it sends.
+        # Timer that ends a half-closed connection whose answers take too long; None while the client still sends.
         self._end: asyncio.TimerHandle | None = None
-        # What becomes of items that such a client was sent, when they have arrived and when they have not.
+        # Callbacks for items that were sent to a half-closed client: one for arrival, one for loss.
         self._sent: list[tuple[Settle | None, Settle | None]] = []
         self.gathers = False
         self._paused = False
@@ -88,15 +88,15 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     @abstractmethod
     async def serve(self) -> None:
-        """Carry out what is complete in `buffer`, and set `wanted` to more than what is left there.
+        """Carry out all complete requests in `buffer`, and set `wanted` above the size of the rest.
 
         Raises:
-            ClosedError: the client asks for the end of the connection, or cannot be served any more.
+            ClosedError: the client ends the connection, or cannot be served any more.
         """
 
     @abstractmethod
     def refuse(self, error: LmqError) -> None:
-        """Tell the client why it cannot be served; the connection ends."""
+        """Send the client the reason why it cannot be served; the connection ends."""
 
     # --- asyncio --------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._transport = transport  # type: ignore[assignment]
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
-            # A client whose machine vanished must not keep its open reads for ever.
+            # A client whose machine vanished must not keep its open reads forever.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, seconds in _KEEPALIVE:
                 if hasattr(socket, name):
@@ -134,16 +134,16 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether nothing is under way, because no request is complete."""
+        """Return whether no request is being carried out because none is complete."""
         return self._more is not None
 
     @property
     def arrived_bytes(self) -> int:
-        """How much has come and is not carried out yet."""
+        """Return the number of bytes that have arrived and are not carried out yet."""
         return len(self.buffer) + self.pieces.size
 
     def keep(self, data: bytes) -> None:
-        """Take what came. Of a large request only the beginning is looked at before it is complete."""
+        """Buffer received data. Only the start of a large request is parsed before it is complete."""
         size = len(self.buffer)
         if self.pieces.size or READ_AHEAD_BYTES < size < self.wanted - len(data):
             self.pieces.add(data)
@@ -155,16 +155,16 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self.buffer = self.pieces.take(self.buffer)
 
     def _look(self) -> None:
-        """Begin what has come, unless something is under way."""
+        """Wake the worker if it waits and enough data has arrived."""
         more = self._more
         if more is not None and not more.done() and self.arrived_bytes >= self.wanted:
             more.set_result(None)
 
     def eof_received(self) -> bool:
-        """The client sends no more, or is gone, which cannot be told apart.
+        """Handle the end of input: the client has half-closed the connection or is gone, which look the same.
 
-        What it has sent before is answered, as a script expects that closes its side. The result says whether the connection
-        stays open until then.
+        Requests that arrived before are still answered, because scripts close their side and expect that. Return
+        whether the connection stays open until then.
         """
         is_busy = self._more is None or self._more.done()
         is_busy = is_busy and not self.gathers
@@ -174,15 +174,15 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     @property
     def has_stopped(self) -> bool:
-        """Whether the client sends no more, or is gone."""
+        """Return whether the client sends no more or is gone."""
         return self._end is not None
 
     def settle_when_sent(self, confirm: Settle | None, lost: Settle | None = None) -> None:
-        """Settle items of the next answer, which goes to a client that may be gone.
+        """Settle the items of the next answer after it is sent, because the client may be gone.
 
         Args:
-            confirm: called if the client's machine has them.
-            lost: called if not; the connection's open reads are aborted anyway.
+            confirm: called if the client's machine has acknowledged the items.
+            lost: called otherwise; the connection's open reads are aborted anyway.
         """
         self._sent.append((confirm, lost))
 
@@ -200,14 +200,14 @@ class KestrelConnection(asyncio.Protocol, ABC):
         self._closed = self._closing = True
         if self._end is not None:
             self._end.cancel()
-        # What has come is carried out no more. Without the task, which knows the connection, nothing refers to itself.
+        # Buffered requests are dropped. Dropping the task, which refers to the connection, breaks the reference cycle.
         self.buffer, self.pieces, self._sent = bytearray(), RequestBuffer(), []
         worker, self._worker = self._worker, None
         if worker is not None:
             worker.cancel()
         if self._writable is not None and not self._writable.done():
             self._writable.set_result(None)
-        # What is being confirmed stands in the log before this.
+        # Confirmations in flight precede this abort in the log.
         self.held.abort_all()
         self.place.release()
         self.port.disconnected(self)
@@ -244,12 +244,12 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self.fail(exc)
             forget_frames(exc)
         except Exception:
-            # A bug, which must not leave the connection open without an answer.
+            # A bug must not leave the connection open without an answer.
             log.exception("request failed", protocol=self.port.protocol)
             self.fail(LmqError("internal", "the node met a bug; its log has the details"))
 
     def fail(self, error: LmqError) -> None:
-        """Tell the client why it cannot be served, and end the connection."""
+        """Send the client the reason why it cannot be served, and end the connection."""
         self.refuse(error)
         self.close()
 
@@ -269,14 +269,14 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self._transport.resume_reading()
 
     def _check(self) -> None:
-        """Find out who the client is, and whether it may ask for something now."""
+        """Identify the client on its first request and admit it."""
         if self.queues is None:
             principal = self.port.principal(self.place.address)
             self.queues = KestrelQueues(self.port.node, self.port.status, principal)
             self.place.admit()
 
     def charge(self) -> None:
-        """Count one request.
+        """Count one request against the client's rate limit.
 
         Raises:
             LmqError: ``throttled``.
@@ -285,7 +285,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             raise LmqError("throttled", "this address sends more requests a second than it may; wait a little")
 
     async def noted(self, operation: str, queue: bytes, result: Awaitable[None], count: int = 1) -> None:
-        """Carry out a request, or several of a kind together, and note how that ended."""
+        """Carry out one request, or several equal ones together, and record the outcome."""
         since_s, code = self.loop.time(), "ok"
         try:
             await result
@@ -296,7 +296,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self.note(operation, queue, code, since_s, count)
 
     def note(self, operation: str, queue: bytes, code: str, since_s: float, count: int = 1) -> None:
-        """So many requests were carried out."""
+        """Record the outcome of `count` requests."""
         duration_s = self.loop.time() - since_s
         self.port.node.observed.request_done(self.port.protocol, operation, code, duration_s, count)
         for _ in range(count if self.port.logs_requests else 0):
@@ -327,23 +327,23 @@ class KestrelConnection(asyncio.Protocol, ABC):
             await self._settle_sent()
 
     async def write_all(self, pieces: AsyncIterable[bytes]) -> None:
-        """Write a long answer as fast as the client reads it, and no faster than others are served beside it."""
+        """Write a long answer no faster than the client reads it, in fair slices with other clients."""
         async for piece in gathered(pieces):
             self.write(piece)
             await self.flushed()
 
     def client(self) -> bytes:
-        """Whose share of the node a long answer uses.
+        """Return the name of the client whose share of the node a long answer uses.
 
         Raises:
-            ClosedError: the client is gone.
+            ClosedError: the client has disconnected.
         """
         if self.queues is None:
             raise ClosedError
         return client_of(self.port.node.access, self.queues.principal, str(self.place.address))
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether so many bytes may be held for an answer."""
+        """Return whether this many more bytes may be held for an answer."""
         return self.place.hold(self.arrived_bytes + self._transport.get_write_buffer_size() + size_bytes)
 
     def _account(self) -> bool:
@@ -355,7 +355,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         return True
 
     def close(self) -> None:
-        """Send what was written, and close."""
+        """Send the remaining data, then close."""
         if self._closing:
             return
         self._closing = True
@@ -365,25 +365,25 @@ class KestrelConnection(asyncio.Protocol, ABC):
             self.loop.call_later(LINGER_S, self._transport.abort)
 
     async def idle(self) -> None:
-        """Wait until no request is under way."""
+        """Wait until no request is being carried out."""
         with contextlib.suppress(asyncio.CancelledError):
             await self._idle.wait()
 
     # --- bounds ---------------------------------------------------------------------------------------------------
 
     def leaves_unread(self, now_s: float) -> bool:
-        """Whether the client has read nothing for long of what waits for it."""
+        """Return whether the client has read nothing of its pending answers for `UNREAD_S_MAX` seconds."""
         unread = 0 if self._closed else self._transport.get_write_buffer_size()
         if self._writable is None or unread != self._unread:
             self._unread, self._unread_s = unread, now_s
         return self._unread_s < now_s - UNREAD_S_MAX
 
     def is_stalled(self, now_s: float, request_s: float) -> bool:
-        """Whether an unfinished request takes too long to come."""
+        """Return whether an unfinished request takes too long to arrive."""
         if not (self.is_waiting and self.arrived_bytes):
             return False
         return self._begun_s + request_s + self.arrived_bytes / ARRIVAL_BYTES_PER_S < now_s
 
     def is_idle(self, now_s: float, idle_s: float) -> bool:
-        """Whether nothing has come for `idle_s`, nothing is under way, and no read is open."""
+        """Return whether nothing arrived for `idle_s` seconds, no request is being carried out and no read is open."""
         return self.is_waiting and not self.held and self._heard_s < now_s - idle_s

@@ -1,4 +1,4 @@
-"""The open reads of one connection."""
+"""Open reads of one connection."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ __all__ = ["HeldReads"]
 
 
 class HeldReads:
-    """By queue, in the order in which they were opened.
-
-    What is confirmed stays here until the cluster has confirmed it: should the connection end before, it is aborted too, which
-    does nothing to what is confirmed.
+    """Open reads by queue, in the order in which they were opened.
+    // A read stays here until the cluster has confirmed it. If the connection ends before that, the read is aborted
+    too;
+    the abort has no effect on a confirmed read.
 
     Attributes:
-        timed: by queue, the number of open reads with a time limit that the connection began. They outlive it.
+        timed: number of open reads with a time limit that the connection began, by queue. They outlive it.
     """
 
     def __init__(self, reads: OpenReads) -> None:
         self.timed: Counter[bytes] = Counter()
         self._reads = reads
-        # Sequences of messages, which say in which order they were put, and numbers of deliveries.
+        # Pairs of message sequence, which gives the order of the puts, and delivery number.
         self._held: dict[bytes, deque[tuple[int, int]]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._held)
 
     def count(self, queue: bytes) -> int:
-        """How many are open on a queue."""
+        """Return the number of open reads on a queue."""
         return len(self._held.get(queue, ()))
 
     def add(self, queue: bytes, opened: Iterable[Delivered]) -> None:
-        """These were opened."""
+        """Add deliveries that were opened."""
         more = [(message.sequence, number) for _, number, _, message in opened]
         if more:
             self._held.setdefault(queue, deque()).extend(more)
@@ -46,16 +46,16 @@ class HeldReads:
         return [number for _, number in islice(self._held.get(queue, ()), count)]
 
     async def confirm(self, queue: bytes, count: int = 1) -> None:
-        """Confirm the `count` oldest of a queue, or all if they are fewer.
+        """Confirm the `count` oldest reads of a queue, or all if there are fewer.
 
         Raises:
-            LmqError: it is not known whether they are confirmed, or they are not; the connection has to end.
+            LmqError: the reads are not confirmed, or the outcome is unknown; the connection has to end.
         """
         if closing := self.confirm_soon(queue, count):
             await self.confirmed(queue, *closing)
 
     def confirm_soon(self, queue: bytes, count: int = 1) -> tuple[asyncio.Future[list[bool] | None], int] | None:
-        """Send the end of the `count` oldest, before what is opened next; None if nothing is open. See `confirmed`."""
+        """Send the confirmation of the `count` oldest reads ahead of the next open; None if nothing is open. See `confirmed`."""
         numbers = self._oldest(queue, count)
         if not numbers:
             return None
@@ -64,19 +64,19 @@ class HeldReads:
         return closing, len(numbers)
 
     async def confirmed(self, queue: bytes, closing: asyncio.Future[list[bool] | None], count: int) -> None:
-        """Wait until the cluster has confirmed what `confirm_soon` has sent. Raises as `confirm`."""
+        """Wait until the cluster has confirmed the reads sent by `confirm_soon`. Raises like `confirm`."""
         await closing
         self.forget(queue, count)
 
     async def abort(self, queue: bytes) -> None:
-        """Give the oldest of a queue back to the head. Raises as `confirm`."""
+        """Return the oldest read of a queue to the head of the queue. Raises like `confirm`."""
         numbers = self._oldest(queue, 1)
         if numbers:
             await self._reads.abort_numbers(queue, numbers)
             self.forget(queue, 1)
 
     def forget(self, queue: bytes, count: int = 1) -> None:
-        """The cluster has confirmed the `count` oldest, or has them back."""
+        """Remove the `count` oldest reads, which the cluster has confirmed or returned."""
         held = self._held.get(queue)
         if held is None:
             return
@@ -86,7 +86,7 @@ class HeldReads:
             del self._held[queue]
 
     def abort_all(self) -> None:
-        """The connection is gone: everything goes back to the head, in the order in which it was put."""
+        """Return all reads to the heads of their queues in the order of the puts, because the connection is closed."""
         held, self._held = self._held, {}
         if held:
             self._reads.abort_numbers_soon(
@@ -95,6 +95,6 @@ class HeldReads:
 
 
 def _note(closing: asyncio.Future[list[bool] | None]) -> None:
-    """The client that asked may be gone by now."""
+    """Retrieve the exception, because the client may have disconnected."""
     if not closing.cancelled():
         closing.exception()

@@ -1,4 +1,4 @@
-"""Taking items out of queues: for good, or as open reads of a connection; those that are asked for together come together."""
+"""Fetches items for good or as open reads of a connection. Equal requests are served together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .queues import KestrelQueues, body_of
 __all__ = ["monitor", "open_next", "take_next"]
 
 TAKEN_BYTES = 256 * 1024
-"""About so much is taken at once for requests that came together."""
+"""Approximate number of bytes that are fetched at once for requests that are served together."""
 
 
 def _queues(connection: KestrelConnection) -> KestrelQueues:
@@ -25,12 +25,11 @@ def _queues(connection: KestrelConnection) -> KestrelQueues:
 async def open_next(
     connection: KestrelConnection, queue: bytes, *, wait_ms: int, closes: int, count: int = 1
 ) -> list[Delivered]:
-    """Confirm the `closes` oldest open reads of the connection, and open up to `count` items; none if there are none.
-
-    What is to be closed is confirmed even if nothing can be opened.
+    """Confirm the `closes` oldest open reads of the connection and open up to `count` items; none if the queue is empty.
+    // The reads are confirmed even if nothing can be opened.
 
     Raises:
-        LmqError: as `KestrelQueues.open` and `HeldReads.confirm`.
+        LmqError: like `KestrelQueues.open` and `HeldReads.confirm`.
     """
     queues, held = _queues(connection), connection.held
     closing = held.confirm_soon(queue, closes) if closes else None
@@ -39,7 +38,7 @@ async def open_next(
     count = _bounded(count, size_bytes)
     try:
         if waiting or wait_ms <= 0:
-            # Both are under way together, the end in the log first.
+            # Both commands are sent together; the confirmation precedes the open in the log.
             found = await queues.open(queue, count=count, has_room=connection.has_room)
             held.add(queue, found)
     except LmqError:
@@ -55,10 +54,10 @@ async def open_next(
 
 
 async def take_next(connection: KestrelConnection, queue: bytes, *, wait_ms: int, count: int = 1) -> list[Delivered]:
-    """Remove up to `count` items; none if there are none.
+    """Remove up to `count` items; none if the queue is empty.
 
     Raises:
-        LmqError: as `KestrelQueues.open` and `KestrelQueues.take`.
+        LmqError: like `KestrelQueues.open` and `KestrelQueues.take`.
     """
     queues, held = _queues(connection), connection.held
     waiting, _ = queues.shown(queue)
@@ -66,11 +65,11 @@ async def take_next(connection: KestrelConnection, queue: bytes, *, wait_ms: int
         found = await queues.take(queue)
         if found or wait_ms <= 0:
             return found
-    # An item for a client that goes while it waits is the next one's, and several may be more than the client has room for. So
-    # they are not removed before that is known.
+    # Items are removed only after the client is known to be present and to have room for them: if it disconnects while it
+    # waits, the item belongs to the next client.
     found = await open_next(connection, queue, wait_ms=wait_ms, closes=0, count=count)
     if found and connection.has_stopped:
-        # It may be gone by now; its next request comes after this.
+        # The client may be gone; its next request comes after this one.
         connection.settle_when_sent(partial(held.confirm, queue, len(found)))
     else:
         await held.confirm(queue, len(found))
@@ -84,9 +83,9 @@ def _bounded(count: int, size_bytes: int) -> int:
 async def monitor(
     connection: KestrelConnection, queue: bytes, seconds: float, most: int, answer_of: Callable[[bytes], bytes]
 ) -> None:
-    """Hand out up to `most` items as open reads, each as it comes, until the time is over.
+    """Hand out up to `most` items as open reads, one by one, until the time is over.
 
-    The end comes early when the connection has as many open reads on the queue as it may, or the status blocks reads.
+    End early if the connection reaches its limit of open reads on the queue, or if the status blocks reads.
     """
     queues, port = _queues(connection), connection.port
     port.counts.cmd_monitor += 1

@@ -1,4 +1,4 @@
-"""Lines as Kestrel reads them: ended by LF, with or without a CR before it, tokens separated by single spaces."""
+"""Lines in Kestrel's format: ended by LF or CR LF, tokens separated by single spaces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ LINE_BYTES_MAX = 64 * 1024
 
 
 def take_line(buffer: bytearray, start: int, looked: int, bytes_max: int = LINE_BYTES_MAX) -> tuple[bytes, int] | None:
-    """The line that begins at `start`, and where the next one begins; None if it is not complete up to here.
+    """Return the line at `start` and the start of the next line; None if the line is incomplete.
 
     Args:
-        buffer: what has come.
-        start: where the line begins.
-        looked: up to where there is no LF.
-        bytes_max: how long the line may be.
+        buffer: received data.
+        start: start of the line.
+        looked: end of the part that was already searched for LF.
+        bytes_max: maximum length of the line.
 
     Raises:
         LmqError: ``too_large``.
@@ -31,11 +31,11 @@ def take_line(buffer: bytearray, start: int, looked: int, bytes_max: int = LINE_
 
 
 def tokens_of(line: bytes) -> list[bytes]:
-    """Return the tokens of a request's line; empty ones at the end vanish, others stay.
+    """Return the tokens of a request's line. Empty tokens at the end are dropped, others are kept.
 
     Raises:
-        LmqError: ``bad_request`` for HTTP. A web page can make a browser send any commands behind such a line, and, once a
-            name of its own leads here, a line whose method is a command.
+        LmqError: ``bad_request`` for HTTP. A web page can make a browser send arbitrary commands behind such a line. If
+            a domain name of the attacker resolves to this host, the line itself can begin with a command as its method.
     """
     found = line.split(b" ")
     while len(found) > 1 and not found[-1]:

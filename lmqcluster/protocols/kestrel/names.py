@@ -1,4 +1,4 @@
-"""Names of queues as Kestrel's clients may give them."""
+"""Queue names that Kestrel's clients may use."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _FORBIDDEN = re.compile(rb"[./~\x00-\x20\x7f]")
 
 
 def check_name(name: bytes) -> None:
-    """Refuse a name that no queue may have for Kestrel's clients.
+    """Refuse a name that Kestrel's clients may not use.
 
     Raises:
         LmqError: ``bad_name``.
@@ -27,6 +27,6 @@ def check_name(name: bytes) -> None:
 
 
 def parent_of(name: bytes) -> bytes | None:
-    """The queue whose messages are copied to this one: what stands before the first plus sign; None without one."""
+    """Return the queue whose messages are copied to this one: the part before the first plus sign; None without one."""
     parent, plus, _ = name.partition(b"+")
     return parent if plus else None

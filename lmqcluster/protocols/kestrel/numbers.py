@@ -1,4 +1,4 @@
-"""Integers of 32 bits as Kestrel reads them."""
+"""32-bit integers in Kestrel's notation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INTEGER = re.compile(rb"[+-]?[0-9]{1,32}\Z")
 
 
 def int32(text: bytes) -> int | None:
-    """The number; None if the text is none, or has more than 32 bits."""
+    """Return the number; None if the text is not an integer or exceeds 32 bits."""
     if not _INTEGER.match(text):
         return None
     number = int(text)
@@ -18,10 +18,10 @@ def int32(text: bytes) -> int | None:
 
 
 def to_int32(text: bytes) -> int:
-    """As `int32`.
+    """Return the number, like `int32`, but raise on bad input.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the text is not a 32-bit integer.
     """
     number = int32(text)
     if number is None:

@@ -1,4 +1,4 @@
-"""One port for Kestrel's clients: accepts connections, ends those that are slow or idle, stops gracefully."""
+"""A port for Kestrel's clients: accepts connections, ends slow and idle ones, stops gracefully."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ Factory = Callable[["KestrelPort", ConnectionSlot], KestrelConnection]
 
 
 class KestrelPort:
-    """Listens on one address.
+    """Listener on one address.
 
     Attributes:
-        protocol: its name.
-        node: whose queues these are.
-        status: what clients may do here for the time being.
-        counts: what clients have done.
+        protocol: the name of the protocol.
+        node: the node whose queues are served.
+        status: the operations that clients may currently use.
+        counts: Kestrel's statistics.
         port: the bound port, once started.
-        open_reads_max: of one connection on one queue.
+        open_reads_max: maximum number of open reads of one connection on one queue.
         logs_requests: whether each request is logged.
-        is_rated: whether requests of a client are counted.
+        is_rated: whether a request rate limit applies.
     """
 
     def __init__(self, protocol: str, node: Node, address: Address, factory: Factory, status: ServerStatus) -> None:
@@ -81,12 +81,12 @@ class KestrelPort:
         self._sweep()
 
     def retire(self) -> None:
-        """Accept nobody any more."""
+        """Stop accepting connections."""
         if self._listener is not None:
             self._listener.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        """Wait up to `grace_s` seconds for answers to requests in progress, then close the connections."""
         busy = [one.idle() for one in self._connections]
         if busy:
             _, pending = await asyncio.wait([asyncio.ensure_future(one) for one in busy], timeout=grace_s)
@@ -97,10 +97,10 @@ class KestrelPort:
         self._end_connections()
 
     def principal(self, address: object) -> Principal:
-        """Who a client at this address is.
+        """Return the principal of a client at this address.
 
         Raises:
-            LmqError: ``unauthorized``, or why nobody is served.
+            LmqError: ``unauthorized``, or the reason why the node serves no client.
         """
         access = self.node.access
         if access.outside is not None:
@@ -117,12 +117,12 @@ class KestrelPort:
         return access.anonymous
 
     def connected(self, connection: KestrelConnection) -> None:
-        """A client connected."""
+        """Register a new connection."""
         self._connections.add(connection)
         self.counts.connections += 1
 
     def disconnected(self, connection: KestrelConnection) -> None:
-        """A client is gone."""
+        """Remove a closed connection."""
         self._connections.discard(connection)
 
     def _end_connections(self) -> None:
@@ -136,7 +136,7 @@ class KestrelPort:
                 connection.close()
 
     def _reads_lost(self) -> None:
-        """Others have what connections here held: nothing of it may be confirmed."""
+        """Close connections with open reads: other clients hold those messages now, so none may be confirmed."""
         for connection in list(self._connections):
             if connection.held:
                 connection.close()

@@ -1,4 +1,4 @@
-"""Queues as Kestrel's clients know them, for one client: the translation to the node's service."""
+"""Queues as one Kestrel client sees them: translates its operations to the node's service."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from .status import ServerStatus
 __all__ = ["FOREVER_MS", "KestrelQueues", "body_of"]
 
 FOREVER_MS = (1 << 31) - 1
-"""Kestrel's clients send this to wait for ever."""
+"""Wait time that Kestrel's clients send to wait forever."""
 _SOON_S = 1e-6
 
 
 def body_of(message: Message) -> bytes:
-    """The bytes of an item; those of a message that was accumulated stand one behind the other."""
+    """Return the bytes of an item; the parts of an accumulated message are concatenated."""
     content = loaded(message.content)
     if isinstance(content, bytes):
         return plain_body(message.meta[0], content)
@@ -34,12 +34,12 @@ def body_of(message: Message) -> bytes:
 
 
 class KestrelQueues:
-    """What one client may do, checked, under Kestrel's rules for names, children and aliases.
+    """Queue operations of one client, with permission checks and Kestrel's rules for names, children and aliases.
 
     Args:
-        node: whose queues these are.
-        status: what clients may do there.
-        principal: who the client is.
+        node: the node that has the queues.
+        status: the operations that clients of the node may use.
+        principal: the client's principal.
     """
 
     def __init__(self, node: Node, status: ServerStatus, principal: Principal) -> None:
@@ -51,16 +51,16 @@ class KestrelQueues:
     # --- put ------------------------------------------------------------------------------------------------------
 
     async def prepare_put(self, queue: bytes) -> None:
-        """Make sure that the client may put into the queue, and that a child is bound to its parent.
+        """Check that the client may put into the queue, and bind a child queue to its parent.
 
         Raises:
-            LmqError: it may not; ``suspended`` while the server takes no puts.
+            LmqError: the client may not; ``suspended`` while the server takes no puts.
         """
         self._check(queue, "set", writes=True)
         await self._bind(queue)
 
     def is_prepared(self, queue: bytes) -> bool:
-        """Whether `prepare_put` would do nothing."""
+        """Return whether `prepare_put` would be a no-op."""
         return (
             queue in self._service.machine().queues
             and b"+" not in queue
@@ -75,10 +75,10 @@ class KestrelQueues:
         return self._service.push_run(queue, contents, self.principal.owner)
 
     async def put(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> list[bool]:
-        """Store items; tells of each whether it is stored. With a `ttl_s` of 0 they expire at once.
+        """Store items; return for each whether it is stored. With a `ttl_s` of 0 they expire immediately.
 
         Raises:
-            LmqError: some may be stored; ``forbidden``, ``bad_name`` and ``suspended`` say that none is.
+            LmqError: some items may be stored; with ``forbidden``, ``bad_name`` and ``suspended`` none is.
         """
         await self.prepare_put(queue)
         items = self._items(contents, ttl_s)
@@ -89,7 +89,7 @@ class KestrelQueues:
         return stored
 
     async def put_until_refused(self, queue: bytes, contents: list[bytes], ttl_s: float | None = None) -> int:
-        """As `put`, but nothing is stored behind an item that is refused; returns how many are stored."""
+        """Store items in order until one is refused; return the number of stored items. Raises like `put`."""
         await self.prepare_put(queue)
         items = self._items(contents, ttl_s)
         if not items:
@@ -98,7 +98,7 @@ class KestrelQueues:
             await self._push(queue, items)
             self.count_puts(queue, list(map(len, contents)))
             return len(items)
-        # Not all of them fit: none is stored yet.
+        # Not all of them fit, and none is stored yet.
         for stored, item in enumerate(items):
             try:
                 await self._push(queue, [item])
@@ -121,7 +121,7 @@ class KestrelQueues:
         return [PushItem(content, options=options) for content in contents]
 
     def count_puts(self, queue: bytes, sizes: list[int]) -> None:
-        """Items of these sizes were stored."""
+        """Count stored items of these sizes."""
         found = self._service.machine().queues.get(queue)
         if found is not None and sizes:
             counts = self._node.observed.kestrel.of(found)
@@ -131,19 +131,19 @@ class KestrelQueues:
     # --- get ------------------------------------------------------------------------------------------------------
 
     def check_get(self, queue: bytes) -> None:
-        """Refuse what `open` would refuse.
+        """Refuse a fetch that `open` would refuse.
 
         Raises:
-            LmqError: ``bad_name``, ``forbidden``; ``suspended`` while the server hands out nothing.
+            LmqError: ``bad_name``, ``forbidden``; ``suspended`` while the server takes no gets.
         """
         self._check(queue, "get")
 
     async def open(
         self, queue: bytes, *, count: int = 1, wait_ms: int = 0, has_room: HasRoom | None = None
     ) -> list[Delivered]:
-        """Open up to `count` items; none after `wait_ms`, when the queue is deleted, or if the name is an alias.
+        """Open up to `count` items; none after `wait_ms`, if the queue is deleted, or if the name is an alias.
 
-        Raises: as `check_get` and `OpenReads.open`.
+        Raises like `check_get` and `OpenReads.open`.
         """
         self.check_get(queue)
         if self.is_alias(queue):
@@ -164,9 +164,9 @@ class KestrelQueues:
             ended.cancel()
 
     async def take(self, queue: bytes) -> list[Delivered]:
-        """Remove the next item, which is gone then; nothing if there is none now, or if the name is an alias.
+        """Remove the next item for good; nothing if the queue is empty or the name is an alias.
 
-        Raises: as `check_get` and `OpenReads.take_settled`.
+        Raises like `check_get` and `OpenReads.take_settled`.
         """
         self.check_get(queue)
         if self.is_alias(queue):
@@ -176,31 +176,30 @@ class KestrelQueues:
         return await self._node.open_reads.take_settled(queue)
 
     def shown(self, queue: bytes) -> tuple[int, int]:
-        """How many items this node sees waiting in a queue, and about how many bytes each of them has.
-
-        Others may take them first, and there may be more.
+        """Return the number of waiting items that this node sees in a queue, and their average size in bytes.
+        // Other clients may fetch them first, and there may be more.
         """
         found = self._service.machine().queues.get(queue)
         return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))
 
     def opened(self, queue: bytes, count: int = 1) -> None:
-        """So many items went to the client as open reads."""
+        """Count items that went to the client as open reads."""
         found = self._service.machine().queues.get(queue)
         if found is not None and count:
             self._node.observed.kestrel.of(found).transactions += count
 
     def missed(self, queue: bytes, count: int = 1) -> None:
-        """So many fetches have brought nothing."""
+        """Count fetches that found nothing."""
         counts, found = self._node.observed.kestrel, self._service.machine().queues.get(queue)
         counts.get_misses += count
         if found is not None:
             counts.of(found).get_items_miss += count
 
     async def peek(self, queue: bytes, wait_ms: int = 0) -> bytes | None:
-        """A copy of the next item, waiting up to `wait_ms` for one.
+        """Return a copy of the next item, waiting up to `wait_ms` for one.
 
         Raises:
-            LmqError: it cannot be known.
+            LmqError: the next item cannot be determined.
         """
         self._check(queue, "peek", role=Role.READ)
         if self.is_alias(queue):
@@ -231,7 +230,7 @@ class KestrelQueues:
     async def _head(self, queue: bytes) -> bytes | None:
         """Return a copy of the next item, None if there is none."""
         while True:
-            # Afterwards this replica shows everything that was acknowledged before.
+            # After the barrier, this replica shows everything that was acknowledged before.
             await self._service.barrier()
             machine = self._service.machine()
             found = machine.queues.get(queue)
@@ -244,10 +243,10 @@ class KestrelQueues:
     # --- the rest -------------------------------------------------------------------------------------------------
 
     async def flush(self, queue: bytes) -> None:
-        """Remove all waiting items; an unknown queue and an alias have none.
+        """Remove all waiting items; a no-op for an unknown queue and for an alias.
 
         Raises:
-            LmqError: ``forbidden``; ``suspended`` while the server takes no puts; it cannot be done now.
+            LmqError: ``forbidden``; ``suspended`` while the server takes no puts; or the node cannot do it now.
         """
         self._status.check_write("flush")
         self.principal.require(Role.ADMIN, queue)
@@ -266,7 +265,7 @@ class KestrelQueues:
             self._node.observed.kestrel.of(found).total_flushes += 1
 
     async def flush_all(self, client: bytes) -> None:
-        """`flush` of every queue, as work of this client. Raises as `flush`."""
+        """Flush every queue, charged to this client. Raises like `flush`."""
         self._status.check_write("flush_all")
         self.principal.require_all(Role.ADMIN)
         await self._service.barrier()
@@ -281,10 +280,10 @@ class KestrelQueues:
         await self._service.operations.purge_all(is_flushed, client)
 
     async def flush_expired(self, queue: bytes | None = None) -> int:
-        """How many expired items are there to be removed: none, because the cluster removes them when their time is over.
+        """Return the number of removed expired items: always 0, because the cluster removes items when they expire.
 
         Raises:
-            LmqError: ``forbidden``, or ``suspended`` while the server takes no puts; it cannot be known.
+            LmqError: ``forbidden``; ``suspended`` while the server takes no puts; or the node cannot do it now.
         """
         if queue is not None:
             self._status.check_write("flush_expired")
@@ -293,14 +292,14 @@ class KestrelQueues:
         return 0
 
     async def delete(self, queue: bytes) -> None:
-        """Drop the queue with its items and open reads; an unknown one and an alias stay as they are. Raises as `flush`."""
+        """Drop the queue with its items and open reads; a no-op for an unknown queue and for an alias. Raises like `flush`."""
         self._status.check_write("delete")
         self.principal.require(Role.ADMIN, queue)
         if queue and not self.is_alias(queue):
             await self._service.delete(queue)
 
     def is_alias(self, queue: bytes) -> bool:
-        """Whether the name stands for other queues."""
+        """Return whether the name is an alias of other queues."""
         found = self._service.machine().queues.get(queue)
         options = None if found is None else found.settings.options
         return options is not None and bool(options.destinations)
@@ -314,7 +313,7 @@ class KestrelQueues:
         self.principal.require(role, queue)
 
     async def _bind(self, queue: bytes) -> None:
-        """Have a child get copies of what is put into its parent from now on."""
+        """Bind a child queue to its parent, so that it gets copies of later puts."""
         parent = parent_of(queue)
         if parent is None or parent in self._service.machine().bindings.sources(queue):
             return
@@ -323,11 +322,11 @@ class KestrelQueues:
 
 
 class _RefusedError(Exception):
-    """The queue does not take an item; nothing is stored."""
+    """The queue refused an item; nothing is stored."""
 
 
 def _is_stored(push: asyncio.Future[Any]) -> bool:
-    """Whether a push that is over has stored its item; what is no refusal of the queue is raised."""
+    """Return whether a finished push has stored its item; raise any error other than a refusal by the queue."""
     try:
         push.result()
     except LmqError as exc:

@@ -1,4 +1,4 @@
-"""The status of a server: what its operator lets Kestrel's clients do at this node. It is kept in a file."""
+"""Server status: the operations that the operator permits Kestrel's clients on this node. It is stored in a file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ServerStatus", "Status"]
 
 
 class Status(IntEnum):
-    """The values are how strict they are."""
+    """Status values, ordered by strictness."""
 
     UP = 1
     WRITEAVOID = 2
@@ -21,14 +21,14 @@ class Status(IntEnum):
 
 
 class ServerStatus:
-    """One for all of Kestrel's ports of a node.
+    """The status that all Kestrel ports of a node share.
 
     Attributes:
-        present: what holds now.
+        present: the current status.
     """
 
     def __init__(self, path: Path) -> None:
-        """Take the status that the file tells of, and keep it there; without a file the server is up."""
+        """Load the status from the file and store changes there; without a file the server is up."""
         self._path = path
         self.present = Status.UP
         with contextlib.suppress(FileNotFoundError):
@@ -36,19 +36,19 @@ class ServerStatus:
 
     @property
     def takes_writes(self) -> bool:
-        """Whether clients may put, flush and delete."""
+        """Return whether clients may put, flush and delete."""
         return self.present < Status.READONLY
 
     @property
     def takes_reads(self) -> bool:
-        """Whether clients may take items out, and look at them."""
+        """Return whether clients may fetch and peek."""
         return self.present < Status.QUIESCENT
 
     def set(self, name: str) -> bool:
-        """Change it; False if there is no such status.
+        """Change the status; return False if there is no such status.
 
         Raises:
-            OSError: it cannot be kept.
+            OSError: the file cannot be written.
         """
         found = parse_status(name)
         if found is None:
@@ -60,7 +60,7 @@ class ServerStatus:
         return True
 
     def check_write(self, operation: str) -> None:
-        """Refuse what changes queues.
+        """Refuse an operation that changes queues if the status forbids it.
 
         Raises:
             LmqError: ``suspended``.
@@ -69,7 +69,7 @@ class ServerStatus:
             raise self._unavailable(operation)
 
     def check_read(self, operation: str) -> None:
-        """Refuse what takes items out, or looks at them. Raises as `check_write`."""
+        """Refuse an operation that fetches or peeks if the status forbids it. Raises like `check_write`."""
         if not self.takes_reads:
             raise self._unavailable(operation)
 
@@ -79,6 +79,6 @@ class ServerStatus:
 
 
 def parse_status(name: str) -> Status | None:
-    """The status of this name, in whatever case, with or without a hyphen."""
+    """Return the status of this name, in any case, with or without a hyphen."""
     plain = name.upper().replace("-", "").replace("_", "")
     return Status.__members__.get(plain)

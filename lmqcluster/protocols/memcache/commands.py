@@ -1,4 +1,4 @@
-"""All commands but ``set`` and ``get``."""
+"""All commands except ``set`` and ``get``."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ async def _flush_all_expired(connection: KestrelConnection, _tokens: list[bytes]
 
 async def _stats(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     _queues(connection).principal.require_role(Role.READ)
-    # Without a leader there are statistics, too.
+    # Statistics do not need a leader.
     await connection.port.node.service.refresh()
     await connection.write_all(_stat_lines(connection))
     connection.write(END)
@@ -124,7 +124,7 @@ async def _dump_stats(connection: KestrelConnection, tokens: list[bytes]) -> Non
 
 
 async def _dumped(connection: KestrelConnection, wanted: list[bytes]) -> AsyncIterator[bytes]:
-    """Of the wanted queues, or of all; one that the client may not look at is shown as one that is not there."""
+    """Yield the statistics of the wanted queues, or of all. A queue that the client may not read looks like an unknown one."""
     node, allows = connection.port.node, _queues(connection).principal.allows
     names = wanted or names_in_order(node.service.machine)
     is_empty = True
@@ -155,7 +155,7 @@ async def _status(connection: KestrelConnection, tokens: list[bytes]) -> None:
 
 
 async def _refused(connection: KestrelConnection, _tokens: list[bytes]) -> None:
-    """What decides over a cluster must not hang on a port without tokens."""
+    """Refuse a command: a port without tokens must not offer commands that affect the cluster."""
     connection.write(_ERROR)
 
 

@@ -1,4 +1,4 @@
-"""A client of the memcache protocol: reads requests and carries them out in order; puts that come together are sent together."""
+"""A connection of a memcache client. Requests are carried out in order; consecutive puts are sent together."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from .requests import ttl_of
 __all__ = ["MemcacheConnection"]
 
 PUTS_MAX = 512
-"""Puts that are under way at the same time."""
+"""Maximum number of puts in flight."""
 RUN_BYTES = 128 * 1024
-"""About so many bytes of puts are sent as one."""
+"""Approximate number of bytes of puts that are sent as one."""
 GETS_MAX = 512
-"""Equal gets that are carried out together."""
+"""Maximum number of equal gets that are carried out together."""
 _TEXT_MAX = 400
 _GETS = frozenset((b"get", b"gets"))
 _STORED, _NOT_STORED = b"STORED\r\n", b"NOT_STORED\r\n"
@@ -37,9 +37,9 @@ class _Puts(NamedTuple):
     """Puts into one queue that were sent together.
 
     Attributes:
-        outcome: the flag of each.
-        sizes: bytes of each.
-        is_quiet: whether the client does not want to know.
+        outcome: the flags of the puts, in order.
+        sizes: the size of each put in bytes.
+        is_quiet: whether the client sent ``noreply``.
     """
 
     outcome: asyncio.Future[list[int]]
@@ -49,18 +49,18 @@ class _Puts(NamedTuple):
 
 
 class MemcacheConnection(KestrelConnection):
-    """See the module."""
+    """Connection that reads memcache requests and carries them out in order."""
 
     def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
-        # What is under way, in order, how many puts these are, and since when.
+        # Puts in flight, in order; their number; and the time at which the first was sent.
         self._puts: list[_Puts] = []
         self._puts_count = 0
         self._puts_since_s = 0.0
 
     async def serve(self) -> None:
-        """Carry out what is complete."""
+        """Carry out all complete requests."""
         parser = self._parser
         try:
             while True:
@@ -69,7 +69,7 @@ class MemcacheConnection(KestrelConnection):
                     if not self._puts:
                         break
                     await self._finish_puts()
-                    # More may have come meanwhile.
+                    # More data may have arrived during the wait.
                     continue
 
                 if self.port.is_rated:
@@ -85,7 +85,7 @@ class MemcacheConnection(KestrelConnection):
                 await self._carry_out(request, count)
                 await self.flushed()
         except LmqError:
-            # Those before the one that fails have their answers first.
+            # Puts before the failed request are answered first.
             await self._finish_puts()
             raise
         parser.drop(self.buffer)
@@ -94,7 +94,7 @@ class MemcacheConnection(KestrelConnection):
     # --- set ------------------------------------------------------------------------------------------------------
 
     def _put_soon(self, request: Request) -> bool:
-        """Send a put of which nothing is special, with those like it that follow; False for another one."""
+        """Send a plain put together with the equal ones that follow it. Return False if the put is not plain."""
         tokens, queues = request.tokens, self.queues
         if queues is None or not _is_plain_put(queues, request):
             return False
@@ -112,7 +112,7 @@ class MemcacheConnection(KestrelConnection):
         return True
 
     async def _finish_puts(self) -> None:
-        """Answer the puts that are under way, in order."""
+        """Answer the puts in flight, in order."""
         puts, self._puts, self._puts_count = self._puts, [], 0
         answers: list[bytes] = []
         try:
@@ -171,7 +171,7 @@ class MemcacheConnection(KestrelConnection):
         await self.noted(request.command.decode("ascii"), queue, result, count)
 
     def refuse(self, error: LmqError) -> None:
-        """``SERVER_ERROR`` where another try may help, or the outcome is unknown; else ``CLIENT_ERROR``."""
+        """Answer ``SERVER_ERROR`` if a retry may help or the outcome is unknown, otherwise ``CLIENT_ERROR``."""
         spec = ERRORS[error.code]
         word = b"SERVER_ERROR" if spec.http >= 500 or error.retryable else b"CLIENT_ERROR"
         if error.code == "bad_request":

@@ -1,4 +1,4 @@
-"""``get`` with all that Kestrel makes of it; the same request several times in a row is carried out together."""
+"""``get`` with Kestrel's options. Equal consecutive requests are carried out together."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ ERROR = b"ERROR\r\n"
 
 
 def value_of(queue: bytes, content: bytes) -> bytes:
-    """An item as an answer, with its end."""
+    """Return an item as an answer, including the end mark."""
     return b"VALUE %b 0 %d\r\n%b\r\nEND\r\n" % (queue, len(content), content)
 
 
 async def serve_get(connection: KestrelConnection, tokens: list[bytes], count: int = 1) -> None:
-    """Answer a ``get`` that came `count` times; only the first key counts.
+    """Answer a ``get`` that arrived `count` times. Only the first key is used.
 
     Raises:
-        ClosedError: the client has broken a rule, and was told so.
+        ClosedError: the client violated the protocol; the error was sent to it.
     """
     if len(tokens) < 2:
         connection.write(b"CLIENT_ERROR the key is missing\r\n" * count)
@@ -32,7 +32,7 @@ async def serve_get(connection: KestrelConnection, tokens: list[bytes], count: i
 
 
 async def _answer_get(connection: KestrelConnection, asked: Get, count: int = 1) -> None:
-    """Answer what was asked for `count` times. Raises as `serve_get`."""
+    """Answer a parsed ``get`` `count` times. Raises like `serve_get`."""
     queues = connection.queues
     if queues is None:
         raise ClosedError
@@ -64,7 +64,7 @@ async def _peek(connection: KestrelConnection, queues: KestrelQueues, asked: Get
 
 
 async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Get, count: int) -> int:
-    """Answer as many of `count` equal requests as can be answered now, at least one; returns how many they were."""
+    """Answer at least one and up to `count` equal requests without waiting twice. Return the number of answered requests."""
     held, queue, most = connection.held, asked.queue, connection.port.open_reads_max
     open_reads = held.count(queue) - (asked.closes and held.count(queue) > 0)
     if (open_reads and not asked.opens) or open_reads >= most:
@@ -72,7 +72,7 @@ async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Ge
             await held.confirm(queue)
         connection.write(ERROR)
         raise ClosedError
-    # The first one counts while it waits; those behind it that it answers too count with their answers.
+    # The first request is counted while it waits, the others when they are answered.
     connection.port.counts.cmd_get += 1
     if not asked.opens:
         found = await take_next(connection, queue, wait_ms=asked.wait_ms, count=count)
@@ -80,7 +80,7 @@ async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Ge
         found = await open_next(connection, queue, wait_ms=asked.wait_ms, closes=0, count=min(count, most - open_reads))
     else:
         found = await open_next(connection, queue, wait_ms=asked.wait_ms, closes=1, count=count)
-        # Each of the requests that are answered with the first one closes the oldest read of its moment.
+        # Each further request that is answered together with the first closes the oldest open read at its turn.
         await held.confirm(queue, max(0, len(found) - 1))
     if found:
         connection.port.counts.cmd_get += len(found) - 1
@@ -88,7 +88,7 @@ async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Ge
             queues.opened(queue, len(found))
         await _answer(connection, queue, found)
         return len(found)
-    # Those that do not wait found nothing together.
+    # Requests that do not wait all get the same empty answer.
     answered = 1 if asked.wait_ms else count
     if asked.closes:
         await held.confirm(queue, answered - 1)

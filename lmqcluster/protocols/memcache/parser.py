@@ -1,4 +1,4 @@
-"""Cuts what a client sends into requests: a line, and behind some commands a body."""
+"""Parser of memcache requests: one line, followed by a body for some commands."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Parser", "Request"]
 
 WITH_BODY = frozenset((b"set", b"add", b"replace", b"append", b"prepend", b"cas"))
 _END_BYTES = 2
-"""What follows a body, whatever it holds."""
+"""Length of the line end after a body; its bytes are not checked."""
 
 
 class Request(NamedTuple):
     """One request.
 
     Attributes:
-        command: in lower case.
-        tokens: the line, the command included.
-        body: of the commands that have one.
+        command: the command in lower case.
+        tokens: the tokens of the line, including the command.
+        body: the body, if the command has one.
     """
 
     command: bytes
@@ -30,15 +30,15 @@ class Request(NamedTuple):
 
 
 _BINARY_REQUEST = b"\x80"
-"""With this byte requests of memcached's binary protocol begin."""
+"""First byte of every request of memcached's binary protocol."""
 
 
 class Parser:
-    """Takes requests from a buffer, which it leaves alone until `drop`.
+    """Parser that takes requests from a buffer, which is not changed until `drop`.
 
     Attributes:
-        taken: how many bytes of the buffer belong to requests that were taken.
-        wanted: how many bytes the buffer needs before there can be another request.
+        taken: number of bytes of the buffer that belong to taken requests.
+        wanted: number of bytes that the buffer needs before there can be another request.
     """
 
     def __init__(self, body_bytes_max: int) -> None:
@@ -46,18 +46,18 @@ class Parser:
         self.taken = 0
         self.wanted = 1
         self._looked = 0
-        # The line of a request whose body is not complete, and where the body begins.
+        # The line of a request whose body is incomplete, and the start and size of its body.
         self._head: Request | None = None
         self._body_at = 0
         self._body_bytes = 0
-        # The line of the request before, with its end.
+        # The line of the previous request, including its end.
         self._line = b""
 
     def next(self, buffer: bytearray) -> Request | None:
-        """The next request; None if it is not complete.
+        """Return the next request; None if it is incomplete.
 
         Raises:
-            LmqError: ``too_large`` or ``bad_request``; nothing that follows can be read.
+            LmqError: ``too_large`` or ``bad_request``: the rest of the stream cannot be read.
         """
         if self._head is None:
             found = take_line(buffer, self.taken, self._looked)
@@ -86,7 +86,7 @@ class Parser:
         return request
 
     def repeated(self, buffer: bytearray, most: int) -> int:
-        """How many requests follow that have the same line as the one before, and no body; up to `most` of them are taken."""
+        """Take up to `most` following requests without a body that equal the previous line. Return their number."""
         line, size, count = self._line, len(self._line), 0
         while count < most and buffer.startswith(line, self.taken):
             self.taken += size
@@ -94,7 +94,7 @@ class Parser:
         return count
 
     def more_bodies(self, buffer: bytearray, most: int) -> list[bytes]:
-        """The bodies of up to `most` requests that follow and have the same line as the one before, which has a body."""
+        """Take up to `most` following requests with the same line as the previous one, which has a body. Return their bodies."""
         line, size, at = self._line, self._body_bytes, self.taken
         bodies: list[bytes] = []
         step = len(line) + size + _END_BYTES
@@ -115,7 +115,7 @@ class Parser:
         return size
 
     def drop(self, buffer: bytearray) -> None:
-        """Forget the requests that were taken."""
+        """Remove the taken requests from the buffer."""
         taken = self.taken
         if taken:
             del buffer[:taken]

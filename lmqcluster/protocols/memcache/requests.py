@@ -1,4 +1,4 @@
-"""What a ``get`` asks for, and when an item of a ``set`` expires."""
+"""Options of a ``get`` and the expiry of a ``set``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..kestrel.numbers import int32
 __all__ = ["Get", "parse_get", "ttl_of"]
 
 ABSOLUTE_S = 1_000_000
-"""From here on an expiry is a Unix time."""
+"""An expiry from this value on is a Unix time in seconds."""
 
 
 class Get(NamedTuple):
@@ -26,10 +26,10 @@ class Get(NamedTuple):
 
 
 def parse_get(key: bytes) -> Get:
-    """The queue and the options of a key.
+    """Return the queue and the options of a key.
 
     Raises:
-        LmqError: ``bad_request``: the options do not go together.
+        LmqError: ``bad_request``: the options cannot be combined.
     """
     queue, *options = key.split(b"/")
     wait_ms = 0
@@ -50,7 +50,7 @@ def parse_get(key: bytes) -> Get:
 
 
 def ttl_of(expiry: int) -> float | None:
-    """After how many seconds an item expires: None for never, 0 for at once."""
+    """Return the seconds until an item expires: None for never, 0 for immediately."""
     if expiry == 0:
         return None
     return max(0.0, float(expiry) if expiry < ABSOLUTE_S else expiry - time.time())

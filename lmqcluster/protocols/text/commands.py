@@ -1,4 +1,4 @@
-"""The commands of the text protocol."""
+"""Commands of the text protocol."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Command = Callable[[KestrelConnection, Request], Awaitable[None]]
 NOTHING = b"*\n"
 NO_NAME = "Queue name required."
 PUTS_MAX = 512
-"""Items that are under way at the same time."""
+"""Maximum number of items that are put concurrently."""
 
 
 def _queues(connection: KestrelConnection) -> KestrelQueues:
@@ -82,7 +82,7 @@ async def _peek(connection: KestrelConnection, request: Request) -> None:
 
 
 async def _check_or_confirm(connection: KestrelConnection, queue: bytes) -> None:
-    """Confirm what is open also where nothing may be fetched."""
+    """Confirm the open reads even if the client may not fetch, then raise the refusal."""
     try:
         _queues(connection).check_get(queue)
     except LmqError:
@@ -145,7 +145,7 @@ async def _version(connection: KestrelConnection, _request: Request) -> None:
 
 
 async def _shutdown(_connection: KestrelConnection, _request: Request) -> None:
-    # What decides over a cluster must not hang on a port without tokens.
+    # A port without tokens must not offer commands that affect the cluster.
     raise LmqError("bad_request", "Nodes are not shut down over this port.")
 
 

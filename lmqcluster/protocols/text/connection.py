@@ -1,4 +1,4 @@
-"""A client of the text protocol: its requests are carried out one after the other."""
+"""A connection of a client of the text protocol. Requests are carried out one after another."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .parser import Parser, Request
 __all__ = ["TextConnection"]
 
 _STAYS = frozenset(("bad_name", "bad_request", "forbidden", "suspended"))
-"""Errors that say that nothing was done, so the connection can go on."""
+"""Errors after which the connection stays open, because nothing was done."""
 _TEXT_MAX = 400
 
 
 class TextConnection(KestrelConnection):
-    """See the module."""
+    """Connection that reads text requests and carries them out in order."""
 
     def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
 
     def keep(self, data: bytes) -> None:
-        """Take what came. Of a large item that is not complete only the size is of interest."""
+        """Buffer received data. While a large item is incomplete, only its size is checked."""
         arrived = self.arrived_bytes + len(data)
         item_bytes_max = self.port.node.config.message_bytes_max
         if self.is_waiting and READ_AHEAD_BYTES < arrived <= item_bytes_max and b"\n" not in data:
@@ -34,7 +34,7 @@ class TextConnection(KestrelConnection):
             super().keep(data)
 
     async def serve(self) -> None:
-        """Carry out what is complete."""
+        """Carry out all complete requests."""
         parser = self._parser
         while (request := parser.next(self.buffer)) is not None:
             if self.port.is_rated:
@@ -47,7 +47,8 @@ class TextConnection(KestrelConnection):
         found = COMMANDS.get(request.command)
         if found is None:
             if request.command and not request.command.isalpha():
-                # People mistype words. A header, TLS or TURN comes from a browser, and commands of a web page may follow.
+                # A mistyped command consists of letters. Anything else is a header, TLS or TURN from a browser; a web page
+                # could send commands next.
                 raise LmqError("bad_request", "this is not Kestrel's text protocol")
             self._say_why(b"Unknown command: " + request.command)
             return
@@ -64,7 +65,7 @@ class TextConnection(KestrelConnection):
         self.write(b"-" + reason[:_TEXT_MAX].replace(b"\n", b" ") + b"\n")
 
     def refuse(self, error: LmqError) -> None:
-        """One line with the reason."""
+        """Send one line with the reason."""
         if error.code in ("bad_request", "too_large"):
             self.place.note(Ending.BAD_REQUEST, error.message)
         self._say_why(f"{error.code}: {error.message}".encode("ascii", "backslashreplace"))

@@ -1,4 +1,4 @@
-"""Cuts what a client sends into requests: a line, and behind one that ends with a colon items up to an empty line."""
+"""Parser of text requests: one line; if it ends with a colon, items follow up to an empty line."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ class Request(NamedTuple):
     """One request.
 
     Attributes:
-        command: in lower case.
-        arguments: the other tokens of its line.
-        items: what followed the line, in order.
+        command: the command in lower case.
+        arguments: the other tokens of the line.
+        items: the items after the line, in order.
     """
 
     command: bytes
@@ -26,26 +26,27 @@ class Request(NamedTuple):
 
 
 class Parser:
-    """Takes requests from a buffer, and removes them there once they are complete.
+    """Parser that removes each request from the buffer once it is complete.
 
     Attributes:
-        wanted: how many bytes the buffer needs before there can be another request.
+        wanted: number of bytes that the buffer needs before there can be another request.
     """
 
     def __init__(self, item_bytes_max: int) -> None:
         self._item_bytes_max = item_bytes_max
         self.wanted = 1
-        # Of the unfinished request: its line, where its items stand, where the next line begins, and up to where there is no LF.
+        # State of the unfinished request: its tokens, the ranges of its items, the start of the next line, the end of the
+        # part searched for LF.
         self._tokens: list[bytes] | None = None
         self._places: list[tuple[int, int]] = []
         self._at = 0
         self._looked = 0
 
     def next(self, buffer: bytearray) -> Request | None:
-        """The next request; None if it is not complete.
+        """Return the next request; None if it is incomplete.
 
         Raises:
-            LmqError: ``too_large``; nothing that follows can be read.
+            LmqError: ``too_large``: the rest of the stream cannot be read.
         """
         if self._tokens is None:
             found = take_line(buffer, 0, self._looked)

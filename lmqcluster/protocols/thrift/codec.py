@@ -1,4 +1,4 @@
-"""Calls and answers in Thrift's binary encoding. What a client sends is bounded in count and depth before it is read."""
+"""Calls and answers in Thrift's binary encoding. The count and depth of values are limited while a call is read."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["INTERNAL_ERROR", "Call", "UnknownMethodError", "answer", "exception"
 INTERNAL_ERROR: int = TApplicationException.INTERNAL_ERROR
 UNKNOWN_METHOD: int = TApplicationException.UNKNOWN_METHOD
 _VALUES_MAX = PUSH_COUNT_MAX + 1_000
-"""Fields and elements of one call."""
+"""Maximum number of fields and elements of one call."""
 
 
 class Call(NamedTuple):
-    """A call of a method, or the part of it that could be read."""
+    """A call of a method: all of it, or only its header."""
 
     method: str
     sequence: int
@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class UnknownMethodError(Exception):
-    """There is no such method. The call is complete, and the connection can go on."""
+    """The method does not exist. The call was read completely, so the connection stays usable."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call.method)
@@ -38,7 +38,7 @@ class UnknownMethodError(Exception):
 
 
 class _BoundedProtocol(TBinaryProtocol):  # type: ignore[misc]
-    """Counts what it reads: a few bytes must not keep the node busy for long."""
+    """Protocol that counts the values it reads, so that a few bytes cannot keep the node busy for long."""
 
     def __init__(self, frame: bytes) -> None:
         super().__init__(TMemoryBuffer(frame), string_length_limit=len(frame))
@@ -60,10 +60,10 @@ class _BoundedProtocol(TBinaryProtocol):  # type: ignore[misc]
 
 
 def read_header(frame: bytes) -> Call:
-    """The method of a call, without its arguments.
+    """Return the header of a call, without its arguments.
 
     Raises:
-        LmqError: ``bad_request``: these bytes are no call.
+        LmqError: ``bad_request``: the bytes are not a call.
     """
     try:
         return _header(_BoundedProtocol(frame))
@@ -79,11 +79,11 @@ def _header(protocol: _BoundedProtocol) -> Call:
 
 
 def read_call(frame: bytes, methods: Mapping[str, Mapping[int, Field]]) -> Call:
-    """The call in a frame. Fields that the method does not have, or of other types, are skipped.
+    """Return the call in a frame. Skip fields that the method does not have or that have another type.
 
     Raises:
-        LmqError: ``bad_request``: these bytes are no call.
-        UnknownMethodError: there is no such method.
+        LmqError: ``bad_request``: the bytes are not a call.
+        UnknownMethodError: the method does not exist.
     """
     protocol = _BoundedProtocol(frame)
     try:
@@ -110,7 +110,7 @@ def _value(protocol: _BoundedProtocol, field: Field) -> object:
         return protocol.readI32()
     if field.kind == TType.STRING:
         return protocol.readBinary()
-    # Lists and sets look the same.
+    # A list and a set have the same encoding.
     kind, count = protocol.readListBegin()
     if kind != field.element:
         raise TException("elements are of another type")
@@ -123,7 +123,7 @@ def _malformed(error: Exception) -> LmqError:
 
 
 def answer(call: Call, result: object) -> bytes:
-    """A frame with the result of a call; None for a method that returns nothing."""
+    """Return a frame with the result of a call; None for a method that returns nothing."""
     buffer, protocol = _begin(call, TMessageType.REPLY)
     if result is not None:
         _write_result(protocol, result)
@@ -132,7 +132,7 @@ def answer(call: Call, result: object) -> bytes:
 
 
 def exception(call: Call, kind: int, message: str) -> bytes:
-    """A frame that says why a call failed."""
+    """Return a frame with the reason why a call failed."""
     buffer, protocol = _begin(call, TMessageType.EXCEPTION)
     TApplicationException(kind, message).write(protocol)
     return _framed(buffer)

@@ -1,4 +1,4 @@
-"""A client of the Thrift protocol: its calls are answered one after the other."""
+"""A connection of a Thrift client. Calls are answered one after another."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LENGTH_BYTES = 4
 
 
 class ThriftConnection(KestrelConnection):
-    """See the module."""
+    """Connection that reads framed calls and answers them in order."""
 
     counts_bytes = False
 
@@ -26,14 +26,14 @@ class ThriftConnection(KestrelConnection):
         self._call: Call | None = None
 
     async def serve(self) -> None:
-        """Carry out what is complete."""
+        """Carry out all complete calls."""
         while (frame := self._frame()) is not None:
             del self.buffer[: _LENGTH_BYTES + len(frame)]
             await self._carry_out(frame)
             await self.flushed()
 
     def _frame(self) -> bytes | None:
-        """The message at the head of the buffer, None if it is not complete."""
+        """Return the message at the head of the buffer, None if it is incomplete."""
         buffer = self.buffer
         if len(buffer) < _LENGTH_BYTES:
             self.wanted = _LENGTH_BYTES
@@ -69,7 +69,7 @@ class ThriftConnection(KestrelConnection):
         self._call = None
 
     def refuse(self, error: LmqError) -> None:
-        """An exception as the answer to the call, if there is one."""
+        """Answer the current call, if there is one, with an exception."""
         if error.code in ("bad_request", "too_large"):
             self.place.note(Ending.BAD_REQUEST, error.message)
         try:

@@ -1,4 +1,4 @@
-"""Ids of open reads as Thrift clients see them: 48 bits number the delivery, 15 bits tell the lives of a cluster apart."""
+"""Ids of open reads for Thrift clients: 48 bits for the delivery number, 15 bits for the incarnation of the cluster."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def _life(receipts: ReceiptFormat) -> int:
 
 
 def id_of(receipts: ReceiptFormat, delivery: int) -> int:
-    """The id of a delivery by its number, positive."""
+    """Return the id of a delivery number. Ids are positive."""
     return _life(receipts) << _NUMBER_BITS | delivery
 
 
 def receipt_of(receipts: ReceiptFormat, number: int) -> bytes | None:
-    """The delivery of an id; None if it cannot be one of this life of the cluster."""
+    """Return the receipt of an id; None if the id is not from this incarnation of the cluster."""
     found = number & DELIVERY_NUMBER_MAX
     return receipts.format(found) if found and number >> _NUMBER_BITS == _life(receipts) else None

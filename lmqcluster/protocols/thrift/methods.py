@@ -23,7 +23,7 @@ __all__ = ["CALLS"]
 Arguments = Mapping[str, Any]
 Method = Callable[[KestrelConnection, Arguments], Awaitable[object]]
 ANSWER_BYTES_MAX = 16 * 1024 * 1024
-"""A get that has so much does not wait for more."""
+"""A get that has collected this many bytes does not wait for more."""
 _STATUS = {Status.QUIESCENT: 1, Status.READONLY: 2, Status.UP: 3}
 
 
@@ -73,14 +73,14 @@ async def _get(connection: KestrelConnection, arguments: Arguments) -> list[Item
     try:
         done = (await node.open_reads.confirm_soon(queue, numbers) or []) if found else []
     except BaseException:
-        # Those that are confirmed all the same are not touched by it.
+        # The abort does not affect deliveries that are already confirmed.
         node.open_reads.abort_numbers_soon({queue: numbers})
         raise
     return [Item(body_of(one[3]), 0) for one, is_gone in zip(found, done, strict=False) if is_gone]
 
 
 async def _collect(connection: KestrelConnection, queue: bytes, most: int, wait_ms: int) -> list[Delivered]:
-    """Open up to `most` items, waiting up to `wait_ms` for all of them. Those of a client that goes meanwhile return."""
+    """Open up to `most` items, waiting up to `wait_ms` for all of them. If the client disconnects, they return to the queue."""
     queues, loop = _queues(connection), connection.loop
     ends_s = loop.time() + wait_ms / 1000
     found: list[Delivered] = []
@@ -143,7 +143,7 @@ async def _peek(connection: KestrelConnection, arguments: Arguments) -> QueueInf
     stats = queue_stats(node, queue)
     names = ("items", "bytes", "logsize", "age", "open_transactions")
     items, size, journal, age, open_reads = (int(str(stats.get(name, 0))) for name in names)
-    # Pulls of other protocols go on waiting when their queue is deleted.
+    # Pulls of other protocols keep waiting if their queue is deleted.
     return QueueInfo(head, items, size, journal, age, waiters(node, queue), open_reads)
 
 

@@ -1,4 +1,4 @@
-"""The structures of Kestrel's Thrift interface, and the arguments of its methods."""
+"""Structures and method arguments of Kestrel's Thrift interface."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["METHODS", "Field", "Item", "QueueInfo"]
 
 
 class Field(NamedTuple):
-    """An argument: of this type, with elements of that one, and its value where it is not given."""
+    """An argument: its name, its type, its default, and the type of its elements if it is a container."""
 
     name: str
     kind: int
@@ -20,14 +20,14 @@ class Field(NamedTuple):
 
 
 class Item(NamedTuple):
-    """An item; `id` is 0 unless it is to be confirmed."""
+    """An item; `id` is 0 if it needs no confirmation."""
 
     data: bytes
     id: int
 
 
 class QueueInfo(NamedTuple):
-    """What `peek` tells of a queue; `age` is in milliseconds."""
+    """Answer to `peek`: the head and the figures of a queue; `age` is in milliseconds."""
 
     head_item: bytes | None = None
     items: int = 0
