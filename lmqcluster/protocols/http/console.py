@@ -1,4 +1,4 @@
-"""``/console/``: the files of the web console, which talks to the other routes of the node it came from."""
+"""``/console/``: the files of the web console, which uses the other routes of the same node."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ConsoleRoutes"]
 
-# Nothing is loaded from elsewhere, no script or style stands in the page itself, and no other page may frame it.
+# The page loads nothing from other sites and has no inline script or style. No other page may frame it.
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -34,7 +34,7 @@ _GUARDS: Final = (
 
 
 class ConsoleRoutes:
-    """Serves the console's files from memory."""
+    """Routes that serve the console's files from memory."""
 
     def __init__(self) -> None:
         self._assets = load()
@@ -47,19 +47,19 @@ class ConsoleRoutes:
         router.add("/", Resource({"GET": self.root}, problem.on_error, problem.refuse("GET")))
 
     async def root(self, request: Request) -> Reply:
-        """Who asks for a page, as browsers do, is led to the console; to others this is a path like any that is not there."""
+        """Redirect clients that accept HTML, such as browsers, to the console; answer others with 404."""
         if "text/html" not in request.headers.get(hdrs.ACCEPT, ""):
             return Reply(404)
         return Reply(302, b"location: console/\r\n")
 
     async def index(self, request: Request) -> Reply:
-        """The page. Its addresses are relative, so it also works behind a proxy that adds a prefix, but needs the last slash."""
+        """Return the page. Its relative addresses work behind a proxy that adds a prefix, but need the final slash."""
         if not request.raw_path.partition("?")[0].endswith("/"):
             return Reply(308, b"location: console/\r\n")
         return self._serve(request, INDEX)
 
     async def file(self, request: Request, file: bytes) -> Reply:
-        """One file of the page."""
+        """Return one file of the page."""
         return self._serve(request, file.decode(errors="replace"))
 
     def _serve(self, request: Request, name: str) -> Reply:

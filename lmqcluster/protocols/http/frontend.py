@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["HttpFrontEnd"]
 
 _SERVED_OUTSIDE = ("/v1/cluster", "/v1/overview", "/v1/log-level", "/metrics", "/console")
-"""What a node that belongs to no cluster still answers: questions about itself, and how to let it join one."""
+"""Path prefixes that a node outside a cluster still serves: its own state, and joining a cluster."""
 
 
 class HttpFrontEnd(HttpPort):
-    """Serves HTTP for one node."""
+    """Front end that serves HTTP for one node."""
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""

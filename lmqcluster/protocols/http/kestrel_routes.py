@@ -1,4 +1,4 @@
-"""``/stats.json`` and ``/stats.txt``, as Kestrel's admin port had them."""
+"""``/stats.json`` and ``/stats.txt``, like those of Kestrel's admin port."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ _COUNTERS = ("total_items", "transactions", "canceled_transactions", "expired_it
 _OWN_COUNTERS = ("put_items", "put_bytes", "get_items_hit", "get_items_miss")
 _NO_COUNTERS = ("journal_rewrites", "journal_rotations")
 _UNUSED = ("cmd_get_timeout_dropped", "cmd_get_open_dropped")
-"""An item for a client that is gone returns to its queue here."""
+"""Counters that are always 0: an item for a client that disconnected returns to its queue."""
 _GAUGES = ("items", "bytes", "mem_items", "mem_bytes", "waiters", "open_transactions")
 _GLOBAL_GAUGES = ("reserved_memory_ratio", "uptime", "time", "curr_connections")
 _NAMES = (*_COUNTERS, *_OWN_COUNTERS)
 _ZEROS: Row = (0,) * len(_NAMES)
 _GAUGES_OF_ALL_QUEUES = ("items", "bytes")
 _QUEUES = "q/"
-"""What the names of a queue's figures begin with."""
+"""Prefix of the names of a queue's figures."""
 
 
 class _Counters(NamedTuple):
-    """All counters at one time: of queues, those in `_NAMES`, and of the node."""
+    """All counters at one time: those of queues in the order of `_NAMES`, and those of the node."""
 
     queues: dict[bytes, Row]
     node: Numbers
@@ -61,8 +61,8 @@ class _Group(NamedTuple):
     """Figures under one heading.
 
     Attributes:
-        of_queues: name and value of each figure, queue by queue; None if there are no such figures.
-        of_node: the others.
+        of_queues: names and values of the figures of each queue; None if there are no such figures.
+        of_node: the figures of the node.
     """
 
     name: str
@@ -71,7 +71,7 @@ class _Group(NamedTuple):
 
 
 class KestrelStatsRoutes:
-    """Shows Kestrel's statistics, and keeps what differences are asked for."""
+    """Routes that show Kestrel's statistics and keep the bases of differences."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -84,12 +84,12 @@ class KestrelStatsRoutes:
             router.add(path, Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
 
     async def as_json(self, request: Request) -> Reply:
-        """One object."""
+        """Return all figures as one object."""
         stale, groups = await self._groups(request)
         return marked(await streamed(JSON, _json_pieces(groups)), stale=stale)
 
     async def as_text(self, request: Request) -> Reply:
-        """One line for each name."""
+        """Return one line for each figure."""
         stale, groups = await self._groups(request)
         return marked(await streamed(_TEXT, _text_pieces(groups)), stale=stale)
 
@@ -125,7 +125,7 @@ class KestrelStatsRoutes:
     # --- of queues ------------------------------------------------------------------------------------------------
 
     async def _stats(self, seen: _Seen) -> AsyncIterator[tuple[Queue, dict[str, object]]]:
-        """The queues that a client may see, but for aliases, with their statistics."""
+        """Yield the queues that a client may see, except aliases, with their statistics."""
         async for queue in self._node.service.each_queue(seen.client):
             if seen.principal is None or seen.principal.allows(Role.READ, queue.name):
                 stats = queue_stats(self._node, queue.name)
@@ -145,7 +145,7 @@ class KestrelStatsRoutes:
     async def _differences(
         self, seen: _Seen, key: bytes, base: _Counters, node: Numbers
     ) -> AsyncIterator[dict[str, object]]:
-        """Counters since `base`. Once all have been told, these are the base of the next time."""
+        """Yield the counters since `base`. After the last queue they become the next base."""
         now = _Counters({}, node)
         async for name, row in self._rows(seen):
             now.queues[name] = row
@@ -162,7 +162,7 @@ class KestrelStatsRoutes:
     # --- of the node ----------------------------------------------------------------------------------------------
 
     async def _figures_of_node(self) -> tuple[Numbers, dict[str, object]]:
-        """Counters and gauges."""
+        """Return the counters and gauges of the node."""
         figures, counts = await global_stats(self._node), self._node.observed.kestrel
         gauges = {name: figures.pop(name) for name in _GLOBAL_GAUGES}
         gauges |= {"items": figures.pop("curr_items"), "bytes": figures.pop("bytes")}
@@ -185,24 +185,24 @@ class KestrelStatsRoutes:
         return found
 
     async def counters(self) -> _Counters:
-        """All counters, for differences."""
+        """Return all counters, as a base for differences."""
         queues = {name: row async for name, row in self._rows(_Seen(None, NODE))}
         return _Counters(queues, (await self._figures_of_node())[0])
 
 
 class _Seen(NamedTuple):
-    """Whose queues are shown, None for all, and whose share of the node this takes."""
+    """The principal whose queues are shown, None for all, and the client whose share of the node is used."""
 
     principal: Principal | None
     client: bytes
 
 
 class _Period:
-    """Counts periods as long as they are asked for.
+    """Differences of counters by period, computed while clients ask for them.
 
     Attributes:
-        last: differences over the last full period; None before there is one.
-        unasked: how many periods have begun since the last request.
+        last: differences over the last full period; None before the first one ends.
+        unasked: number of periods since the last request.
     """
 
     def __init__(self, routes: KestrelStatsRoutes, turns: FairSlices, length_s: int) -> None:
@@ -215,7 +215,7 @@ class _Period:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody has asked for long."""
+        """Return whether this has ended because no client asked for several periods."""
         return self._task.done()
 
     async def _run(self) -> None:
@@ -236,7 +236,7 @@ def _less(row: Row, before: Row) -> Row:
 
 
 def _row(stats: dict[str, object], queue: Queue, counts: KestrelQueueCounts) -> Row:
-    """The counters of a queue, in the order of `_NAMES`."""
+    """Return the counters of a queue in the order of `_NAMES`."""
     counters = [int(str(stats[name])) for name in _COUNTERS]
     return (*counters, counters[0], counts.put_bytes, queue.pulled_total, counts.get_items_miss)
 
@@ -279,7 +279,7 @@ async def _json_pieces(groups: list[_Group]) -> AsyncIterator[bytes]:
 
 
 async def _text_pieces(groups: list[_Group]) -> AsyncIterator[bytes]:
-    """By name within each queue, and the queues by name."""
+    """Yield the lines sorted by queue, and by name within each queue."""
     for group in groups:
         before = {name: value for name, value in group.of_node.items() if name < _QUEUES}
         yield f"{group.name}:\n{_lines(before)}".encode()

@@ -22,7 +22,7 @@ _TEXT = b"content-type: text/plain; version=0.0.4; charset=utf-8\r\ncache-contro
 
 
 class MetricsRoutes:
-    """Shows the metrics of this node, and those of single queues."""
+    """Routes that show the metrics of this node and of single queues."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -34,11 +34,11 @@ class MetricsRoutes:
             router.add(path, Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
 
     async def node_metrics(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
-        """Figures of the node, and sums over all queues."""
+        """Return figures of the node and sums over all queues."""
         return Reply(200, _TEXT, await self._page.text())
 
     async def queue_metrics(self, request: Request) -> Reply:
-        """Figures of single queues: at most `limit` of those whose names the regular expression `name` finds."""
+        """Return figures of at most `limit` queues whose names match the regular expression `name`."""
         query = request.parameters()
         limit = _limit(query.get(b"limit"))
         client = request.client(self._node.access)

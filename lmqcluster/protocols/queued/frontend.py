@@ -1,4 +1,4 @@
-"""The front end for queued's clients: its routes on a port of their own."""
+"""Front end for queued's clients: its routes, served on a separate port."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _KEY_PATH: Final = re.compile(r"(?is)(api[^/]*key[^/]*/).+")
 
 
 class QueuedFrontEnd(HttpPort):
-    """Serves queued's clients for one node."""
+    """Front end that serves queued's clients for one node."""
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
@@ -46,17 +46,17 @@ class QueuedFrontEnd(HttpPort):
         return Reply(404)
 
     def _split(self, target: str) -> tuple[list[bytes], str]:
-        # Here a plus sign is a plus sign.
+        # queued's protocol does not decode a plus sign as a space.
         path, mark, query = target.partition("?")
         return split_target(path.replace("+", "%2B") + mark + query)
 
     def _authenticate(self, value: bytes, place: ConnectionSlot) -> Principal:
-        """Return who shows a token, or an API key, bare or as a bearer."""
+        """Return the principal of a token or an API key, sent bare or as a bearer token."""
         scheme, _space, secret = value.partition(b" ")
         shown = secret.strip() if scheme.lower() == b"bearer" else value.strip()
         return self._access.authenticate(shown, place, takes_keys=True)
 
     def _shown_path(self, request: Request) -> str:
-        """Return the path without an API key that is part of it, or of one mistyped."""
+        """Return the path with any API key masked, also in a mistyped path."""
         path = super()._shown_path(request)
         return _KEY_PATH.sub(r"\1...", unquote(path)) if _KEY_PATH.search(unquote(path)) else path

@@ -1,4 +1,4 @@
-"""JSON and MessagePack, both ways, and errors in either, as queued's clients know them."""
+"""JSON and MessagePack in requests, answers and errors, as queued's clients expect them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ __all__ = ["NOTHING", "Media", "QueuedError", "error_reply", "read_object", "rep
 _MSGPACK_TYPE: Final = re.compile(r"application/(?:x-)?msgpack|application/[^/;\s]+\+msgpack")
 _MSGPACK_HEAD: Final = b"content-type: application/msgpack\r\n"
 NOTHING: Final = None
-"""The answer that says nothing but that it is done: nil in MessagePack, an empty object in JSON."""
+"""Answer without a result: nil in MessagePack, an empty object in JSON."""
 
 
 class Media(NamedTuple):
-    """The format of an answer."""
+    """Format of an answer."""
 
     is_msgpack: bool
 
     @property
     def head(self) -> bytes:
-        """The header line that names it."""
+        """Return the header line with the content type."""
         return _MSGPACK_HEAD if self.is_msgpack else JSON
 
     def contents(self, data: bytes) -> dict[str, Any]:
-        """The member of a message that holds its contents."""
+        """Return the member of a message with its contents."""
         if self.is_msgpack:
             return {"contents": data}
         try:
@@ -48,11 +48,11 @@ class Media(NamedTuple):
             return {"contents_base64": _base64(data)}
 
     def text(self, data: bytes) -> Any:
-        """A name, which is text by convention."""
+        """Return a name, which is text by convention."""
         return data.decode("utf-8", "replace")
 
     def reply(self, value: Any, status: int = 200, head: bytes = b"", *, close: bool = False) -> Reply:
-        """The answer that carries a value."""
+        """Return an answer with a value."""
         if self.is_msgpack:
             return Reply(status, self.head + head, msgpack.packb(value, use_bin_type=True), close=close)
         value = {} if value is NOTHING else value
@@ -71,7 +71,7 @@ def _is_msgpack(media_type: str) -> bool:
 
 
 def reply_media(request: Request) -> Media:
-    """The format that ``Accept`` names first; where it names neither, that of the request's body; else JSON."""
+    """Return the first format that ``Accept`` names; without one, the format of the request's body; otherwise JSON."""
     for entry in request.headers.get(hdrs.ACCEPT, "").lower().split(","):
         media_type = entry.partition(";")[0].strip()
         if media_type == "application/json":
@@ -82,7 +82,7 @@ def reply_media(request: Request) -> Media:
 
 
 async def read_object(request: Request) -> dict[str, Any]:
-    """The body of a request, an object, decoded after its content type; without a known one it is taken for JSON.
+    """Return the body of a request, an object, decoded by its content type; an unknown content type counts as JSON.
 
     Raises:
         LmqError: ``bad_request``, ``too_large``, ``overloaded``.
@@ -106,11 +106,11 @@ def _unpacked(body: bytes) -> Any:
 
 
 class QueuedError(LmqError):
-    """A refusal that queued's clients know by a name of its own.
+    """A refusal with an error name of queued.
 
     Attributes:
         status: HTTP status.
-        name: the name.
+        name: the error name.
     """
 
     def __init__(self, status: int, name: str) -> None:
@@ -129,7 +129,7 @@ _NAMES: Final = {
 
 
 def error_reply(request: Request, error: LmqError) -> Reply:
-    """An error in the format that the request asks for. What queued has no name for says what is wrong in its details."""
+    """Return an error in the format that the request asks for. Errors that queued has no name for include details."""
     media = reply_media(request)
     if isinstance(error, QueuedError):
         return media.reply({"error": error.name, "error_details": None}, error.status)

@@ -1,4 +1,4 @@
-"""The members of requests, checked."""
+"""Validated members of request bodies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MISSING: Final = object()
 
 
 def number_of(given: dict[str, Any], name: str, low: int, high: int, default: Any = _MISSING) -> int:
-    """An integer member from `low` to `high`; required unless there is a default.
+    """Return an integer member from `low` to `high`. It is required unless there is a default.
 
     Raises:
         LmqError: ``bad_request``.
@@ -28,7 +28,7 @@ def number_of(given: dict[str, Any], name: str, low: int, high: int, default: An
 
 
 def count_of(given: dict[str, Any], name: str, default: Any = _MISSING) -> int:
-    """A number of things."""
+    """Return a member that is a count."""
     return number_of(given, name, 0, (1 << 64) - 1, default)
 
 
@@ -43,7 +43,7 @@ def flag_of(given: dict[str, Any], name: str, *, default: bool = False) -> bool:
 
 
 def list_of(given: dict[str, Any], name: str) -> list[Any]:
-    """A member that is a list."""
+    """Return a member that is a list."""
     value = given.get(name)
     if not isinstance(value, list):
         raise LmqError("bad_request", f"{name} must be a list")
@@ -51,14 +51,14 @@ def list_of(given: dict[str, Any], name: str) -> list[Any]:
 
 
 def object_of(value: Any, what: str) -> dict[str, Any]:
-    """A value that is an object."""
+    """Return a value that is an object."""
     if not isinstance(value, dict):
         raise LmqError("bad_request", f"{what} must be an object")
     return value
 
 
 def text_of(given: dict[str, Any], name: str) -> bytes:
-    """A text member, as UTF-8."""
+    """Return a text member as UTF-8."""
     value = given.get(name)
     if isinstance(value, str):
         return _encoded(value, name)
@@ -66,7 +66,7 @@ def text_of(given: dict[str, Any], name: str) -> bytes:
 
 
 def contents_of(message: dict[str, Any]) -> bytes:
-    """The contents of a message to store: bytes, a string, or Base64 as ``contents_base64``.
+    """Return the contents of a message to store: bytes, a string, or Base64 as ``contents_base64``.
 
     Raises:
         LmqError: ``bad_request``.

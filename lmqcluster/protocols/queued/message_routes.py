@@ -1,4 +1,4 @@
-"""Messages: push, poll, update, delete."""
+"""Routes of messages: push, poll, update, delete."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _KEY_BYTES_MAX = 240
 
 
 class MessageRoutes:
-    """Translates requests to the node's service."""
+    """Routes that translate message requests to the node's service."""
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
@@ -64,7 +64,7 @@ class MessageRoutes:
         return media.reply(shown)
 
     async def poll(self, request: Request, name: bytes) -> Reply:
-        """Take visible messages and hide them for a while."""
+        """Take visible messages and hide them for the visibility timeout."""
         checked(name)
         body = await read_object(request)
         wait_s = _wait_s(body)
@@ -86,7 +86,7 @@ class MessageRoutes:
             raise
 
     async def update(self, request: Request, name: bytes) -> Reply:
-        """Hide a message for another while, under a new tag."""
+        """Extend the time for which a message is hidden, under a new tag."""
         checked(name)
         body = await read_object(request)
         message, tag = _named(body)
@@ -96,7 +96,7 @@ class MessageRoutes:
         return reply_media(request).reply({"new_poll_tag": new_tag})
 
     async def delete(self, request: Request, name: bytes) -> Reply:
-        """Delete messages; those that are named wrongly are skipped, and told if that is asked for."""
+        """Delete messages. Skip those whose id or tag is wrong; list the skipped ones if the client asks for them."""
         checked(name)
         body = await read_object(request)
         pairs = [_named(object_of(one, "a message")) for one in list_of(body, "messages")]
@@ -109,7 +109,7 @@ class MessageRoutes:
 
 
 def _is_detailed(body: dict[str, Any], media: Media) -> bool:
-    """Return whether an answer has the members of queued's documentation that its server does not send.
+    """Return whether an answer includes the members that queued documents but its server does not send.
 
     queued's JavaScript client, which speaks MessagePack, refuses them.
     """
@@ -117,11 +117,11 @@ def _is_detailed(body: dict[str, Any], media: Media) -> bool:
 
 
 def _pushed(message: Any) -> tuple[bytes, int]:
-    """Contents of a message to store, and for how many seconds it is hidden."""
+    """Return the contents of a message to store and the seconds for which it is hidden."""
     if type(message) is dict:
         contents, hidden_s = message.get("contents"), message.get("visibility_timeout_secs")
         if type(contents) is bytes and type(hidden_s) is int and 0 <= hidden_s <= _DELAY_MAX:
-            # Nearly all of them; what is said of others takes longer.
+            # Fast path for nearly all messages; the functions below produce the errors for the others.
             return contents, hidden_s
     given = object_of(message, "a message")
     return contents_of(given), number_of(given, "visibility_timeout_secs", 0, _DELAY_MAX)
@@ -142,7 +142,7 @@ def _shown(polled: Polled, media: Media, *, is_detailed: bool) -> dict[str, Any]
     delivery = polled.delivery
     body = plain_body(delivery.content_type, delivery.content)
     if delivery.compound:
-        # What LMQ's clients had accumulated is one message here.
+        # A message accumulated by LMQ's clients is one message here.
         body = msgpack.packb(
             [plain_body(part.content_type, part.content) for part in delivery.parts], use_bin_type=True
         )

@@ -1,4 +1,4 @@
-"""Health, and metrics of a queue and of all queues."""
+"""Health, and metrics of one queue and of all queues."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ _GAUGES = frozenset(("invisible", "visible", "vacant"))
 
 
 class MetricsRoutes:
-    """Shows what the node counts."""
+    """Routes that show the node's counters."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -73,11 +73,11 @@ class MetricsRoutes:
         router.add("/queue/{name}/metrics", resource({"GET": self.one_queue}))
 
     async def health(self, request: Request) -> Reply:
-        """The version of the program."""
+        """Return the version of the program."""
         return reply_media(request).reply({"version": self._node.version})
 
     async def one_queue(self, request: Request, name: bytes) -> Reply:
-        """The figures of a queue."""
+        """Return the figures of a queue."""
         found = await self._polled.metrics(checked(name))
         figures = {
             "message_counter": found.messages,
@@ -90,7 +90,7 @@ class MetricsRoutes:
         return Reply(200, _TEXT, "".join(f"{name} {value}\n" for name, value in figures.items()).encode())
 
     async def all_queues(self, request: Request) -> Reply:
-        """The figures of all queues together."""
+        """Return the figures of all queues together."""
         values = await self._values()
         now_ms = time.time_ns() // 1_000_000
         media = _asked_for(request)
@@ -108,7 +108,7 @@ class MetricsRoutes:
 
     async def _values(self) -> dict[str, Any]:
         node = self._node
-        # Without a leader there are figures, too.
+        # Figures do not need a leader.
         await node.service.refresh()
         sums = (await node.totals.fresh()).queues
         counted, replica = self._polled.totals(), node.replica
@@ -135,6 +135,6 @@ def _kind(name: str) -> str:
 
 
 def _asked_for(request: Request) -> Media | None:
-    """The format by the exact value of ``Accept``; None for text."""
+    """Return the format for an exact value of ``Accept``; None for text."""
     accept = request.headers.get(hdrs.ACCEPT, "")
     return {"application/json": Media(False), "application/msgpack": Media(True)}.get(accept)

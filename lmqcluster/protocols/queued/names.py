@@ -9,7 +9,7 @@ __all__ = ["checked"]
 
 
 def checked(name: bytes) -> bytes:
-    """A queue's name, if queued could have had it.
+    """Return a queue's name if queued would accept it.
 
     Raises:
         LmqError: ``bad_name``.

@@ -1,6 +1,5 @@
-"""What every route asks of a client: of one with a token, and of one with an API key.
-
-A route that is missing here is the administrators'.
+"""Permissions that every route requires of clients with a token or an API key.
+// A route that is missing here requires an administrator.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/api-keys": {"GET": MANAGE},
     "/api-key/{key}": {"PUT": MANAGE, "DELETE": MANAGE},
 }
-"""By path and method, for tokens. API keys open the routes below a queue whose name begins as they say, and no others."""
+"""Permissions for tokens, by path and method. An API key opens only routes of queues whose names begin with its prefix."""
 
 
 def permissions_of(path: str) -> Mapping[str, Permission]:
-    """What the methods of a route ask for."""
+    """Return the permissions that the methods of a route require."""
     return PERMISSIONS.get(path, {})
 
 
 def opens_route(route: str) -> bool:
-    """Return whether API keys are good for a route at all."""
+    """Return whether API keys can open a route."""
     return route.startswith(f"{_QUEUE}/")

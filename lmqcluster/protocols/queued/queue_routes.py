@@ -1,4 +1,4 @@
-"""Queues: create, delete, list; suspension, throttles; API keys."""
+"""Routes of queues: create, delete, list; suspension, throttles; API keys."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _POLLS_MAX = (1 << 62) - 1
 _WINDOW_S_MAX = 1 << 39
 _KEY_BYTES_MAX = _PREFIX_BYTES_MAX = 255
 _DIGEST = re.compile(rb"sha256:([0-9a-f]{64})")
-"""As what a key is listed, because nobody keeps the key itself; it can be named so too."""
+"""Name under which a key is listed and can be given. The cluster does not store the key itself."""
 
 
 class QueueRoutes:
-    """Translates requests to the node's service."""
+    """Routes that translate queue requests to the node's service."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
@@ -49,19 +49,19 @@ class QueueRoutes:
         router.add("/api-key/{key}", resource({"PUT": self.set_key, "DELETE": self.delete_key}))
 
     async def create(self, request: Request, name: bytes) -> Reply:
-        """Make an empty queue."""
+        """Create an empty queue."""
         if not await self._polled.create(checked(name), request.principal.owner):
             raise QueuedError(409, "QueueAlreadyExists")
         return reply_media(request).reply(NOTHING)
 
     async def delete(self, request: Request, name: bytes) -> Reply:
-        """Delete a queue with all that it holds."""
+        """Delete a queue with all its messages."""
         if not await self._service.delete(checked(name)):
             raise QueuedError(404, "NotFound")
         return reply_media(request).reply(NOTHING)
 
     async def list(self, request: Request) -> Reply:
-        """The names of all queues that the client may see."""
+        """Return the names of all queues that the client may see."""
         await self._service.look_up()
         media, covers, client = reply_media(request), request.principal.covers, request.client(self._access)
         names = [one.name async for one in self._service.each_queue(client) if covers(one.name)]
@@ -71,7 +71,7 @@ class QueueRoutes:
     # --- limits ---------------------------------------------------------------------------------------------------
 
     async def suspension(self, request: Request, name: bytes = b"") -> Reply:
-        """Which kinds of requests are suspended."""
+        """Return the suspended kinds of requests."""
         return reply_media(request).reply((await self._polled.limits(_subject(request, name))).suspended)
 
     async def suspend(self, request: Request, name: bytes = b"") -> Reply:
@@ -85,13 +85,13 @@ class QueueRoutes:
         return reply_media(request).reply(await self._polled.suspend(queue, switches))
 
     async def throttle(self, request: Request, name: bytes = b"") -> Reply:
-        """How often may be polled."""
+        """Return the limit on polls."""
         return reply_media(request).reply(
             _throttle_shown((await self._polled.limits(_subject(request, name))).throttle)
         )
 
     async def set_throttle(self, request: Request, name: bytes = b"") -> Reply:
-        """Bound how often may be polled, or end that."""
+        """Set or remove the limit on polls."""
         queue = _subject(request, name)
         given = (await read_object(request)).get("throttle")
         throttle: tuple[int, int] | None = None
@@ -114,7 +114,7 @@ class QueueRoutes:
         return media.reply({"keys": rows})
 
     async def set_key(self, request: Request, key: bytes) -> Reply:
-        """Add an API key, or give it another prefix."""
+        """Add an API key, or change its prefix."""
         self._check_keys()
         prefix = text_of(await read_object(request), "prefix")
         if not SECRET_BYTES_MIN <= len(key) <= _KEY_BYTES_MAX:
@@ -133,7 +133,7 @@ class QueueRoutes:
         return reply_media(request).reply(NOTHING)
 
     def _check_keys(self) -> None:
-        """There is nothing that a key could open as long as nobody needs one."""
+        """Refuse requests about API keys while no token is required, because then a key opens nothing."""
         if self._access.anonymous is not None:
             raise QueuedError(404, "NotFound")
 
@@ -144,7 +144,7 @@ def _digest_of(key: bytes) -> bytes:
 
 
 def _subject(request: Request, name: bytes) -> bytes:
-    """The queue that a request is about, empty for all of them."""
+    """Return the queue that a request is about; empty for all queues."""
     return checked(name) if request.route.startswith("/queue/") else b""
 
 

@@ -1,4 +1,4 @@
-"""Resources of this port: errors in the format of the request, and API keys where they are good for something."""
+"""Resources of queued's port: errors in the format of the request, and the limits of API keys."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ __all__ = ["QueuedResource", "resource"]
 
 @dataclass(frozen=True, slots=True)
 class QueuedResource(Resource):
-    """What stands behind one path."""
+    """Handlers of one path."""
 
     async def answer(self, request: Request, values: list[bytes]) -> Reply:
-        """Run the handler of the request's method, unless the client shows an API key that is not good for the route."""
+        """Run the handler of the request's method, unless the client shows an API key that does not cover the route."""
         holder = request.principal
         is_closed = request.method in self.methods and not self.is_open_to(request.method)
         if is_closed and isinstance(holder, KeyHolder) and not opens_route(self.path):
@@ -32,14 +32,14 @@ class QueuedResource(Resource):
         return await Resource.answer(self, request, values)
 
     def refused(self, request: Request, error: LmqError) -> Reply:
-        """The answer to a request that fails."""
+        """Return the answer to a request that fails."""
         return error_reply(request, error)
 
 
 def resource(methods: Mapping[str, Handler]) -> QueuedResource:
-    """A resource with these methods."""
+    """Return a resource with these methods."""
     allow = f"allow: {', '.join(methods)}\r\n".encode()
-    # Errors that are raised behind a route know their request; see `refused`.
+    # Errors behind a route know their request and are formatted by `refused`; this function has none.
     return QueuedResource(
         methods, lambda error: Reply(error.spec.http), lambda _status: Reply(405, allow), any_method=True
     )

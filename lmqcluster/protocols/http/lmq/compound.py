@@ -1,7 +1,7 @@
-"""The two layouts of a compound message's body: multipart, as LMQ's except for its boundary, and MessagePack.
+"""Layouts of a compound message's body: multipart, like LMQ's except for its boundary, and MessagePack.
 
-LMQ's boundary is the id of the delivery. Whoever can guess an id could push a body that ends its part and begins another, so the
-boundary is drawn for every answer.
+LMQ's boundary is the id of the delivery. A client that guesses an id could push a body that ends its part and begins
+another, so each answer uses a random boundary.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ from .parameters import CompoundFormat
 
 __all__ = ["emitted_headers", "part_headers", "render"]
 
-"""Content type of what was pushed without one."""
+"""Content type of a message that was pushed without one."""
 _BOUNDARY_BYTES = 16
 
 
 def part_headers(part: Part) -> Iterator[tuple[bytes, bytes]]:
-    """The stored metadata of one part: its content type first, then its preserved headers."""
+    """Yield the stored metadata of one part: its content type first, then its preserved headers."""
     yield b"content-type", header_value(part.content_type or OCTET_STREAM)
     yield from emitted_headers(part.headers)
 
 
 def emitted_headers(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
-    """The preserved headers of a message that an answer may carry; a release that reserved fewer names may have stored others."""
+    """Yield the preserved headers that an answer may carry. An older release that reserved fewer names may have stored others."""
     for name, value in headers:
         if not is_reserved(name.decode("latin-1")):
             yield name, header_value(value)
 
 
 def render(delivery: Delivery, layout: CompoundFormat) -> tuple[bytes, list[bytes]]:
-    """The content type of a compound message and the pieces of its body."""
+    """Return the content type of a compound message and the pieces of its body."""
     if layout == "msgpack":
         return b"application/x-msgpack", [_msgpack(delivery)]
     boundary = _boundary(delivery)
@@ -46,7 +46,7 @@ def render(delivery: Delivery, layout: CompoundFormat) -> tuple[bytes, list[byte
 
 
 def _boundary(delivery: Delivery) -> bytes:
-    """A boundary that is in none of the parts."""
+    """Return a random boundary that occurs in none of the parts."""
     while True:
         boundary = secrets.token_hex(_BOUNDARY_BYTES).encode()
         if not any(boundary in part.content for part in delivery.parts):
@@ -75,5 +75,5 @@ def _msgpack(delivery: Delivery) -> bytes:
 
 
 def _text(data: bytes) -> str:
-    # MessagePack str carries whatever bytes the header had.
+    # A MessagePack str carries the bytes of the header unchanged.
     return data.decode("utf-8", "surrogateescape")

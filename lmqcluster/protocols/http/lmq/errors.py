@@ -1,4 +1,4 @@
-"""How LMQ says no: a status, an empty body, and for a wrong method the list of the right ones."""
+"""LMQ's error answers: a status and an empty body, and the allowed methods if the method is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _UNPRINTABLE = re.compile(r"[^ -~]")
 
 
 def on_error(error: LmqError) -> Reply:
-    """LMQ's status with an empty body; the reason stands in the header ``x-lmq-error``."""
+    """Return LMQ's status with an empty body. The header ``x-lmq-error`` has the reason."""
     status = error.spec.http
     reason = _UNPRINTABLE.sub("?", error.message)[:_EXPLANATION_CHARACTERS_MAX]
     head = f"x-lmq-error: {error.code}: {reason}\r\n".encode("ascii")
@@ -28,6 +28,6 @@ def on_error(error: LmqError) -> Reply:
 
 
 def refuse(allow: str) -> Callable[[int], Reply]:
-    """The answer to a wrong method, 405 or 501; `allow` lists the right ones."""
+    """Return the answer to a wrong method, 405 or 501; `allow` lists the allowed methods."""
     line = f"allow: {allow}\r\n".encode()
     return lambda status: Reply(status, line if status == 405 else b"")

@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 __all__ = ["REPLAYED", "MessageRoutes"]
 
 REPLAYED = b"idempotency-replayed: true\r\n"
-"""Header of an answer to a push that was stored before, under the same idempotency key."""
+"""Header of the answer to a push that was already stored under the same idempotency key."""
 SEQUENCE = b"x-lmq-message-sequence: %d\r\n"
-"""Header of the answers to a push and to a pull: the number that the message keeps, however often it is delivered."""
+"""Header of the answers to a push and to a pull: the sequence of the message, which stays the same over all deliveries."""
 _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
 
 _DELIVERED = (
@@ -42,11 +42,11 @@ _DELIVERED = (
     b"x-lmq-message-type: %b\r\nx-lmq-retry-remaining: %d\r\n%b"
     b"x-content-type-options: nosniff\r\ncontent-security-policy: sandbox; default-src 'none'\r\n"
 )
-"""Should a browser show a message, it must not run as a page of the console's origin."""
+"""Headers of a delivery. If a browser shows a message, it must not run as a page of the console's origin."""
 
 
 class MessageRoutes:
-    """Translates LMQ's message requests to the node's service."""
+    """Routes that translate LMQ's message requests to the node's service."""
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
@@ -74,7 +74,7 @@ class MessageRoutes:
 
     async def push(self, request: Request, name: bytes) -> Reply:
         """Store the body as one message."""
-        # Whoever does not ask is served faster: its message shares a command with others.
+        # A push that does not ask for the sequence is faster, because its message shares a command with others.
         tells = "sequence" in request.raw_query and parameters.tells_sequence(request.parameters())
         item = await self._item(request)
         (stored,) = await self._service.push(check_name(name), (item,), request.principal.owner, tells_sequence=tells)
@@ -116,7 +116,7 @@ class MessageRoutes:
         return _delivered(delivery, layout) if delivery is not None else no_content()
 
     async def reply(self, request: Request, name: bytes, identifier: bytes) -> Reply:
-        """Acknowledge a message, give it back, or extend its lease."""
+        """Acknowledge a message, return it to its queue, or extend its lease."""
         operation = self._replies[parameters.reply_kind(request.parameters())]
         done = await operation(check_name(name), (identifier,))
         if not done[0]:
@@ -138,7 +138,7 @@ class MessageRoutes:
         return PushItem(body, request.raw_header(hdrs.CONTENT_TYPE), self._preserved(request), key)
 
     def _preserved(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
-        """The headers of a push that some hook asks for; the first of each name."""
+        """Return the headers of a push that a hook uses. The first of each name counts."""
         by_queues, by_rules = self._service.preserved_headers()
         if not by_queues and not by_rules:
             return ()
@@ -152,14 +152,14 @@ class MessageRoutes:
 
 
 def _copied(flag: int) -> dict[str, str]:
-    """What became of a copy."""
+    """Return the result of one copy of a push."""
     if flag >= PushFlag.FULL:
         return {"error": "too_large" if flag & PushFlag.OVERSIZED else "full"}
     return {"accum": FLAGS[flag & ACCUMULATION]}
 
 
 def _delivered(delivery: Delivery, layout: CompoundFormat) -> Reply:
-    """The answer that carries a message."""
+    """Return the answer with a message."""
     content: bytes | list[bytes]
     lines = []
     if delivery.compound:

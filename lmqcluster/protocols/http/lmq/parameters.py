@@ -1,4 +1,4 @@
-"""The query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``; and ``sequence``, which LMQ has not."""
+"""Query parameters of LMQ's message routes: ``t``, ``cf`` and ``reply``; and ``sequence``, which LMQ does not have."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ __all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_
 
 CompoundFormat = Literal["multipart", "msgpack"]
 
-# LMQ appends ".0" and reads the longest leading decimal fraction: digits need a fraction, or nothing after them.
+# LMQ appends ".0" and reads the longest leading decimal fraction: digits must be followed by a fraction or by nothing.
 _WAIT = re.compile(rb"([+-]?[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?)|([+-]?[0-9]+)\Z")
 _WAIT_S_MIN = 0.001
-"""Shorter waits are none: a message could be taken for a client that is answered "empty" already."""
+"""Shortest wait in seconds. With a shorter one, a message could be taken for a client that was already answered "empty"."""
 _WAIT_S_MAX = 1e9
 
 REPLIES: dict[bytes, str] = {b"ack": "ack", b"nack": "nack", b"ext": "extend"}
-"""Values of ``reply`` and the service operation each stands for."""
+"""Service operation for each value of ``reply``."""
 
 
 def parse_wait(text: bytes) -> float:
-    """Seconds to wait, from the text of ``t``.
-
-    ``10`` and ``0.3`` are what they say, ``12.34abc`` is 12.34. Below a millisecond is 0, more than 30 years are 30 years.
+    """Return the seconds to wait from the text of ``t``.
+    // ``10`` and ``0.3`` are plain numbers, ``12.34abc`` is 12.34. Values below a millisecond become 0, more than 30
+    years become 30 years.
 
     Raises:
         LmqError: ``bad_request`` for anything else, and for negative values.
     """
     match = _WAIT.match(text)
     seconds = float(match[1] or match[2]) if match else math.nan
-    # -0 is zero; the comparison is false for not-a-number.
+    # -0 counts as zero. The comparison is false for not-a-number.
     if not 0 <= seconds < math.inf:
         shown = text[:40].decode(errors="replace")
         raise LmqError("bad_request", f"t must be a number of seconds, 0 or more, such as 10 or 0.5, not {shown!r}")
@@ -41,13 +41,13 @@ def parse_wait(text: bytes) -> float:
 
 
 def wait(query: Query) -> float | None:
-    """The wait that ``t`` asks for, or None without it: wait without limit."""
+    """Return the wait in ``t``; None, a wait without limit, if it is absent."""
     text = query.get(b"t")
     return None if text is None else parse_wait(text)
 
 
 def compound_format(query: Query) -> CompoundFormat:
-    """How ``cf`` wants compound messages laid out.
+    """Return the layout of compound messages that ``cf`` selects.
 
     Raises:
         LmqError: ``bad_request`` for a value that is neither ``multipart`` nor ``msgpack``.
@@ -61,7 +61,7 @@ def compound_format(query: Query) -> CompoundFormat:
 
 
 def tells_sequence(query: Query) -> bool:
-    """Whether the answer to a push is to tell the sequence of its message.
+    """Return whether the answer to a push includes the sequence of its message.
 
     Raises:
         LmqError: ``bad_request`` for a value that is neither ``true`` nor ``false``.
@@ -75,7 +75,7 @@ def tells_sequence(query: Query) -> bool:
 
 
 def reply_kind(query: Query) -> str:
-    """The service operation that ``reply`` names.
+    """Return the service operation that ``reply`` selects.
 
     Raises:
         LmqError: ``bad_request`` if it is missing or something else.

@@ -26,11 +26,11 @@ __all__ = ["PropertyRoutes"]
 
 
 class _NotJsonError(LmqError):
-    """The body is declared as something other than JSON."""
+    """The body has a content type other than JSON."""
 
 
 class PropertyRoutes:
-    """Translates LMQ's property requests to the node's service."""
+    """Routes that translate LMQ's property requests to the node's service."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
@@ -43,7 +43,7 @@ class PropertyRoutes:
         router.add("/properties", Resource(rules, _on_error, refuse("GET, PUT, DELETE")))
 
     async def get(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
-        """Show the effective properties of a queue, which need not exist."""
+        """Show the effective properties of a queue. The queue need not exist."""
         check_name(name)
         await self._service.barrier()
         return Reply(200, JSON, dumps(shown(sorted(self._service.properties(name).items()))).encode())

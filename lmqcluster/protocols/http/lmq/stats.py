@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 __all__ = ["StatsRoute", "node_names"]
 
 QUEUE_BYTES = 1024
-"""What a queue occupies besides its messages' bodies, roughly; LMQ shows a positive number for an empty one too."""
+"""Approximate memory of a queue without its messages' bodies. LMQ shows a positive number for an empty queue too."""
 
 
 class StatsRoute:
-    """Shows all queues with their rates, retention times and sizes."""
+    """Route that shows all queues with their rates, retention times and sizes."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -37,7 +37,7 @@ class StatsRoute:
         router.add("/stats", Resource({"GET": self.get}, on_error, refuse("GET")))
 
     async def get(self, request: Request) -> Reply:
-        """All queues that the client may see, sorted by name."""
+        """Return all queues that the client may see, sorted by name."""
         stale = await refresh(self._node.service)
         return marked(await streamed(JSON, self._pieces(request)), stale=stale)
 
@@ -65,13 +65,13 @@ class StatsRoute:
 
 
 def node_names(status: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """The names of the reachable nodes and of all nodes of a cluster status, sorted."""
+    """Return the names of the reachable nodes and of all nodes in a cluster status, sorted."""
     nodes = [(str(node.get("name") or node["id"]), node["state"]) for node in status["nodes"]]
     return sorted(name for name, state in nodes if state != "unreachable"), sorted(name for name, _state in nodes)
 
 
 def _properties(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """Effective properties as ``/stats`` shows them: ``accum`` in milliseconds, hooks as nested objects."""
+    """Return effective properties in the format of ``/stats``: ``accum`` in milliseconds, hooks as nested objects."""
     return {
         name: {point: dict(modules) for point, modules in dict(value).items()} if name == "hooks" else value
         for name, value in sorted(properties.items())

@@ -21,12 +21,12 @@ _EXPOSITION = "Text exposition format 0.0.4"
 
 
 def document() -> bytes:
-    """The document as served."""
+    """Return the document as served."""
     return json.dumps(build(), separators=(",", ":")).encode()
 
 
 def build() -> Json:
-    """The document as an object."""
+    """Return the document as an object."""
     return {
         "openapi": "3.1.0",
         "info": {

@@ -1,4 +1,4 @@
-"""What messages and queues can be asked beyond LMQ, as schemas of the OpenAPI document."""
+"""Schemas of the OpenAPI document for options of messages and queues beyond LMQ."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _TYPES: Final[dict[str, Json]] = {
 PROPERTIES: Final[Json] = {
     name: {**_TYPES[option.unit], "description": option.text} for name, option in QUEUE_OPTIONS.items()
 }
-"""Properties of a queue; null takes its own value away."""
+"""Properties of a queue; null removes the value set on the queue."""
 
 PUSH_MEMBERS: Final[Json] = {
     "delay": {**_SECONDS, "description": "How much later the message becomes due."},
@@ -44,7 +44,7 @@ PUSH_MEMBERS: Final[Json] = {
     "label": {**_TEXT, "description": "The producer's own name for it, by which it is found while it waits."},
     "group": {**_TEXT, "description": "Messages of a group are delivered one at a time and in order."},
 }
-"""What a message may ask for when it is pushed."""
+"""Options of a message in a push."""
 
 TRAITS: Final[Json] = {
     "priority": _PRIORITY,
@@ -63,14 +63,14 @@ TRAITS: Final[Json] = {
         "additionalProperties": False,
     },
 }
-"""What a message was pushed with; each is there only if it was."""
+"""Options that a message was pushed with; each is present only if it was set."""
 
 DELIVERED: Final[Json] = {
     "delivery": {"type": "integer", "minimum": 1, "description": "Which delivery of the message this is."},
     "sequence": {**_COUNT, "description": "Number of the message in the cluster, in the order of pushes."},
     "pushed_at": {"type": "number", "description": "Unix time of the push."},
 }
-"""What every delivery tells."""
+"""Members of every delivery."""
 
 SETTLED_AT_NACK: Final[Json] = {
     "place": {

@@ -1,4 +1,4 @@
-"""Parts that the descriptions of routes in the OpenAPI document are made of."""
+"""Common parts of the route descriptions in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUMMARY_SUCCESS: Final = "Done"
 
 
 def _ref(name: str) -> Json:
-    """A reference to a schema of the document."""
+    """Return a reference to a schema of the document."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
@@ -52,16 +52,16 @@ def operation(
     not_found: bool = False,
     body_required: bool = True,
 ) -> Json:
-    """One method of a route.
+    """Return the description of one method of a route.
 
     Args:
-        name: its identifier.
-        summary: what it does.
+        name: the operation's identifier.
+        summary: the effect of the operation.
         answer: schema of the answer, None for one without a body.
         body: schema of the request's body.
-        parameters: those beside the path's.
-        not_found: whether it answers 404 for a queue that is not there.
-        body_required: whether the body may not be left out.
+        parameters: the parameters in addition to those of the path.
+        not_found: whether it answers 404 for an unknown queue.
+        body_required: whether the body is required.
     """
     described: Json = {
         "operationId": name,
@@ -85,7 +85,7 @@ NAME: Final[Json] = {
 
 
 def query(name: str, description: str, schema: Json) -> Json:
-    """A query parameter."""
+    """Return a query parameter."""
     return {"name": name, "in": "query", "description": description, "schema": schema}
 
 

@@ -1,4 +1,4 @@
-"""The routes of queues and subscriptions in the OpenAPI document."""
+"""Routes of queues and subscriptions in the OpenAPI document."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _peek_parameters() -> list[Json]:
 
 
 def queue_paths() -> Json:
-    """What can be done with queues and their messages."""
+    """Return the paths of queues and their messages."""
     queue = "/v1/queues/{name}"
     push_text = f"Push up to {PUSH_COUNT_MAX} messages: all are stored, or none"
     peek_text = "Look at messages in order of their sequence, leased ones among them, without taking any"
@@ -152,7 +152,7 @@ def _operation_paths(queue: str) -> Json:
 
 
 def subscription_paths() -> Json:
-    """What can be done with batch leases."""
+    """Return the paths of subscriptions, which hold batch leases."""
     one = "/v1/subscriptions/{name}"
     name = {**NAME, "description": "Name of a subscription."}
     delete = "Put the messages of all its batches back, and forget it, also if another consumer has claimed it"
@@ -172,7 +172,7 @@ def subscription_paths() -> Json:
 
 
 def job_paths() -> Json:
-    """What can be done with writers' jobs."""
+    """Return the paths of writers' jobs."""
     owner = "The principal that the job belongs to, for who may do everything; default one's own."
     return {
         "/v1/jobs": {"get": operation("listJobs", "What writers that store exactly once have left", "Jobs")},

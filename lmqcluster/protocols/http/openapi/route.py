@@ -16,7 +16,7 @@ __all__ = ["OpenapiRoute"]
 
 
 class OpenapiRoute:
-    """Serves the document, which is made when it is asked for first."""
+    """Route that serves the document. The document is built on the first request."""
 
     def __init__(self) -> None:
         self._document: bytes | None = None
@@ -26,7 +26,7 @@ class OpenapiRoute:
         router.add("/openapi.json", Resource({"GET": self.show}, problem.on_error, problem.refuse("GET")))
 
     async def show(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
-        """The document."""
+        """Return the document."""
         if self._document is None:
             self._document = document()
         return Reply(200, JSON, self._document)

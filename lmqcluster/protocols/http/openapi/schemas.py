@@ -20,7 +20,7 @@ def _ref(name: str) -> Json:
 
 
 def _object(properties: Json, *optional: str, **more: Any) -> Json:
-    """An object whose properties are all required but the optional ones."""
+    """Return an object schema. All properties are required except the optional ones."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "required": required, "properties": properties, "additionalProperties": False, **more}
 

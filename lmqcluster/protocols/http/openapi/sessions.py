@@ -86,7 +86,7 @@ _ID: Final[Json] = {
 
 
 def session_paths() -> Json:
-    """What can be done with sessions and locks."""
+    """Return the paths of sessions and locks."""
     lock = {**NAME, "description": "Name of the lock: 1 to 255 bytes, percent-encoded."}
     end = "End a session: its leases return to their places, its locks and turns pass on"
     leave = "Give up the turn, or the place in line, at an exclusive queue"

@@ -1,4 +1,4 @@
-"""The routes of access control in the OpenAPI document."""
+"""Routes of access control in the OpenAPI document."""
 
 from __future__ import annotations
 
