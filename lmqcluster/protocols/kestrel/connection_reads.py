@@ -15,8 +15,8 @@ __all__ = ["HeldReads"]
 
 class HeldReads:
     """Open reads by queue, in the order in which they were opened.
-    // A read stays here until the cluster has confirmed it. If the connection ends before that, the read is aborted
-    too;
+
+    A read stays here until the cluster has confirmed it. If the connection ends before that, the read is aborted too;
     the abort has no effect on a confirmed read.
 
     Attributes:

@@ -26,7 +26,8 @@ async def open_next(
     connection: KestrelConnection, queue: bytes, *, wait_ms: int, closes: int, count: int = 1
 ) -> list[Delivered]:
     """Confirm the `closes` oldest open reads of the connection and open up to `count` items; none if the queue is empty.
-    // The reads are confirmed even if nothing can be opened.
+
+    The reads are confirmed even if nothing can be opened.
 
     Raises:
         LmqError: like `KestrelQueues.open` and `HeldReads.confirm`.

@@ -177,7 +177,8 @@ class KestrelQueues:
 
     def shown(self, queue: bytes) -> tuple[int, int]:
         """Return the number of waiting items that this node sees in a queue, and their average size in bytes.
-        // Other clients may fetch them first, and there may be more.
+
+        Other clients may fetch them first, and there may be more.
         """
         found = self._service.machine().queues.get(queue)
         return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))

@@ -1,5 +1,6 @@
 """Permissions that every route requires of clients with a token or an API key.
-// A route that is missing here requires an administrator.
+
+A route that is missing here requires an administrator.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ REPLIES: dict[bytes, str] = {b"ack": "ack", b"nack": "nack", b"ext": "extend"}
 
 def parse_wait(text: bytes) -> float:
     """Return the seconds to wait from the text of ``t``.
-    // ``10`` and ``0.3`` are plain numbers, ``12.34abc`` is 12.34. Values below a millisecond become 0, more than 30
+
+    ``10`` and ``0.3`` are plain numbers, ``12.34abc`` is 12.34. Values below a millisecond become 0, more than 30
     years become 30 years.
 
     Raises:
