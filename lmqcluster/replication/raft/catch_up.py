@@ -1,4 +1,4 @@
-"""What a node that has just started lacks of the log that its leader has, and when it may take part again."""
+"""Catch-up of a node that has just started with its leader's log, and when the node may take part again."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ Contact = tuple[PeerNode, int]
 
 
 class Recovery:
-    """Keeps a node that has forgotten something from voting until it holds the leader's log as of their first contact.
+    """Keeps a node that has lost entries from voting until it holds the leader's log as of their first contact.
 
     Args:
-        recovering: it has forgotten entries that it may have acknowledged (restart without a durable log).
-        forgetful: it may have forgotten its term and vote too (a member that lost its disk is not told from a new one).
+        recovering: the node has lost entries that it may have acknowledged (restart without a durable log).
+        forgetful: the node may have lost its term and vote too. A member that lost its disk looks like a new one.
 
     Attributes:
-        is_recovering: whether it still lacks such entries.
-        is_forgetful: whether what it acknowledges does not count yet.
+        is_recovering: whether the node still lacks such entries.
+        is_forgetful: whether acknowledgements of the node do not count yet.
     """
 
     def __init__(self, *, recovering: bool, forgetful: bool) -> None:
@@ -29,27 +29,30 @@ class Recovery:
         self._target = 0
 
     def meet(self, leader: PeerNode, term: int, last: int) -> None:
-        """A leader whose log ends at `last` was heard: at their first contact, note what the node must hold to be trusted.
+        """Note, at first contact with a leader whose log ends at `last`, the index that makes the node trusted.
 
-        If it may have forgotten its vote too, the leader may be one that has lost its place to another with that vote. It is not
-        if it commits, without this node, an entry that it did not have yet.
+        If the node may have lost its vote too, the leader may be a deposed one that owes its place to that vote. The
+        leader is current if it commits, without this node, an entry that it did not have at first contact.
         """
         if self.is_recovering and self._contact != (leader, term):
             self._contact = (leader, term)
             self._target = last + self.is_forgetful
 
     def holds(self, verified: int, committed: int) -> None:
-        """The node holds the leader's log up to `verified`, and `committed` is committed of it."""
+        """End recovery if the node, which matches the leader's log up to `verified`, holds enough of it.
+
+        `committed` is the end of the committed part.
+        """
         if self.is_recovering and (committed if self.is_forgetful else verified) >= self._target:
             self.end()
 
     def end(self) -> None:
-        """The node takes part fully."""
+        """Make the node take part fully."""
         self.is_recovering = self.is_forgetful = False
 
 
 class CatchUp:
-    """Tells when a node has applied what its leader had when they first met.
+    """Detects when a node has applied the entries that its leader had at their first contact.
 
     Attributes:
         target: the index up to which the node has to apply; None before it has met a leader.
@@ -62,16 +65,16 @@ class CatchUp:
         self._contact: Contact | None = None
 
     def meet(self, leader: PeerNode, term: int, last: int) -> None:
-        """A leader whose log ends at `last` was heard."""
+        """Note the target on first contact with a leader whose log ends at `last`."""
         if not self.is_done and self._contact != (leader, term):
             self._contact, self.target = (leader, term), last
 
     def lead(self, index: int) -> None:
-        """The node leads itself, with its own first entry at `index`: what is before that is committed with it."""
+        """Note that this node leads, with its first own entry at `index`, which commits all entries before it."""
         if not self.is_done:
             self.target = index
 
     def applied(self, index: int) -> None:
-        """The node has applied everything up to `index`."""
+        """Note that the node has applied every entry up to `index`."""
         if not self.is_done and self.target is not None and index >= self.target:
             self.is_done = True

@@ -1,7 +1,8 @@
-"""When a leader tells its followers that entries are committed: with the next entries if these come soon, else at once.
+"""When a leader sends its commit index: with the next entries if these come soon, otherwise immediately.
 
-A message for the commit index alone costs both sides a write, a wake-up and a step. Under load the next entries follow within a
-millisecond or two and carry the index anyway. Whoever waits for an entry, such as the node that proposed it, is told at once.
+A message for the commit index alone costs both sides a write, a wake-up and a step. Under load the next entries
+follow within a millisecond or two and carry the index anyway. A follower that waits for an entry, such as the node
+that proposed it, receives the index immediately.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from __future__ import annotations
 __all__ = ["CommitNotifier"]
 
 PATIENCE_S = 0.002
-"""How long followers may hear of a commit later than they could."""
+"""Longest delay of a commit index."""
 _PAUSE_S_MAX = 0.02
 _WEIGHT = 0.25
 
 
 class CommitNotifier:
-    """Learns how soon entries follow a commit. Times are those of one steady clock, in seconds."""
+    """Estimates how soon entries follow a commit. Times are those of one steady clock, in seconds."""
 
     def __init__(self) -> None:
         self._commit = 0
         self._last = 0
-        # When the last commit was that no entries have followed yet; 0 if some have.
+        # Time of the last commit that no entries have followed yet; 0 if some have.
         self._since_s = 0.0
         self._pause_s = _PAUSE_S_MAX
 
     def may_wait(self, commit: int, last: int, now_s: float) -> bool:
-        """Whether followers need not be told of the commit index `commit` yet; `last` is the log's last entry.
+        """Return whether sending the commit index `commit` may wait; `last` is the log's last entry.
 
-        Call it whenever one of them may have changed.
+        Call this whenever one of the two may have changed.
         """
         if last != self._last:
             self._last = last
@@ -40,7 +41,7 @@ class CommitNotifier:
         if now_s - self._since_s < PATIENCE_S:
             return self._pause_s < PATIENCE_S
         if self._pause_s < PATIENCE_S:
-            # It was in vain.
+            # No entries came in time.
             self._pause_s = _PAUSE_S_MAX
         return False
 

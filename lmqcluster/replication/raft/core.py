@@ -1,10 +1,11 @@
 """PySyncObj's `SyncObj` with its unsafe parts replaced: every override of the library's internals is in this file.
 
-Every method named ``_SyncObj__...`` overrides a private one of PySyncObj 0.3.17 (pinned). D1 to D33 are the defects that
-overrides mend; ``docs/pysyncobj.md`` explains them. What stays the library's: elections, vote counting, the commit rule.
+Every method named ``_SyncObj__...`` overrides a private one of PySyncObj 0.3.17 (pinned). D1 to D33 are the defects
+that the overrides fix; ``docs/pysyncobj.md`` explains them. Elections, vote counting and the commit rule are the
+library's.
 
-Parts with a state of their own have files of their own: `log_sender` and `snapshot_intake` (the leader's and the follower's side
-of replication), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`.
+Parts with their own state have their own files: `log_sender` and `snapshot_intake` (the leader's and the follower's
+side of replication), `learners`, `catch_up`, `pre_vote_exchange`, `member_history`.
 """
 
 from __future__ import annotations
@@ -44,13 +45,13 @@ __all__ = ["CANDIDATE", "FOLLOWER", "LEADER", "RaftCore"]
 FOLLOWER, CANDIDATE, LEADER = 0, 1, 2
 _ROLES: Final[tuple[Role, ...]] = ("follower", "candidate", "leader")
 VOTES_TAKE = 2.0
-"""How many times as long as a candidate's own vote took to save it waits for those of others, besides the election time."""
+"""Factor: a candidate waits for votes this many times as long as saving its own vote took, plus the election time."""
 VOTES_WAIT_S_MAX = 10.0
-"""Longest such time: a disk that hung once says nothing about the others."""
+"""Longest such time: one stall of this node's disk says nothing about the other disks."""
 
 
 class RaftCore(SyncObj):
-    """One member's consensus state. Not thread-safe: one thread calls everything.
+    """Consensus state of one member. Not thread-safe: one thread makes all calls.
 
     Args:
         self_id: this node's id.
@@ -58,22 +59,22 @@ class RaftCore(SyncObj):
         transport: carries message dictionaries; its callbacks are set here.
         journal: the log.
         apply: called with (index, command without its type byte) for each committed command, in order, until it returns
-            that it was applied; must not raise for anything that a command can hold.
-        snapshots: takes, keeps, sends and installs snapshots. The state is that of its latest one, if there is any, and the log's
-            base is that snapshot's index.
-        durable: the log survives a restart, so nothing may leave it that no snapshot holds.
-        recovering: the node has forgotten entries that it may have acknowledged (restart without a durable log). Until it
+            that it was applied; must not raise for any content of a command.
+        snapshots: takes, keeps, sends and installs snapshots. If there is a latest snapshot, the state is that of this
+            snapshot and its index is the base of the log.
+        durable: the log survives a restart, so an entry may leave it only if a snapshot holds it.
+        recovering: the node has lost entries that it may have acknowledged (restart without a durable log). Until it
             holds the leader's log as of their first contact it neither votes nor campaigns.
-        forgetful: it may have forgotten its term and vote too (a member that lost its disk is not told from a new one). Then even
-            what it acknowledges must not count until the leader has committed that log without it.
+        forgetful: the node may have lost its term and vote too. A member that lost its disk looks like a new one. Its
+            acknowledgements do not count until the leader has committed that log without it.
 
     Attributes:
-        link_changed: called with (node, whether it is connected) when the core has taken note of that.
+        link_changed: called with (node, whether it is connected) after the core has processed the change.
         begins_to_lead: called when this node is elected, before it takes any proposal.
-        is_held_back: nothing is applied for the time being, because the state is not complete.
-        is_throttled: nothing is applied for the time being, because memory fills faster than the disk takes it, or the next
-            batch needs pages that are being read.
-        needs_snapshot: the state cannot go on with the log, so that any snapshot that is newer is of use.
+        is_held_back: nothing is applied for now, because the state is incomplete.
+        is_throttled: nothing is applied for now, because memory grows faster than the disk can write, or because the
+            next batch needs pages that are being read.
+        needs_snapshot: the state cannot continue with the log, so any newer snapshot is useful.
     """
 
     # The library's private state.
@@ -116,7 +117,7 @@ class RaftCore(SyncObj):
         self.link_changed: Callable[[PeerNode, bool], None] = lambda _node, _is_connected: None
         self.begins_to_lead: Callable[[], None] = lambda: None
         self._synced_last = journal.last_index
-        # The library's constructor asks for the end of its own log.
+        # The library's constructor asks for the end of the log.
         self._journal = journal
         others = [PeerNode(node_id, address) for node_id, address in members.items() if node_id != self_id]
         super().__init__(PeerNode(self_id), others, settings.to_library(), nodeClass=PeerNode, transport=transport)
@@ -142,11 +143,11 @@ class RaftCore(SyncObj):
         )
         self.members_from_log()
         if self._members.keys() == {self_id}:
-            # There is nobody who could know more.
+            # No other member can know more.
             self._recovery.end()
 
     def doTick(self, timeToWait: float = 0.0) -> None:  # noqa: N802, N803 - the library's names
-        """One tick. The journal is synced before the next one, so what is in it now may then count as held here."""
+        """Run one tick. The journal is synced before the next one, so its present entries count as held here then."""
         super().doTick(timeToWait)
         if not self.is_leader():
             self._learners.drop_all()
@@ -157,32 +158,32 @@ class RaftCore(SyncObj):
     # --- state ----------------------------------------------------------------------------------------------------
 
     def is_leader(self) -> bool:
-        """Whether this node leads its term, as far as it knows."""
+        """Return whether this node leads its term, as far as it knows."""
         return bool(self._SyncObj__raftState == LEADER)
 
     def leader_id(self) -> str | None:
-        """Id of the last known leader of the current term."""
+        """Return the id of the last known leader of the current term."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else str(leader.id)
 
     def role(self) -> Role:
-        """What this node is in its term."""
+        """Return the role of this node in its term."""
         return _ROLES[self._SyncObj__raftState]
 
     def term(self) -> int:
-        """Current term."""
+        """Return the current term."""
         return int(self._SyncObj__raftCurrentTerm)
 
     def commit_index(self) -> int:
-        """Highest index known to be committed."""
+        """Return the highest index known to be committed."""
         return int(self._SyncObj__raftCommitIndex)
 
     def applied_index(self) -> int:
-        """Highest index applied."""
+        """Return the highest index applied."""
         return int(self._SyncObj__raftLastApplied)
 
     def match_indexes(self) -> dict[str, int]:
-        """On the leader, what each member is known to hold; empty on others."""
+        """On the leader, return the highest index that each member is known to hold; empty on others."""
         if not self.is_leader():
             return {}
         matches = {str(node.id): int(match) for node, match in self._SyncObj__raftMatchIndex.items()}
@@ -190,44 +191,44 @@ class RaftCore(SyncObj):
         return {node_id: matches[node_id] for node_id in self._members if node_id in matches}
 
     def members(self) -> dict[str, str]:
-        """Id to Raft address of all members, by the newest entries of the log."""
+        """Return id to Raft address of all members, by the newest entries of the log."""
         return dict(self._members)
 
     def members_at(self, index: int) -> dict[str, str]:
-        """The members by the entries up to `index`, which is in the log."""
+        """Return the members by the entries up to `index`, which is in the log."""
         return self._history.at(index)
 
     def snapshot_floor(self) -> int:
-        """Snapshots up to this index are of no use: the log has what follows from them."""
+        """Return the index up to which snapshots are useless, because the log has the entries that follow them."""
         return self.applied_index() if self.needs_snapshot else self.commit_index()
 
     def sender(self) -> LogSender:
-        """What a leader knows of its followers."""
+        """Return the leader's part of replication."""
         return self._sender
 
     def applied_position(self) -> tuple[int, int, dict[str, str]]:
-        """Index and term of the last applied entry, and the members by then."""
+        """Return index and term of the last applied entry, and the members at that index."""
         index = self.applied_index()
         return index, self._journal.term_at(index), self.members_at(index)
 
     def was_removed(self) -> bool:
-        """Whether the cluster has told this node that it is no member any more."""
+        """Return whether a leader has answered that this node is no longer a member."""
         return self._pre_vote.refused_as_stranger and self._self_id in self._members
 
     def is_installing(self) -> bool:
-        """Whether a snapshot of the leader is being loaded, or what this node's own snapshot lacks."""
+        """Return whether a leader's snapshot is being loaded, or the missing parts of this node's own snapshot."""
         return self.is_loading() or self.is_held_back
 
     def is_loading(self) -> bool:
-        """Whether a snapshot of the leader has come and is being loaded."""
+        """Return whether a snapshot of the leader has arrived and is being loaded."""
         return self._intake.is_installing
 
     def received_blocks(self) -> int:
-        """How many blocks of snapshots of leaders have come so far."""
+        """Return how many blocks of leaders' snapshots have arrived so far."""
         return self._intake.received_blocks
 
     def is_routine(self, node: PeerNode, message: Message) -> bool:
-        """Whether a follower's answer changes nothing but what is known of that follower."""
+        """Return whether a follower's answer changes only the leader's record of that follower."""
         return (
             self.is_leader()
             and message["success"]
@@ -238,44 +239,48 @@ class RaftCore(SyncObj):
         )
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
-        """Those that are being sent."""
+        """Return the snapshots that are being sent."""
         return self._sender.snapshots_in_use()
 
     def round_trips(self) -> Mapping[str, Histogram]:
-        """By member, seconds from a message to it until its answer, its sync included."""
+        """Return by member the seconds from a message to it until its answer, its sync included."""
         return self._sender.round_trips
 
     def is_recovering(self) -> bool:
-        """Whether the node still lacks entries that it may have acknowledged in a former life."""
+        """Return whether the node still lacks entries that it may have acknowledged before it restarted."""
         return self._recovery.is_recovering
 
     def has_caught_up(self) -> bool:
-        """Whether the node has applied, since it started, what its leader had when they first met."""
+        """Return whether the node has applied, since its start, the entries its leader had at their first contact."""
         return self._catch_up.is_done
 
     def missing_entries(self) -> int:
-        """How many entries the node lacks of what it knows its leader to have."""
+        """Return how many of the entries that its leader is known to have the node has not applied."""
         return max(self._catch_up.target or 0, self.commit_index()) - self.applied_index()
 
     def is_empty(self) -> bool:
-        """Whether the log holds nothing but its first base."""
+        """Return whether the log holds only its first base."""
         return self._journal.last_index <= 1
 
     # --- what the adapter calls -----------------------------------------------------------------------------------
 
     def propose(self, *parts: bytes) -> bool:
-        """Append a command, in parts, on the leader with the next tick; False if this node does not lead or is handing over."""
+        """On the leader, append a command, given in parts, with the next tick.
+
+        Returns:
+            False if this node does not lead or is handing over.
+        """
         return self.propose_command(b"".join((bytes((REGULAR,)), *parts)))
 
     def propose_command(self, command: bytes) -> bool:
-        """The same with a command that begins with its kind, and is not copied."""
+        """Propose a command that begins with its kind, without copying it; see `propose`."""
         if self._handing_over or not self.is_leader():
             return False
         self._applyCommand(command, None)
         return True
 
     def propose_change(self, verb: str, node_id: str, address: str, done: Callable[[bool], None]) -> None:
-        """Add (``add``) or remove (``rem``) a member; `done(True)` once committed, `done(False)` if refused or lost."""
+        """Add (``add``) or remove (``rem``) a member; `done` gets true once committed, false if refused or lost."""
         if not self.is_leader() or (verb == "rem" and node_id == self._self_id):
             done(False)
             return
@@ -290,10 +295,10 @@ class RaftCore(SyncObj):
         self._applyCommand(encode_change(verb, node_id, address), answered, MEMBERSHIP)
 
     def learn(self, node_id: str, address: str) -> int | None:
-        """On the leader, replicate to a node that is no member yet and counts for nothing.
+        """On the leader, replicate to a node that is not a member yet and counts for nothing.
 
-        A learner is forgotten with the leadership, or when nobody asks for it any more: call this again and again. Returns how
-        many entries it lacks, None as long as that is unknown.
+        The leader drops a learner when its leadership ends or the calls for this learner cease, so repeat the call.
+        Returns how many entries the learner lacks, None as long as that is unknown.
         """
         node = PeerNode(node_id, address)
         if self.is_leader():
@@ -302,11 +307,11 @@ class RaftCore(SyncObj):
         return self._journal.last_index - match if match else None
 
     def flush(self, hurried: Collection[PeerNode] | None = None) -> bool:
-        """On the leader, send what followers lack; see `LogSender.flush`."""
+        """On the leader, send the entries that followers lack; see `LogSender.flush`."""
         return self.is_leader() and self._sender.flush(self._receivers(), hurried)
 
     def compact(self) -> None:
-        """D13: drop applied entries beyond the size limits; of a durable log only what the latest snapshot holds."""
+        """D13: drop applied entries beyond the size limits; of a durable log only those that the latest snapshot holds."""
         journal = self._journal
         if journal.size_bytes <= self._settings.log_bytes_soft:
             return
@@ -319,18 +324,18 @@ class RaftCore(SyncObj):
             self._history.drop_before(limit)
 
     def hold_proposals(self, held: bool) -> None:
-        """Take no more proposals, so that a follower can catch up with the whole log and take over; or take them again."""
+        """Refuse proposals, so that a follower can catch up with the whole log and take over; or accept them again."""
         self._handing_over = held
 
     def transfer_leadership(self, node_id: str | None = None) -> bool:
-        """Ask a follower that is up to date, or this one, to take over; False if there is none or this node does not lead."""
+        """Ask the given or an up-to-date follower to take over; False if there is none or this node does not lead."""
         accepted: list[bool] = []
         target = None if node_id is None else PeerNode(node_id)
         self.transferLeadership(target, lambda _result, reason: accepted.append(reason == FAIL_REASON.SUCCESS))
         return accepted == [True]
 
     def acknowledge_blocks(self) -> None:
-        """The disk has caught up with the snapshot that is coming in."""
+        """Acknowledge blocks of the incoming snapshot after the disk has caught up with them."""
         self._intake.acknowledge_blocks()
 
     def end_recovery(self) -> None:
@@ -340,7 +345,7 @@ class RaftCore(SyncObj):
     # --- elections, heartbeats and the leader's quorum: when the other members were last heard --------------------------
 
     def leader_link_lost(self, node: PeerNode) -> None:
-        """The link to `node` broke: if it led, campaign soon instead of after the full election time."""
+        """Campaign soon instead of after the full election time if the broken link to `node` was that to the leader."""
         if node != self._SyncObj__raftLeader or self.is_leader():
             return
         self._pre_vote.leader_lost()
@@ -349,7 +354,7 @@ class RaftCore(SyncObj):
         self._SyncObj__raftElectionDeadline = min(self._SyncObj__raftElectionDeadline, soon)
 
     def beat_is_due(self) -> bool:
-        """On the leader, whether it is time for a heartbeat; it is then the caller who sees to it."""
+        """On the leader, return whether a heartbeat is due; if so, the caller sends it."""
         now_s = library.monotonicTime()
         if not self.is_leader() or now_s < self._SyncObj__newAppendEntriesTime:
             return False
@@ -357,21 +362,22 @@ class RaftCore(SyncObj):
         return True
 
     def heard_leader(self, node: PeerNode, term: int) -> bool:
-        """Put off the next campaign if `node` is the leader that this node follows; returns whether it is."""
+        """Postpone the next campaign if `node` is the leader that this node follows; return whether it is."""
         if self.is_leader() or term != self.term() or node != self._SyncObj__raftLeader:
             return False
         self._put_off_campaign()
         return True
 
     def heard_follower(self, node: PeerNode, term: int) -> None:
-        """On the leader, note that a member follows it."""
+        """On the leader, record that a member follows it."""
         if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
             self._SyncObj__lastResponseTime[node] = library.monotonicTime()
 
     def stood_still(self, seconds: float) -> None:
-        """This member has not listened for so long: put off its campaign, or the end of its leadership, by as much.
+        """Postpone the campaign, or the end of leadership, by the length of a stall of this member.
 
-        Somebody may have been heard since, so nothing is put off for longer than if all had been heard just now.
+        Messages may have arrived since, so no deadline is extended further than if all members had been heard just
+        now.
         """
         now_s, deadline_s = library.monotonicTime(), self._SyncObj__raftElectionDeadline
         latest_s = now_s + self._settings.election_max_s
@@ -381,7 +387,7 @@ class RaftCore(SyncObj):
         heard.update({node: min(heard_s + seconds, now_s) for node, heard_s in heard.items()})
 
     def _save_vote(self) -> None:
-        """Make term and vote durable if they are new. On slow disks a candidate waits longer for the others, who save theirs."""
+        """Make term and vote durable if they are new; on slow disks, wait longer for the votes that others save."""
         journal, vote = self._journal, self._SyncObj__votedForNodeId
         if journal.getCurrentTerm() == self.term() and journal.getVotedForNodeId() == vote:
             return
@@ -391,7 +397,7 @@ class RaftCore(SyncObj):
         self._SyncObj__raftElectionDeadline += saved_s + min(VOTES_TAKE * saved_s, VOTES_WAIT_S_MAX)
 
     def _follow(self, node: PeerNode, term: int) -> None:
-        """Accept `node` as the leader of `term`, which is not older than ours; as the library does it."""
+        """Accept `node` as the leader of `term`, which is not older than ours, in the same way as the library."""
         if term > self.term():
             self._SyncObj__transferInProgress = False
         self._put_off_campaign()
@@ -409,7 +415,7 @@ class RaftCore(SyncObj):
     # --- messages -------------------------------------------------------------------------------------------------
 
     def receive(self, node: PeerNode, message: Message) -> None:
-        """A message of a peer."""
+        """Process a message from a peer."""
         self._SyncObj__onMessageReceived(node, message)
 
     def _SyncObj__onMessageReceived(self, node: PeerNode, message: Message) -> None:  # noqa: N802
@@ -429,7 +435,7 @@ class RaftCore(SyncObj):
         elif kind == "snapshot_reply":
             self._on_snapshot_reply(node, message)
         elif kind == "request_vote":
-            # A candidate may be a member that this node has not heard of yet, so anybody's is considered.
+            # A candidate may be a member that this node does not know yet, so any node is considered.
             if not self._recovery.is_recovering:
                 SyncObj._SyncObj__onMessageReceived(self, node, message)
         elif kind == "pre_vote":
@@ -445,7 +451,7 @@ class RaftCore(SyncObj):
             raise ValueError(f"unknown message type {kind!r} from {node.id}")
 
     def _on_append(self, node: PeerNode, message: Message) -> None:
-        """D1, D2, D3, D14, D22: Raft's AppendEntries as the paper has it (figure 2, section 5.3)."""
+        """D1, D2, D3, D14, D22: Raft's AppendEntries as in the paper (figure 2, section 5.3)."""
         term, sequence = message["term"], message["seq"]
         if term < self.term():
             self._reply_append(node, sequence, success=False, match=0, hint=0)
@@ -454,7 +460,7 @@ class RaftCore(SyncObj):
         self._meet_leader(node, message)
         commit = self._SyncObj__leaderCommitIndex = message["commit_index"]
         if self._intake.is_installing:
-            # The log is about to be replaced; this only tells the leader that the node lives.
+            # The log is about to be replaced; this answer only shows the leader that the node is alive.
             self._reply_append(node, sequence, success=False, match=0, hint=1)
             return
         journal = self._journal
@@ -480,7 +486,7 @@ class RaftCore(SyncObj):
         self._recovery.holds(verified, min(commit, verified))
 
     def _meet_leader(self, node: PeerNode, message: Message) -> None:
-        """The leader of the present term is heard; it may be the first time."""
+        """Record contact with the leader of the current term; it may be the first."""
         self._catch_up.meet(node, message["term"], message["last"])
         self._recovery.meet(node, message["term"], message["last"])
 
@@ -495,7 +501,7 @@ class RaftCore(SyncObj):
         self._reply_append(node, sequence, success=False, match=0, hint=max(hint, self.commit_index() + 1))
 
     def _store(self, entries: Iterable[Any]) -> None:
-        """D1: append what is new; truncate only at a real conflict."""
+        """D1: append new entries; truncate only at a real conflict."""
         journal = self._journal
         changed = False
         for command, index, term in entries:
@@ -527,8 +533,10 @@ class RaftCore(SyncObj):
         )
 
     def _heard(self, node: PeerNode, message: Message) -> Progress | None:
-        """D3, D22: account a reply; None if it says nothing, because it is of another term (which, if newer, ends our
-        leadership) or answers what was sent on an earlier connection, maybe to an earlier life of a peer that lost its log.
+        """D3, D22: record a reply and return the node's progress, or None if the reply is void.
+
+        A reply is void if it is of another term (a newer one ends our leadership), or if it answers a message of an
+        earlier connection: the peer may have restarted since and lost its log.
         """
         term: int = message["term"]
         if term > self.term():
@@ -546,7 +554,7 @@ class RaftCore(SyncObj):
         return progress
 
     def _meet_term(self, term: int) -> None:
-        """Somebody is in a newer term, whose leader is not known yet."""
+        """Enter a newer term whose leader is not known yet."""
         self._SyncObj__setCurrentTerm(term, None)
         self._SyncObj__setState(FOLLOWER)
         self._SyncObj__raftLeader = None
@@ -564,16 +572,17 @@ class RaftCore(SyncObj):
             if progress.state is not State.SNAPSHOT:
                 progress.matched(match, message["seq"])
         elif message["seq"] >= progress.reset_sequence and progress.state is not State.SNAPSHOT:
-            # D14: back up by whole terms as hinted, and ignore what was sent before.
+            # D14: back up by whole terms as hinted, and ignore replies to earlier messages.
             match = self._SyncObj__raftMatchIndex.get(node, 0)
             hint = min(message["hint"], progress.next_index - 1, self._journal.last_index + 1)
             if message["hint"] <= 1:
-                # It has no part in the cluster's founding, so it needs a snapshot, which brings the list of members.
+                # The node has no part in the cluster's founding, so it needs a snapshot, which brings the list of
+                # members.
                 hint = min(hint, self._journal.first_index)
             progress.become_probe(max(hint, match + 1, 1))
 
     def _prove_leadership(self) -> None:
-        """Commit something new, for a member that has lost its disk (see `Recovery.meet`), unless that is under way."""
+        """Commit a new entry, for a member that has lost its disk (see `Recovery.meet`), unless one is pending."""
         last = self._journal.last_index
         if self.commit_index() == last != self._proof_from:
             self._proof_from = last
@@ -582,21 +591,21 @@ class RaftCore(SyncObj):
     # --- sending --------------------------------------------------------------------------------------------------
 
     def _receivers(self) -> list[PeerNode]:
-        """Who gets the log: followers and learners, in a fixed order."""
+        """Return the nodes that get the log, followers and learners, in a fixed order."""
         nodes = self._SyncObj__otherNodes
         if self._learners.nodes:
             nodes = nodes | self._learners.nodes
         return sorted(nodes, key=lambda node: str(node.id))
 
     def _SyncObj__sendAppendEntries(self) -> None:  # noqa: N802
-        """D14, D28: the library's heartbeat timer calls this."""
+        """D14, D28: called by the library's heartbeat timer."""
         self._SyncObj__newAppendEntriesTime = library.monotonicTime() + self._settings.heartbeat_s
         self._learners.drop_expired()
         for node in self._receivers():
             self._sender.replicate(node, heartbeat=True)
 
     def _SyncObj__onNodeConnected(self, node: PeerNode) -> None:  # noqa: N802
-        """D14: a new link carries nothing of the old one, so look for the match again; a restarted peer may have lost its log."""
+        """D14: search for the match again: messages of the old link are lost, and a restarted peer may lack its log."""
         SyncObj._SyncObj__onNodeConnected(self, node)
         self._sender.forget(node)
         if self.is_leader() and node in self._SyncObj__otherNodes:
@@ -604,13 +613,13 @@ class RaftCore(SyncObj):
         self.link_changed(node, True)
 
     def _SyncObj__onNodeDisconnected(self, node: PeerNode) -> None:  # noqa: N802
-        """A snapshot on its way to a node that is gone must not keep the log from being cut."""
+        """Forget a disconnected node, so that a snapshot in flight to it does not keep the log from being truncated."""
         SyncObj._SyncObj__onNodeDisconnected(self, node)
         self._sender.forget(node)
         self.link_changed(node, False)
 
     def _SyncObj__onBecomeLeader(self) -> None:  # noqa: N802
-        """D3: what was known of followers in earlier terms is void. D24: the pending change is the log's."""
+        """D3: discard the progress of followers in earlier terms. D24: the pending change is the one in the log."""
         changes = self._journal.changes
         self._SyncObj__changeClusterIDx = changes[-1][0] if changes else None
         self._learners.clear()
@@ -635,7 +644,7 @@ class RaftCore(SyncObj):
         self._intake.take(node, message)
 
     def _take_base(self, info: SnapshotInfo) -> None:
-        """D2, D5: an installed snapshot replaces what it holds of the log, and nothing behind it that goes on from it."""
+        """D2, D5: replace the log up to an installed snapshot; keep later entries if they continue from it."""
         journal = self._journal
         if journal.first_index <= info.index <= journal.last_index and journal.term_at(info.index) == info.term:
             journal.drop_before(info.index)
@@ -644,7 +653,7 @@ class RaftCore(SyncObj):
         self.members_from_log(info.members)
         self._SyncObj__raftLastApplied = info.index
         self._SyncObj__raftCommitIndex = max(self.commit_index(), info.index)
-        # What a snapshot holds is committed.
+        # Everything in a snapshot is committed.
         self._recovery.holds(info.index, info.index)
 
     # --- membership -----------------------------------------------------------------------------------------------
@@ -654,7 +663,7 @@ class RaftCore(SyncObj):
         return decode_change(command)
 
     def _SyncObj__changeCluster(self, request: list[Any]) -> bool:  # noqa: N802
-        """D24: remember the index of the pending change, so that a second one is refused until it is applied."""
+        """D24: record the index of the pending change, so that a second one is refused until it is applied."""
         accepted = bool(SyncObj._SyncObj__changeCluster(self, request))
         if accepted:
             self._SyncObj__changeClusterIDx = self._journal.last_index + 1
@@ -675,7 +684,7 @@ class RaftCore(SyncObj):
         return True
 
     def members_from_log(self, base: Mapping[str, str] | None = None) -> None:
-        """Take the members, id to Raft address, that the log tells; those at its base are now `base`, if that is given."""
+        """Set the members, id to Raft address, from the log; `base`, if given, replaces those at the log's base."""
         if base is not None:
             self._history.begin(base)
         self._set_members(self.members_at(self._journal.last_index))
@@ -704,8 +713,9 @@ class RaftCore(SyncObj):
     # --- proposing, applying and electing ------------------------------------------------------------------------------------
 
     def _checkCommandsToApply(self) -> None:  # noqa: N802
-        """D19: a node that has just lost the lead drops what it had taken; the library would forward it under a number that a
-        restart repeats. Whoever proposed it sends it again.
+        """D19: drop accepted commands after losing the leadership.
+
+        The library would forward them under a number that a restart repeats. The proposers send their commands again.
         """
         if self.is_leader():
             SyncObj._checkCommandsToApply(self)
@@ -720,9 +730,10 @@ class RaftCore(SyncObj):
                 callback(None, FAIL_REASON.NOT_LEADER)
 
     def _SyncObj__applyLogEntries(self) -> bool:  # noqa: N802
-        """D15, D16, D17, D28: raw bytes to our state machine, which is total; membership took effect when it was appended.
+        """D15, D16, D17, D28: pass raw bytes to our state machine, which is total.
 
-        A long log is applied in pieces, one a tick, so that heartbeats go on; so are entries that take long.
+        Membership took effect when its entry was appended. A long log is applied in pieces, one a tick, so that
+        heartbeats continue; so are slow entries.
         """
         if self.is_installing() or self.commit_index() <= self.applied_index():
             return False
@@ -730,7 +741,7 @@ class RaftCore(SyncObj):
         for command, index, term in self._journal.entries(self.applied_index() + 1, self._settings.apply_bytes_max):
             if index > self.commit_index() or self.is_throttled or library.monotonicTime() > ends_s:
                 break
-            # What is large is not copied for it.
+            # Avoids a copy of large commands.
             content = command[1:] if len(command) < LARGE_BYTES else memoryview(command)[1:]
             if command[0] == REGULAR and not self._apply(index, content):
                 break
@@ -740,8 +751,8 @@ class RaftCore(SyncObj):
         return False
 
     def _SyncObj__connectedToAnyone(self) -> bool:  # noqa: N802
-        """D23: evaluated just before campaigning: only a full member that is sure it could win may disturb the term."""
-        # The election time is over, so whoever led is silent.
+        """D23: called just before a campaign. Only a full member that is sure it could win may disturb the term."""
+        # The election time is over, so the leader is silent.
         self._SyncObj__raftLeader = None
         called, self._SyncObj__transferInProgress = self._SyncObj__transferInProgress, False
         if self.is_recovering() or self.is_installing() or self._self_id not in self._members:
@@ -757,17 +768,17 @@ class RaftCore(SyncObj):
         return False
 
     def _SyncObj__setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
-        """Of a message the term and the vote are saved together, when it has been taken; the library would write them twice."""
+        """Set term and vote. During a message they are saved at its end, once; the library would write them twice."""
         self._SyncObj__raftCurrentTerm, self._SyncObj__votedForNodeId = term, votedForNodeId
         if not self._is_taking:
             self._save_vote()
 
     def _SyncObj__getCurrentLogIndex(self) -> int:  # noqa: N802
-        """D33: the library reads the last entry for this."""
+        """D33: avoids the library's read of the last entry."""
         return self._journal.last_index
 
     def _SyncObj__getCurrentLogTerm(self) -> int:  # noqa: N802
-        """D33: the same."""
+        """D33: avoids the library's read of the last entry."""
         return self._journal.term_at(self._journal.last_index)
 
     def _SyncObj__getEntries(  # noqa: N802
@@ -776,9 +787,9 @@ class RaftCore(SyncObj):
         count: int | None = None,
         maxSizeBytes: int | None = None,  # noqa: ARG002, N803
     ) -> list[Entry]:
-        """D8: no entry is committed in the tick that appends it, not even a lone member's: it is not synced yet.
+        """D8: commit no entry in the tick that appends it, not even on a lone member: it is not synced yet.
 
-        D33: the commit rule, the only user left, needs an entry's term and not its command.
+        D33: the commit rule, the only remaining caller, needs an entry's term and not its command.
         """
         journal = self._journal
         if count != 1 or not journal.first_index <= fromIDx <= min(journal.last_index, self._synced_last):
@@ -786,11 +797,11 @@ class RaftCore(SyncObj):
         return [Entry(b"", fromIDx, journal.term_at(fromIDx))]
 
     def _SyncObj__generateRaftTimeout(self) -> float:  # noqa: N802
-        """The simulator needs the node's own generator."""
+        """Return a timeout from the node's own generator, which the simulator needs."""
         return self._rng.uniform(self._settings.election_min_s, self._settings.election_max_s)
 
     def _SyncObj__tryLogCompaction(self) -> None:  # noqa: N802
-        """The adapter compacts by bytes."""
+        """Do nothing: the adapter compacts by bytes."""
 
     def _SyncObj__loadDumpFile(self, clearJournal: bool) -> None:  # noqa: N802, N803
-        """Snapshots are ours."""
+        """Do nothing: snapshots are ours."""

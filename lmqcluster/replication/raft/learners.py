@@ -1,4 +1,4 @@
-"""Nodes that get the log of a leader and are no members yet."""
+"""Nodes that receive a leader's log and are not members yet."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ __all__ = ["Learners"]
 
 
 class Learners:
-    """A learner counts for nothing, and is forgotten with the leadership, or when nobody asks for it any more.
+    """Learners of a leader. They count for nothing and are dropped with the leadership or when requests cease.
 
     Args:
         transport: dials learners.
         sender: sends them the log.
-        voters: the other members, as they are at any time.
-        matches: what followers are known to hold, likewise.
-        patience_s: for how long one question keeps a learner.
+        voters: the other members; a live view.
+        matches: highest index that each follower is known to hold; a live view.
+        patience_s: how long one request keeps a learner.
     """
 
     def __init__(
@@ -42,34 +42,34 @@ class Learners:
 
     @property
     def nodes(self) -> AbstractSet[PeerNode]:
-        """All learners."""
+        """Return all learners."""
         return self._deadlines.keys()
 
     def ask(self, node: PeerNode) -> None:
-        """Somebody wants the node to be a learner."""
+        """Make the node a learner, or keep it one."""
         if node not in self._voters:
             self._deadlines[node] = library.monotonicTime() + self._patience_s
             self._transport.addNode(node)
 
     def match_index(self, node: PeerNode) -> int:
-        """What a learner is known to hold; 0 if nothing is known or it is none."""
+        """Return the highest index that a learner is known to hold; 0 if unknown or the node is not a learner."""
         return self._matches.get(node, 0) if node in self._deadlines else 0
 
     def drop_expired(self) -> None:
-        """Forget those for which nobody has asked for too long."""
+        """Drop learners that have not been requested for too long."""
         now = library.monotonicTime()
         self._drop([node for node, deadline in self._deadlines.items() if deadline < now])
 
     def drop_all(self) -> None:
-        """This node does not lead."""
+        """Drop all learners, as this node does not lead."""
         self._drop(list(self._deadlines))
 
     def promote(self, node: PeerNode) -> None:
-        """The node is a member now, or was never a learner."""
+        """Note that the node is a member now, or was never a learner."""
         self._deadlines.pop(node, None)
 
     def clear(self) -> None:
-        """A new leadership begins; whoever is still wanted is asked for again."""
+        """Forget all learners at the start of a leadership; those still wanted are requested again."""
         self._deadlines.clear()
 
     def _drop(self, nodes: Iterable[PeerNode]) -> None:

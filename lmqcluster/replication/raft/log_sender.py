@@ -1,4 +1,4 @@
-"""The leader's part of replication: each follower gets the entries that it lacks, or a snapshot if the log begins later."""
+"""The leader's part of replication: followers get the entries they lack, or a snapshot if the log begins later."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ __all__ = ["LogSender"]
 
 
 class LogSender:
-    """What a leader knows of its followers, and sends them.
+    """Tracks a leader's followers and sends to them.
 
     Args:
         raft: this node's Raft core.
-        carrier: brings messages to followers.
-        connected: the nodes that are connected now.
+        carrier: sends messages to followers.
+        connected: the currently connected nodes; a live view.
 
     Attributes:
         round_trips: by follower, seconds from a message to it until its answer, its sync included.
@@ -56,23 +56,23 @@ class LogSender:
     # --- what is known of followers --------------------------------------------------------------------------------
 
     def begin_term(self, nodes: Iterable[PeerNode]) -> None:
-        """This node begins to lead these: what was known of them in earlier terms is void."""
+        """Begin to lead these nodes: their progress of earlier terms is void."""
         start = self._journal.last_index + 1
         self._progress = {node: Progress.begin(start, self._sequence) for node in nodes}
 
     def progress_of(self, node: PeerNode) -> Progress:
-        """What is known of a follower."""
+        """Return the progress of a follower."""
         progress = self._progress.get(node)
         if progress is None:
             progress = self._progress[node] = Progress.begin(self._journal.last_index + 1, self._sequence)
         return progress
 
     def forget(self, node: PeerNode) -> None:
-        """The link to a follower is a new one or gone, or it is no follower any more."""
+        """Forget the progress of a node whose link is new or gone, or that is not a follower any more."""
         self._progress.pop(node, None)
 
     def time_answer(self, node: PeerNode, progress: Progress, sequence: int, now_s: float) -> None:
-        """A follower has answered message `sequence`."""
+        """Time the round trip that ends with a follower's answer to message `sequence`."""
         if 0 < progress.timed_sequence <= sequence:
             progress.timed_sequence = 0
             round_trips = self.round_trips.get(str(node.id))
@@ -81,11 +81,14 @@ class LogSender:
             round_trips.observe(now_s - progress.timed_s)
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
-        """Those that are being sent."""
+        """Return the snapshots that are being sent."""
         return [p.snapshot.info for p in self._progress.values() if p.snapshot is not None]
 
     def kept_indexes(self, nodes: list[PeerNode], matches: Mapping[PeerNode, int]) -> list[int]:
-        """Entries that have to stay in the log, with all behind them, for the sake of followers; `matches` is what they hold."""
+        """Return indexes of entries that have to stay in the log, with all later ones, for the sake of followers.
+
+        `matches` is the highest index that each follower is known to hold.
+        """
         kept = self._kept_snapshots(nodes)
         if self._raft.is_leader():
             kept += [
@@ -96,7 +99,7 @@ class LogSender:
         return kept
 
     def _kept_snapshots(self, nodes: Iterable[PeerNode]) -> list[int]:
-        """Indexes of snapshots on their way to a follower, or soon to be: what follows is needed as soon as one has arrived."""
+        """Return indexes of snapshots in flight, or soon to be: their followers will need the later entries."""
         kept = [info.index for info in self.snapshots_in_use()]
         if self._raft.is_leader() and any(self._awaits_snapshot(node) for node in nodes):
             latest, under_way = self._snapshots.latest(), self._snapshots.under_way()
@@ -108,23 +111,23 @@ class LogSender:
         return self._needs_log(node) and self.progress_of(node).next_index <= self._journal.first_index
 
     def _needs_log(self, node: PeerNode) -> bool:
-        """Whether the node goes on from an entry that is still in the log, or will do so from a snapshot."""
+        """Return whether the node continues from an entry that is still in the log, or will do so from a snapshot."""
         return node in self._connected and self.progress_of(node).state is not State.SNAPSHOT
 
     def _log_bytes_for(self, node: PeerNode) -> int:
-        """How long the log may become for the sake of a node."""
+        """Return how long the log may become for the sake of a node."""
         return max(self._settings.log_bytes_hard, self.progress_of(node).log_bytes)
 
     # --- entries --------------------------------------------------------------------------------------------------
 
     def flush(self, nodes: Iterable[PeerNode], hurried: Collection[PeerNode] | None) -> bool:
-        """Send followers what they lack: new entries and, at once or with the next entries, a commit index they do not know.
+        """Send followers new entries and, immediately or with the next entries, a commit index that they do not have.
 
         Args:
-            hurried: those who wait for what is in the log now; all are told at once if it is None.
+            hurried: followers that wait for entries in the log now; None sends the commit index to all immediately.
 
         Returns:
-            Whether some have not been told the commit index because that may wait.
+            Whether the commit index is still to be sent to some, because that may wait.
         """
         last, commit = self._journal.last_index, self._raft.commit_index()
         may_wait = self._news.may_wait(commit, last, library.monotonicTime()) and hurried is not None
@@ -137,7 +140,7 @@ class LogSender:
         return waits
 
     def has_sent_all(self, node: PeerNode) -> bool:
-        """Whether all entries are on their way to a follower, whose log is known to match."""
+        """Return whether all entries have been sent to a follower whose log is known to match."""
         progress = self._progress.get(node)
         return (
             progress is not None
@@ -146,9 +149,9 @@ class LogSender:
         )
 
     def replicate(self, node: PeerNode, *, heartbeat: bool, may_wait: bool = False) -> None:
-        """D14: send a follower what it lacks, one probe at a time as long as it is unknown where its log matches.
+        """D14: send a follower the entries it lacks, one probe at a time while the match of its log is unknown.
 
-        `may_wait`: it need not be told of a commit index for which it does not wait.
+        If `may_wait`, the commit index is sent only to a follower that waits for it.
         """
         if node not in self._connected:
             return
@@ -170,7 +173,7 @@ class LogSender:
             if progress.next_index <= last and progress.may_send_entries():
                 entries = self._journal.entries(progress.next_index, self._settings.append_bytes_max)
                 if is_probe and _is_bulk(entries):
-                    # First it is found out whether the follower can go on from here.
+                    # The probe first shows whether the follower can continue from here.
                     entries = []
             told = min(progress.awaited_index, commit) if may_wait else commit
             unaware = progress.commit_sent < told or (is_probe and not progress.probe_sent)
@@ -180,7 +183,7 @@ class LogSender:
             heartbeat = False
 
     def _number(self, progress: Progress) -> None:
-        """D3: number the next message; numbers are never used twice, whatever becomes of `progress`."""
+        """D3: number the next message; a number is never reused, even if `progress` is discarded."""
         self._sequence += 1
         progress.sequence = self._sequence
         if not progress.timed_sequence:
@@ -211,7 +214,7 @@ class LogSender:
             progress.sent(entries[-1].idx, sum(len(entry.command) for entry in entries))
 
     def _send_empty(self, node: PeerNode, progress: Progress) -> None:
-        """Keep the follower from campaigning; its refusal is ignored as long as it waits for a snapshot."""
+        """Keep the follower from campaigning; its refusal is ignored while it waits for a snapshot."""
         last = self._journal.last_index
         self._number(progress)
         self._carrier.send(
@@ -231,13 +234,14 @@ class LogSender:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def snapshot_answered(self, progress: Progress, message: Message) -> int | None:
-        """A follower has answered a block; returns the index of the snapshot if it is installed now."""
+        """Record a follower's answer to a block; return the index of the snapshot if it is installed now."""
         transfer = progress.snapshot
         if transfer is None or message["index"] != transfer.info.index:
             return None
         if message["installed"]:
             progress.snapshot_installed(transfer.info.index)
-            # It has to catch up with what was added meanwhile; cutting that would send it another snapshot, and so for ever.
+            # It has to catch up with entries added during the transfer; if the log were cut, it would need another
+            # snapshot, and so forever.
             progress.log_bytes = 2 * self._journal.size_bytes
             return transfer.info.index
         if message["restart"]:
@@ -247,10 +251,10 @@ class LogSender:
         return None
 
     def send_newer_snapshot(self, node: PeerNode, applied: int) -> None:
-        """Send a follower whose state cannot go on a snapshot of a later entry than `applied`, if there is one; or take one."""
+        """Send a snapshot newer than `applied` to a follower whose state cannot continue, or request one."""
         progress, latest = self.progress_of(node), self._snapshots.latest()
         if progress.state is State.SNAPSHOT or applied >= self._raft.commit_index() or self._pauses(progress):
-            # It is on its way, or nothing newer can be had.
+            # One is in flight, or there is nothing newer.
             return
         if latest is not None and latest.index > max(applied, self._journal.first_index - 1):
             progress.become_snapshot(latest)
@@ -269,14 +273,14 @@ class LogSender:
         return True
 
     def _pauses(self, progress: Progress) -> bool:
-        """Whether it is too early for another snapshot after one that was of no use."""
+        """Return whether it is too early for another snapshot after one that failed."""
         return bool(library.monotonicTime() < progress.snapshot_from_s)
 
     def _send_snapshot(
         self, node: PeerNode, progress: Progress, transfer: SnapshotTransfer, *, heartbeat: bool
     ) -> None:
         if heartbeat and not transfer.sendable() and transfer.is_stalled():
-            # An answer, or blocks behind a lost one, may have been lost: go on from what is known to be there.
+            # An answer may have been lost, or blocks behind a lost one: continue from the last acknowledged block.
             transfer.sent = min(transfer.acknowledged, transfer.info.blocks - 1)
         has_sent = False
         while numbers := transfer.sendable():
@@ -312,5 +316,5 @@ class LogSender:
 
 
 def _is_bulk(entries: list[Entry]) -> bool:
-    """Whether it is a large entry, which travels in pieces."""
+    """Return whether this is a large entry, which travels in pieces."""
     return len(entries) == 1 and len(entries[0].command) > BULK_BYTES

@@ -11,7 +11,7 @@ __all__ = ["MemberHistory"]
 
 
 class MemberHistory:
-    """Members by id, with their Raft addresses: those at the base of the log, and what its entries change.
+    """Members by id, with their Raft addresses: those at the base of the log, and the changes in its entries.
 
     Args:
         base: the members at the base of the log.
@@ -22,7 +22,7 @@ class MemberHistory:
         self._base = dict(base)
 
     def at(self, index: int) -> dict[str, str]:
-        """The members by the entries up to `index`, which is in the log."""
+        """Return the members by the entries up to `index`, which is in the log."""
         members = self._base
         for change_index, command in self._journal.changes:
             if change_index <= index:
@@ -35,5 +35,5 @@ class MemberHistory:
             self._base = apply_change(self._base, command)
 
     def begin(self, base: Mapping[str, str]) -> None:
-        """The log has another base, at which these are the members."""
+        """Set the members at a new base of the log."""
         self._base = dict(base)

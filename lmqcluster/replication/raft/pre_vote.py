@@ -1,4 +1,4 @@
-"""Asking before an election, so that a node that cannot win does not disturb the term (Raft dissertation, section 9.6)."""
+"""Pre-votes, so that a node that cannot win does not disturb the term (Raft dissertation, section 9.6)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _NEVER = float("-inf")
 
 
 class PreVote:
-    """The rounds of one node, and what it knows of a leader when others ask.
+    """The pre-vote rounds of one node, and its knowledge of a leader for answers to others.
 
     Attributes:
-        refused_as_stranger: a leader has answered that this node is no member.
+        refused_as_stranger: a leader has answered that this node is not a member.
     """
 
     def __init__(self, settings: RaftSettings, rng: random.Random) -> None:
@@ -30,29 +30,29 @@ class PreVote:
         self.refused_as_stranger = False
 
     def leader_heard(self) -> None:
-        """A leader's message came: no campaign is needed."""
+        """Note a leader's message: no campaign is needed."""
         self._heard_s = library.monotonicTime()
         self.refused_as_stranger = False
         self.end()
 
     def leader_lost(self) -> None:
-        """The link to the leader broke."""
+        """Note that the link to the leader broke."""
         self._heard_s = _NEVER
 
     def stood_still(self, seconds: float) -> None:
-        """This member has heard nobody for so long because it did not listen."""
+        """Discount a stall, in which this member did not listen, from the time since the leader was heard."""
         self._heard_s = min(self._heard_s + seconds, library.monotonicTime())
 
     def has_leader(self) -> bool:
-        """Whether a leader was heard so lately that another node's campaign must be its own problem."""
+        """Return whether a leader was heard so recently that another node's campaign must have a cause at that node."""
         return bool(library.monotonicTime() - self._heard_s < self._settings.election_min_s)
 
     def is_due(self) -> bool:
-        """Whether it is time for another round."""
+        """Return whether another round is due."""
         return bool(library.monotonicTime() >= self._again_s)
 
     def begin(self) -> int:
-        """Begin a round; returns its number."""
+        """Begin a round; return its number."""
         settings = self._settings
         self._round += 1
         self._granted = set()
@@ -61,12 +61,12 @@ class PreVote:
         return self._round
 
     def granted(self, node_id: str, number: int) -> None:
-        """A member would vote for this node."""
+        """Record that a member would vote for this node."""
         if number == self._round:
             self._granted.add(node_id)
 
     def won(self, members: int) -> bool:
-        """Whether a majority of so many members, this one included, would vote for this node."""
+        """Return whether a majority of this many members, including this one, would vote for this node."""
         return 2 * (len(self._granted) + 1) > members
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The messages of pre-votes: a node asks the members whether it could win an election, and answers when others ask."""
+"""The messages of pre-votes: a node asks the members whether it could win an election, and answers their questions."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class PreVoteExchange:
 
     Args:
         raft: this node's Raft core.
-        carrier: brings messages to members.
-        rounds: this node's own, and what it knows of a leader.
+        carrier: sends messages to members.
+        rounds: this node's rounds, and its knowledge of a leader.
     """
 
     def __init__(self, raft: RaftView, carrier: Carrier, journal: Journal, rounds: PreVote) -> None:
@@ -28,7 +28,7 @@ class PreVoteExchange:
         self._rounds = rounds
 
     def ask(self, nodes: Iterable[PeerNode]) -> None:
-        """D23: find out whether an election could be won before disturbing the term."""
+        """D23: ask whether an election could be won before disturbing the term."""
         message = {
             "type": "pre_vote",
             "term": self._raft.term(),
@@ -40,7 +40,7 @@ class PreVoteExchange:
             self._carrier.send(node, message)
 
     def answer(self, node: PeerNode, message: Message) -> None:
-        """D23: grant it if no leader is there and the asking node's log is not behind; this binds nobody to anything."""
+        """D23: grant a pre-vote if there is no leader and the asking node's log is not behind; this is not binding."""
         raft, last = self._raft, self._journal.last_index
         up_to_date = (message["last_log_term"], message["last_log_index"]) >= (self._journal.term_at(last), last)
         leaderless = not raft.is_leader() and not self._rounds.has_leader()
@@ -51,13 +51,13 @@ class PreVoteExchange:
                 "term": raft.term(),
                 "round": message["round"],
                 "granted": up_to_date and leaderless and message["term"] >= raft.term() and not raft.is_recovering(),
-                # Only the leader surely knows of all additions.
+                # Only the leader is sure to know all additions.
                 "stranger": raft.is_leader() and str(node.id) not in raft.members(),
             },
         )
 
     def answered(self, node: PeerNode, message: Message, *, is_voter: bool) -> None:
-        """A node of this term, or an earlier one, has answered; whether it is one whose vote would count."""
+        """Record the answer of a node in this or an earlier term; `is_voter`: its vote would count."""
         if message["stranger"]:
             self._rounds.refused_as_stranger = True
         if is_voter and message["granted"]:

@@ -15,7 +15,7 @@ WINDOW_BYTES_MAX = 16 * 1024 * 1024
 WINDOW_MESSAGES_MAX = 256
 SNAPSHOT_PAUSE_S = 0.1
 SNAPSHOT_PAUSE_S_MAX = 6.4
-"""Before a snapshot is sent again that was of no use: at first, and at most. It may lack what nobody has any more."""
+"""Pause before another snapshot after one that failed: the first, and the longest. It may lack pages that no node has."""
 
 
 class State(Enum):
@@ -36,11 +36,11 @@ class State(Enum):
 
 @dataclass(slots=True)
 class SnapshotTransfer:
-    """A snapshot on its way to a follower whose next entry is no longer in the log.
+    """A snapshot in flight to a follower whose next entry is no longer in the log.
 
     Attributes:
         info: the snapshot.
-        sent, acknowledged: how many of its blocks.
+        sent, acknowledged: numbers of blocks.
         read: by number, blocks that have been read and not been sent yet.
         is_reading: whether more are being read.
     """
@@ -56,21 +56,21 @@ class SnapshotTransfer:
     STALLED_BEATS: ClassVar[int] = 10
 
     def sendable(self) -> range:
-        """Numbers of the blocks that may be sent before an answer."""
+        """Return numbers of the blocks that may be sent before an answer."""
         return range(self.sent, min(self.info.blocks, self.acknowledged + self.WINDOW))
 
     def have_read(self, blocks: dict[int, bytes]) -> None:
-        """What was being read has come."""
+        """Take the blocks that have been read."""
         self.read, self.is_reading = blocks, False
 
     def acknowledge(self, count: int) -> None:
-        """The follower holds the first `count` blocks, be it from an earlier connection."""
+        """Record that the follower holds the first `count` blocks, possibly from an earlier connection."""
         self.acknowledged = max(self.acknowledged, count)
         self.sent = max(self.sent, self.acknowledged)
         self.beats = 0
 
     def is_stalled(self) -> bool:
-        """Count a heartbeat; whether so many have passed without an answer that something must have been lost."""
+        """Count a heartbeat; return whether so many have passed without an answer that a message must have been lost."""
         self.beats += 1
         return self.beats % self.STALLED_BEATS == 0
 
@@ -81,25 +81,25 @@ class Progress:
 
     Invariants:
         `snapshot` is set in SNAPSHOT only.
-        Nothing is `inflight` in PROBE.
+        `inflight` is empty in PROBE.
         The indexes in `inflight` increase and are below `next_index`; `inflight_bytes` is the sum of their bytes.
         first_sequence <= reset_sequence <= sequence + 1.
 
     Attributes:
         next_index: index of the next entry to send; at least 1.
         state: see `State`; changed by the `become_...` methods and by `matched`.
-        probe_sent: in PROBE, whether the probe is on its way.
+        probe_sent: in PROBE, whether the probe is in flight.
         snapshot: in SNAPSHOT, the transfer.
         sequence: number of the last message sent.
-        first_sequence: replies to older messages are void, whatever they say.
+        first_sequence: all replies to older messages are void.
         reset_sequence: replies to older messages that report a mismatch are void.
-        commit_sent: highest commit index told.
-        awaited_index: the follower waits to be told that entries up to here are committed.
+        commit_sent: highest commit index sent.
+        awaited_index: the follower waits for the commit of entries up to here.
         inflight: (last index, bytes) of unanswered messages with entries.
-        snapshot_pause_s: for how long no snapshot was sent after the last one that was of no use; 0 if there was none.
+        snapshot_pause_s: pause after the last failed snapshot; 0 if there was none.
         snapshot_from_s: when one may be sent again.
-        log_bytes: how long the log may become until the follower has caught up after a snapshot.
-        timed_sequence: the message whose answer is timed, 0 for none; one at a time is.
+        log_bytes: size that the log may reach until the follower has caught up after a snapshot.
+        timed_sequence: the message whose answer is timed, one at a time; 0 for none.
         timed_s: when it was sent.
     """
 
@@ -123,11 +123,11 @@ class Progress:
 
     @classmethod
     def begin(cls, next_index: int, sequence: int) -> Progress:
-        """What is known at the start of a term or connection, when `sequence` was the last number used."""
+        """Return the record at the start of a term or connection, when `sequence` was the last number used."""
         return cls(next_index, sequence=sequence, first_sequence=sequence + 1, reset_sequence=sequence + 1)
 
     def become_probe(self, next_index: int) -> None:
-        """Look for the match from `next_index` on; answers to everything sent so far no longer report a mismatch."""
+        """Search for the match from `next_index` on; answers to earlier messages no longer report a mismatch."""
         self.state = State.PROBE
         self.snapshot = None
         self.next_index = next_index
@@ -148,7 +148,7 @@ class Progress:
         self.snapshot = SnapshotTransfer(info)
 
     def snapshot_failed(self, now_s: float) -> None:
-        """Return to the state before the snapshot, which was of no use; pause, longer each time, before the next snapshot."""
+        """Return to the state before the failed snapshot; pause before the next one, longer each time."""
         self.state = self._state_before_snapshot
         self.snapshot = None
         self.snapshot_pause_s = min(max(SNAPSHOT_PAUSE_S, 2 * self.snapshot_pause_s), SNAPSHOT_PAUSE_S_MAX)
@@ -176,7 +176,7 @@ class Progress:
         self.inflight_bytes += size_bytes
 
     def matched(self, match_index: int, sequence: int) -> None:
-        """The follower, answering message `sequence`, holds everything up to `match_index`."""
+        """Record that the follower, answering message `sequence`, holds all entries up to `match_index`."""
         while self.inflight and self.inflight[0][0] <= match_index:
             self.inflight_bytes -= self.inflight.popleft()[1]
         has_bulk = self.state is State.BULK and match_index >= self.next_index

@@ -1,11 +1,12 @@
-"""Reads that see everything that was acknowledged anywhere before them, without an entry of the log.
+"""Linearizable reads without a log entry, by a read index that the node obtains from a majority.
 
-What is acknowledged stands in the logs of a majority of the members. So a node asks the others how far their logs reach: the
-longest of a majority, its own included, holds every acknowledged entry, and once the node has applied its log up to there, its
-state shows them. The answers count only if they come from the same set of members: of two sets in a row no two majorities are
-apart, so if a whole majority knows this set alone, no later one has decided anything.
+An acknowledged entry is in the logs of a majority of the members. So a node asks the others for the ends of their
+logs. The longest log of a majority, including the node's, holds every acknowledged entry. Once the node has applied
+its log up to that index, its state shows them. The answers count only if they come from the same set of members: the
+majorities of two successive sets always overlap, so if a whole majority knows this set alone, no later set has
+decided anything.
 
-Reads that come while a question is under way share the next one: answers may be older than they are.
+Reads that arrive while a question is pending share the next one: the answers may be older than those reads.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from .view import RaftView
 __all__ = ["ReadIndex"]
 
 TIMEOUT_S = 0.5
-"""How long a question may take; an entry of the log takes its place then."""
+"""Timeout of a question; after it, the read needs a log entry instead."""
 
 
 class ReadIndex:
@@ -29,7 +30,7 @@ class ReadIndex:
 
     Args:
         node_id: its id.
-        core: tells of the members and of what is applied.
+        core: provides the members and the applied index.
         last_index: returns the last entry of its log.
         send: sends a message to a member; False if it cannot be reached.
     """
@@ -54,7 +55,7 @@ class ReadIndex:
         self._waiting: list[tuple[int, asyncio.Future[bool]]] = []
 
     async def fresh(self) -> bool:
-        """Wait until this replica shows all that was acknowledged before the call; False if that cannot be found out soon."""
+        """Wait until this replica shows all earlier acknowledged entries; False if that fails within `TIMEOUT_S`."""
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 index = await asyncio.shield(self._question())
@@ -67,11 +68,11 @@ class ReadIndex:
         return index >= 0
 
     def _question(self) -> asyncio.Future[int]:
-        """The question that is asked next; what it yields is negative if nobody knows."""
+        """Return the next question; its result is negative if no majority answers."""
         if self._next is None:
             self._next = self._loop.create_future()
             if self._asking is None:
-                # Those of this turn of the event loop share it.
+                # Reads of this turn of the event loop share it.
                 self._loop.call_soon(self._ask)
         return self._next
 
@@ -90,13 +91,13 @@ class ReadIndex:
         self._conclude()
 
     def asked(self, node: PeerNode, round_: int) -> None:
-        """Another member asks."""
+        """Answer the question of another member."""
         if not self._core.is_recovering():
             last, members = self._last_index(), fingerprint(self._core.members())
             self._send(node, {"type": "here", "round": round_, "last": last, "members": members})
 
     def answered(self, node_id: str, round_: int, last: int, members: bytes) -> None:
-        """Another member has answered."""
+        """Record the answer of another member."""
         known = self._core.members()
         if round_ == self._round and node_id in known and members == fingerprint(known):
             self._heard[node_id] = last
@@ -118,7 +119,7 @@ class ReadIndex:
             self._loop.call_soon(self._ask)
 
     def applied(self) -> None:
-        """More of the log may be applied."""
+        """Finish reads that wait for entries that are applied now."""
         if self._waiting:
             index = self._core.applied_index()
             for wanted, future in self._waiting:
@@ -128,5 +129,5 @@ class ReadIndex:
 
 
 def fingerprint(members: Iterable[str]) -> bytes:
-    """Equal for equal sets of members."""
+    """Return a digest that is equal for equal sets of members."""
     return hashlib.blake2b("\n".join(sorted(members)).encode(), digest_size=16).digest()

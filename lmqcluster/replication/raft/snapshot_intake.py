@@ -1,4 +1,4 @@
-"""The follower's part of an exchange of snapshots: collect, verify, install, and only then acknowledge."""
+"""The follower's part of a snapshot transfer: collect, verify, install, and only then acknowledge."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ __all__ = ["SnapshotIntake"]
 
 
 class SnapshotIntake:
-    """Takes snapshots of a leader.
+    """Receives snapshots of a leader.
 
     Args:
         raft: this node's Raft core.
-        carrier: brings the replies to the leader.
-        snapshots: keeps and installs what has come.
+        carrier: sends the replies to the leader.
+        snapshots: keeps and installs received snapshots.
         take_base: makes an installed snapshot the base of the log.
 
     Attributes:
-        is_installing: whether a snapshot that is complete is being loaded.
-        received_blocks: counts the blocks that have come, each one once for each transfer.
+        is_installing: whether a complete snapshot is being loaded.
+        received_blocks: counts the blocks received, each one once for each transfer.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class SnapshotIntake:
         self.received_blocks = 0
 
     def take(self, node: PeerNode, message: Message) -> None:
-        """A block came from the leader of the present term."""
+        """Process a block from the leader of the current term."""
         if message["index"] <= self._raft.snapshot_floor():
             self.reply(node, message, installed=True)
             return
@@ -59,7 +59,7 @@ class SnapshotIntake:
         self._snapshots.install(receiver, node, lambda info: self._loaded(node, message, info))
 
     def acknowledge_blocks(self) -> None:
-        """Tell the leader how many blocks of the snapshot under way have come, so that it sends more."""
+        """Report to the leader how many blocks of the current snapshot have arrived, so that it sends more."""
         if self._incoming is not None and self._last_block is not None:
             node, message = self._last_block
             self.reply(node, message, number=self._incoming[2].next_block - 1)
@@ -73,7 +73,7 @@ class SnapshotIntake:
         installed: bool = False,
         restart: bool = False,
     ) -> None:
-        """Answer a block: which one was the last that came, whether the snapshot is installed, or has to be sent again."""
+        """Answer a block: the last one received, whether the snapshot is installed, or whether it has to be sent again."""
         self._carrier.send(
             node,
             {
@@ -88,7 +88,7 @@ class SnapshotIntake:
         )
 
     def _receiver_of(self, message: Message) -> SnapshotReceiver | None:
-        """The transfer that a block belongs to, with the block taken; None if it must begin again."""
+        """Return the transfer that a block belongs to, with the block taken; None if it must begin again."""
         source = (message["index"], message["index_term"])
         if message["number"] == 0 and (self._incoming is None or not self._incoming[2].resumes(message["data"])):
             self._drop_incoming()
@@ -103,7 +103,7 @@ class SnapshotIntake:
             except ValueError:
                 self._drop_incoming()
                 return None
-        # Blocks that came before are held already, and those behind a gap come again.
+        # Earlier blocks are held already, and those behind a gap are sent again.
         return receiver
 
     def _drop_incoming(self) -> None:
@@ -112,7 +112,7 @@ class SnapshotIntake:
             self._incoming = None
 
     def _loaded(self, node: PeerNode, message: Message, info: SnapshotInfo | None) -> bool:
-        """D4: the snapshot is verified, durable and loaded, None if it was not; says whether it shall replace the state."""
+        """D4: finish a verified, durable and loaded snapshot (None: it failed); return whether it replaces the state."""
         self.is_installing = False
         taken = info is not None and info.index > self._raft.snapshot_floor()
         if info is not None and taken:

@@ -1,4 +1,4 @@
-"""What the Raft core needs of snapshots; `SnapshotKeeper` provides it."""
+"""The Raft core's interface to snapshots; `SnapshotKeeper` implements it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SnapshotReceiver(Protocol):
 
     @property
     def next_block(self) -> int:
-        """How many blocks have been taken."""
+        """Return how many blocks have been taken."""
 
     def take(self, number: int, block: bytes) -> None:
         """Keep a block, which must be the next one.
@@ -26,40 +26,39 @@ class SnapshotReceiver(Protocol):
         """
 
     def is_busy(self) -> bool:
-        """Whether the sender should wait for the disk; `RaftCore.acknowledge_blocks` is called when it has caught up."""
+        """Return whether the sender should wait for the disk; after it, `RaftCore.acknowledge_blocks` is called."""
 
     def resumes(self, first_block: bytes) -> bool:
-        """Whether a transfer that begins with this block is this one again."""
+        """Return whether a transfer that begins with this block repeats this one."""
 
     def abandon(self) -> None:
-        """Throw away what has come."""
+        """Discard the blocks taken."""
 
 
 class SnapshotPort(Protocol):
     """Takes, keeps, sends and installs snapshots."""
 
     def latest(self) -> SnapshotInfo | None:
-        """The newest complete one."""
+        """Return the newest complete snapshot."""
 
     def under_way(self) -> int | None:
-        """Log index of the one that is being taken."""
+        """Return the log index of the snapshot that is being taken."""
 
     def request(self) -> None:
-        """A follower needs one that the log goes on from: take one soon, unless one is being taken."""
+        """Take a snapshot from which the log continues soon, for a follower, unless one is being taken."""
 
     def read_blocks(self, info: SnapshotInfo, numbers: range, done: Callable[[dict[int, bytes]], None]) -> None:
-        """Read some blocks, ready to be sent; `done` is called at once, or at the beginning of a later step."""
+        """Read some blocks, ready to be sent; call `done` immediately or at the beginning of a later step."""
 
     def receive(self, index: int, term: int) -> SnapshotReceiver:
-        """Begin to receive one."""
+        """Begin to receive a snapshot."""
 
     def install(
         self, receiver: SnapshotReceiver, source: PeerNode, loaded: Callable[[SnapshotInfo | None], bool]
     ) -> None:
-        """Verify, store and load what was received, without stopping the node; then call `loaded`.
+        """Verify, store and load a received snapshot without stopping the node; then call `loaded`.
 
-        What the snapshot refers to comes from `source`. `loaded` gets None if the snapshot is damaged or the rest cannot be had.
-
-        If `loaded` returns true, the snapshot becomes the latest one and the state is replaced in the same turn; otherwise
-        nothing is kept of it.
+        Pages and other data that the snapshot refers to come from `source`. `loaded` gets None if the snapshot is
+        damaged or the rest is unavailable. If `loaded` returns true, the snapshot becomes the latest one and the
+        state is replaced in the same turn; otherwise the snapshot is discarded.
         """

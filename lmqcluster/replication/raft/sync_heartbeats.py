@@ -1,8 +1,8 @@
-"""Signs of life of members whose cores rest because they wait for their disks.
+"""Heartbeats that a member sends while its Raft core is blocked on an fsync.
 
-Writing a large entry, or a slow disk, can take longer than an election time. Without these messages a sound leader would lose its
-followers' trust, and they would lose its. They promise nothing and touch nothing but timers, so they may pass while a sync is
-under way, when neither log nor term can change.
+Writing a large entry, or a slow disk, can take longer than an election time. Without these messages a healthy leader
+would lose its followers, and they would lose the leader. The messages promise nothing and affect only timers, so they
+may be sent during a sync, when neither log nor term can change.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from .view import Carrier, Message, RaftView
 __all__ = ["SIGNS", "SyncHeartbeats"]
 
 ANSWER_S: Final = 0.05
-"""From one answer to appended entries or a snapshot to the next: half a heartbeat."""
+"""Shortest time between answers to appended entries or snapshots: half a heartbeat."""
 SIGNS: Final = frozenset({"alive", "alive_reply"})
-"""Messages that are signs of life and nothing else."""
+"""Types of messages that are heartbeats and nothing else."""
 _OF_LEADERS: Final = frozenset({"alive", "append_entries", "snapshot"})
 _OF_FOLLOWERS: Final = frozenset({"alive_reply", "append_reply", "snapshot_reply"})
 
 
 class SyncHeartbeats:
-    """Those that one member sends and takes.
+    """The heartbeats that one member sends and receives.
 
     Args:
         raft: the member's Raft core.
-        carrier: brings messages to members.
+        carrier: sends messages to members.
     """
 
     def __init__(self, raft: RaftView, carrier: Carrier) -> None:
@@ -38,13 +38,13 @@ class SyncHeartbeats:
         self._answered_s = 0.0
 
     def send(self) -> None:
-        """On a leader, tell its followers whenever a heartbeat is due."""
+        """On a leader, send heartbeats to its followers whenever they are due."""
         if self._raft.beat_is_due():
             for node_id in sorted(self._raft.members()):
                 self._carrier.send(PeerNode(node_id), {"type": "alive", "term": self._raft.term()})
 
     def take(self, node: PeerNode, message: Message) -> None:
-        """A message shows that a member lives; a follower answers its leader. What else it says waits for the core."""
+        """Count a message as a heartbeat; a follower answers its leader. The core handles the rest later."""
         kind = message["type"]
         if kind in _OF_FOLLOWERS:
             self._raft.heard_follower(node, message["term"])
@@ -53,5 +53,5 @@ class SyncHeartbeats:
             self._carrier.send(node, {"type": "alive_reply", "term": message["term"]})
 
     def _is_time(self, kind: str) -> bool:
-        """Whether to answer: of the many entries that come under load, a few are signs enough."""
+        """Return whether to answer: under load, answers to a few of the many entries suffice as heartbeats."""
         return kind in SIGNS or bool(library.monotonicTime() - self._answered_s >= ANSWER_S)

@@ -1,4 +1,4 @@
-"""The view that other parts of a member have of its Raft core, and of the transport."""
+"""The interface of the Raft core, and of the transport, to other parts of a member."""
 
 from __future__ import annotations
 
@@ -13,41 +13,41 @@ Message = dict[str, Any]
 
 
 class RaftView(Protocol):
-    """What the parts around `RaftCore` read of the state of consensus, and the heartbeats that they pass to it."""
+    """The state of consensus that the parts around `RaftCore` read, and the heartbeats that they pass to it."""
 
     def term(self) -> int:
-        """Current term."""
+        """Return the current term."""
 
     def commit_index(self) -> int:
-        """Highest index known to be committed."""
+        """Return the highest index known to be committed."""
 
     def applied_index(self) -> int:
-        """Highest index applied."""
+        """Return the highest index applied."""
 
     def snapshot_floor(self) -> int:
-        """Snapshots up to this index are of no use: the log has what follows from them."""
+        """Return the index up to which snapshots are useless, because the log has the entries that follow them."""
 
     def members(self) -> Mapping[str, str]:
-        """Id to Raft address of all members, by the newest entries of the log."""
+        """Return id to Raft address of all members, by the newest entries of the log."""
 
     def is_leader(self) -> bool:
-        """Whether this node leads its term, as far as it knows."""
+        """Return whether this node leads its term, as far as it knows."""
 
     def is_recovering(self) -> bool:
-        """Whether the node still lacks entries that it may have acknowledged in a former life."""
+        """Return whether the node still lacks entries that it may have acknowledged before it restarted."""
 
     def beat_is_due(self) -> bool:
-        """On the leader, whether it is time for a heartbeat; the caller sends it."""
+        """On the leader, return whether a heartbeat is due; if so, the caller sends it."""
 
     def heard_leader(self, node: PeerNode, term: int) -> bool:
-        """Put off the next campaign if `node` is the leader that this node follows; returns whether it is."""
+        """Postpone the next campaign if `node` is the leader that this node follows; return whether it is."""
 
     def heard_follower(self, node: PeerNode, term: int) -> None:
-        """On the leader, note that a member follows it."""
+        """On the leader, record that a member follows it."""
 
 
 class Carrier(Protocol):
-    """Brings messages to peers."""
+    """Sends messages to peers."""
 
     def send(self, node: PeerNode, message: Message) -> bool:
         """Queue a message; False if the peer is not connected."""
