@@ -1,1 +1,1 @@
-"""What a node keeps on its disk: the journal, snapshots and the node's identity."""
+"""The data that a node keeps on its disk: the journal, snapshots and the pages of long queues."""

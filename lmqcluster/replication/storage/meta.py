@@ -1,7 +1,7 @@
-"""The durable identity of a node: id, incarnation, Raft's term and vote, and how its data is to be trusted.
+"""The durable identity of a node: id, incarnation, Raft's term and vote, and the trust in its data.
 
-It is small and rarely written, so it is kept twice. Either file is enough: nothing that shows a change leaves the node
-before both are on disk, so the older of the two is never too old.
+It is small and rarely written, so it is kept twice. Either file is enough: both are on disk before any message that
+shows a change leaves the node, so even the older of the two is recent enough.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMAT = 1
 """The format that this program writes, and the only one that it reads."""
 FILE_NAMES = ("node.json", "node.copy.json")
 INCARNATION_STEP = 1 << 20
-"""Most milliseconds by which a life comes after the last one that is known, where the clock does not tell."""
+"""Most milliseconds between the last known incarnation and the next one, if the clock cannot provide it."""
 
 log = structlog.get_logger("lmq.storage")
 
@@ -33,22 +33,22 @@ class NodeMeta:
     """The durable identity of a node.
 
     Attributes:
-        node_id: member id, for ever the same as long as the data directory lives.
+        node_id: member id, constant as long as the data directory exists.
         origin: the name under which the cluster counts the batches of this data directory. It is drawn with the folder, so
-            that a node that has lost its disk is not taken for its former self.
-        incarnation: grows with every start, so that batches of a former life are told apart.
+            that a node that has lost its disk is not mistaken for its former self.
+        incarnation: grows with every start, so that batches of earlier runs can be distinguished.
         term, vote: Raft's durable state.
         members: id to Raft address of the members at the beginning of the log; without a durable log, the last ones committed.
-        durability: mode of the last life; None before the first one has made its files.
-        boot: which run of the operating system the last life belonged to.
+        durability: mode of the last run; None before the first run has made its files.
+        boot: the boot of the operating system to which the last run belonged.
         wipe: the log and snapshots are void and must be removed before anything else.
-        joining: the log begins before the cluster's first entry: everything comes from a snapshot.
-        recovering: the node has forgotten entries that it may have acknowledged.
-        founding: no first leader has been met since the node was founded by a list of peers, so that it may be a member which
-            has lost its disk, its term and its vote included.
-        salt_due: deliveries may be forgotten (see `StaleReceipts`); then the end of the log when that was found.
+        joining: the log begins before the cluster's first entry: all data comes from a snapshot.
+        recovering: the node has lost entries that it may have acknowledged.
+        founding: the node was founded by a list of peers and has not met a leader since, so it may be a member that has lost
+            its disk, its term and its vote included.
+        salt_due: deliveries may be lost (see `StaleReceipts`); then the end of the log when that was found.
         left: the node has left its cluster, or was removed, and belongs to none until it joins one.
-        restarted: whether the folder holds a former life of this node.
+        restarted: whether the folder holds an earlier run of this node.
     """
 
     def __init__(self, disk: Disk, fields: Mapping[str, Any], *, restarted: bool) -> None:
@@ -72,10 +72,10 @@ class NodeMeta:
 
     @classmethod
     def read(cls, disk: Disk) -> NodeMeta | None:
-        """The identity of a former life, None if there was none.
+        """Return the identity of an earlier run, None if there was none.
 
         Raises:
-            DamagedFileError: no file of it can be read, so the node could vote twice.
+            DamagedFileError: neither of its files can be read, so the node could vote twice.
             OSError: the folder cannot be read.
         """
         good: list[dict[str, Any]] = []
@@ -88,7 +88,7 @@ class NodeMeta:
                 except DamagedFileError as exc:
                     damaged[name] = (exc.file, exc.reason)
         if damaged and not good:
-            # It is as damaged as before.
+            # Raises the same error again.
             good.append(_read(disk, next(iter(damaged))))
         for file, reason in damaged.values():
             log.warning("damaged file replaced by its copy", file=file, reason=reason)
@@ -96,16 +96,16 @@ class NodeMeta:
 
     @classmethod
     def open(cls, disk: Disk, new_id: str, founders: Mapping[str, str] | None) -> NodeMeta:
-        """Begin the next incarnation of a former life, or the first life.
+        """Begin the next incarnation after an earlier run, or the first run.
 
         Args:
             disk: the data directory.
-            new_id: id of a first life.
-            founders: members of a first life, id to Raft address; none for a node that is to join a cluster. None: they
+            new_id: id of a first run.
+            founders: members of a first run, id to Raft address; empty for a node that is to join a cluster. None: they
                 are not known yet, see `found`.
 
         Raises:
-            DamagedFileError: as `read`.
+            DamagedFileError: see `read`.
             OSError: the folder cannot be read or written.
         """
         meta = cls.read(disk)
@@ -117,7 +117,7 @@ class NodeMeta:
             meta.founding = founding
             meta.left = meta.joining = joins
         elif meta.awaits_founders:
-            # It has been a member of nothing, so its configuration counts and not its past.
+            # It has never been a member, so its configuration counts and not its past.
             meta.begin_again(new_id, members, joining=joins, left=joins, founding=founding)
         meta.incarnation = _later(meta.incarnation)
         meta.save()
@@ -125,11 +125,11 @@ class NodeMeta:
 
     @property
     def awaits_founders(self) -> bool:
-        """Whether the node is to found a cluster and does not know yet with whom."""
+        """Return whether the node is to found a cluster and does not know the other founders yet."""
         return self.founding and not self.joining and not self.members
 
     def found(self, members: Mapping[str, str]) -> None:
-        """Make the founding members durable, id to Raft address; there are no others any more."""
+        """Make the founding members durable, id to Raft address; they are final."""
         if not self.awaits_founders:
             raise ValueError("the founding members are known already")
         self.members = dict(members)
@@ -144,7 +144,7 @@ class NodeMeta:
         left: bool = False,
         founding: bool = False,
     ) -> None:
-        """Give up this identity and its past for another one; the log is wiped at the next opening."""
+        """Replace this identity and its past by another one; the log is wiped at the next opening."""
         self.node_id = node_id
         self.origin = _fresh_origin(node_id)
         self.incarnation = _later(self.incarnation)
@@ -158,13 +158,13 @@ class NodeMeta:
         self.save()
 
     def discard_data(self) -> None:
-        """Void log and snapshots, keeping identity, term and vote: the leader brings everything back, the members included."""
+        """Void log and snapshots but keep identity, term and vote; the leader sends everything again, with the members."""
         self.wipe = self.joining = self.recovering = True
         self.members = {}
         self.save()
 
     def outlive(self, incarnation: int) -> None:
-        """The cluster has heard of an incarnation of this node that is not below the present one: begin one above it."""
+        """Begin an incarnation above one that the cluster knows of this node and that is not below the present one."""
         self.incarnation = _after(incarnation)
         self.save()
 
@@ -187,7 +187,7 @@ class NodeMeta:
             self.save()
 
     def mark_trusted(self) -> None:
-        """The node has caught up with a leader: it has forgotten nothing any more."""
+        """Record that the node has caught up with a leader and lacks no entries any more."""
         if self.recovering or self.founding:
             self.recovering = self.founding = False
             self.save()
@@ -229,7 +229,7 @@ class NodeMeta:
 
 
 def boot_id() -> str:
-    """Names this run of the operating system; empty where it cannot be told."""
+    """Return a name of this run of the operating system; empty where it is unknown."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -237,13 +237,13 @@ def boot_id() -> str:
 
 
 def _later(incarnation: int) -> int:
-    """The incarnation of a life that begins now. Wall-clock milliseconds make it grow even if the folder is an old copy."""
+    """Return the incarnation of a run that begins now; wall-clock milliseconds grow even if the folder is an old copy."""
     now_ms = int(time.time() * 1000)
     return now_ms if now_ms > incarnation else _after(incarnation)
 
 
 def _after(incarnation: int) -> int:
-    """A later incarnation, by a random step: the next one may have been another life's of which this folder does not know."""
+    """Return a later incarnation, by a random step: the next one may belong to a run unknown to this folder."""
     return incarnation + 1 + secrets.randbelow(INCARNATION_STEP)
 
 

@@ -1,4 +1,4 @@
-"""The files of one folder. Everything that the node keeps is read and written through `Disk`, which the simulator replaces."""
+"""The files of one folder. The node reads and writes all its data through `Disk`, which the simulator replaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["DamagedFileError", "Disk", "DiskFile", "Folder"]
 
 
 class DamagedFileError(RuntimeError):
-    """A file does not hold what was written to it; the node must not start with a guess.
+    """A file does not hold the bytes written to it; the node must not start with a guess.
 
     Attributes:
         file: the file's path.
@@ -30,45 +30,45 @@ class DiskFile(Protocol):
     """An open file. All methods raise OSError, after which the content is unknown."""
 
     def size(self) -> int:
-        """Bytes in the file."""
+        """Return the size in bytes."""
 
     def write_at(self, offset: int, data: bytes) -> None:
         """Write all of `data`; durable after `sync`."""
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes, fewer only at the end of the file."""
+        """Read up to `size` bytes, fewer only at the end of the file."""
 
     def sync(self) -> None:
-        """Make what was written durable, the file's size included."""
+        """Make all writes durable, the file's size included."""
 
     def close(self) -> None:
-        """Close; makes nothing durable."""
+        """Close the file; this makes nothing durable."""
 
 
 class Disk(Protocol):
     """One flat folder of files. All methods raise OSError."""
 
     def path(self, name: str) -> str:
-        """What to call the file in messages."""
+        """Return the file's path, for messages."""
 
     def names(self) -> list[str]:
-        """Names of all files, sorted."""
+        """Return the names of all files, sorted."""
 
     def create(self, name: str) -> DiskFile:
-        """A new and empty file, in place of one of that name; its name is durable after `sync`."""
+        """Create an empty file, in place of a file of that name; its name is durable after `sync`."""
 
     def open(self, name: str) -> DiskFile:
-        """An existing file, for reading and writing.
+        """Open an existing file, for reading and writing.
 
         Raises:
             FileNotFoundError: there is none.
         """
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in place of a file of that name; durable after `sync`."""
+        """Rename a file, in place of a file of the new name; durable after `sync`."""
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there; durable after `sync`."""
+        """Remove a file if it exists; durable after `sync`."""
 
     def sync(self) -> None:
         """Make creations, renames and removals durable."""
@@ -108,7 +108,7 @@ class _File:
 
     @contextmanager
     def _named(self) -> Iterator[None]:
-        """Let errors say which file they are about."""
+        """Name the file in errors."""
         try:
             yield
         except OSError as exc:
@@ -120,7 +120,7 @@ class _File:
 
 
 class Folder:
-    """A `Disk` in a folder of the operating system, which is made, durably, if it does not exist."""
+    """A `Disk` in a folder of the operating system, which is created, durably, if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

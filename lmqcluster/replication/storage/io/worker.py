@@ -1,4 +1,4 @@
-"""A thread beside the event loop for what blocks on the disk."""
+"""A thread beside the event loop for work that blocks on the disk."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Done = Callable[[Exception | None], None]
 
 
 class Worker(Protocol):
-    """Carries out work one piece after the other, in the order given, while the event loop goes on."""
+    """Carries out work, one piece after the other in the given order, while the event loop continues."""
 
     def run(self, work: Work, done: Done) -> None:
         """Carry out `work`, then call `done` from the event loop, with the exception if it raised one."""
 
     def close(self) -> None:
-        """Wait for the work under way; what has not begun is dropped, and no `done` is called any more."""
+        """Wait for the running work; drop work that has not begun, and call no more `done`."""
 
 
 class AtOnce:
-    """A `Worker` for where nothing else goes on: work is done, and told, before `run` returns."""
+    """A `Worker` without concurrency: work is carried out and `done` called before `run` returns."""
 
     def run(self, work: Work, done: Done) -> None:
         try:
             work()
-        except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
+        except Exception as exc:  # noqa: BLE001 - passed to `done`
             done(exc)
         else:
             done(None)
 
     def close(self) -> None:
-        """There is nothing to wait for."""
+        """Do nothing: no work is running."""
 
 
 class ThreadWorker:
-    """A `Worker` in a thread of its own."""
+    """A `Worker` with a dedicated thread."""
 
     def __init__(self, name: str) -> None:
         self._loop = asyncio.get_running_loop()
@@ -62,7 +62,7 @@ class ThreadWorker:
             work, done = job
             try:
                 work()
-            except Exception as exc:  # noqa: BLE001 - it is handed to whoever gave the work
+            except Exception as exc:  # noqa: BLE001 - passed to `done`
                 self._tell_soon(done, exc)
             else:
                 self._tell_soon(done, None)

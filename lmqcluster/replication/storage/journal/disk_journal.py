@@ -1,7 +1,8 @@
 """The Raft log on disk, behind the same interface as the log in memory.
 
-Changes take effect in memory at once and are written later, all together, by the work that `take_work` gives out. The newest
-commands stay in memory; older ones are read back. The logical base is not stored: what is read at opening begins at or before it.
+Changes take effect in memory immediately and are written later, all together, by the work from `take_work`. The
+newest commands stay in memory; older ones are read back. The logical base is not stored: the records read at opening
+begin at or before it.
 """
 
 from __future__ import annotations
@@ -30,19 +31,19 @@ __all__ = ["DiskJournal"]
 _ENTRIES_MAX = 256
 _LARGE_BYTES = 1 << 20
 _LARGE_BYTES_MAX = 256 << 20
-"""So much is kept in memory at most for large entries that are not applied yet."""
+"""Most memory for large entries that are not applied yet."""
 _RUN_BYTES_MAX = 1 << 20
 
 
 class DiskJournal(LibraryJournal):
-    """A durable log. Not thread-safe, but the work given out may run in another thread while this one reads and appends.
+    """A durable log. Not thread-safe, except that the work given out may run in another thread during reads and appends.
 
     Attributes:
         size_bytes: commands and overhead of the entries behind the base.
         changes: (index, command) of the membership entries behind the base.
         dirty: there is something to write.
         applied_last: entries up to here have been applied.
-        torn_bytes: what opening cut off because a crash had interrupted its writing.
+        torn_bytes: bytes that opening cut off because a crash had interrupted their write.
         created: opening found no journal and made this one.
     """
 
@@ -83,17 +84,17 @@ class DiskJournal(LibraryJournal):
         segment_bytes: int = 8 << 20,
         cache_bytes: int = 16 << 20,
     ) -> DiskJournal:
-        """Open the journal in `disk`, or make one; all of it is read and verified.
+        """Open the journal in `disk`, or make one; read and verify all of it.
 
         Args:
-            store: where term and vote are.
+            store: holds term and vote.
             base_command: the command of a base whose own command is not in the log.
             sync: whether written work survives a power failure, and not only the end of the process.
             segment_bytes: size of a file; an entry that does not fit gets a larger one.
-            cache_bytes: of commands to keep in memory.
+            cache_bytes: size of the commands to keep in memory.
 
         Raises:
-            DamagedFileError: a file is missing or not as it was written.
+            DamagedFileError: a file is missing, or its content is not the one written.
             OSError: the disk cannot be read or written.
         """
         found = recover(disk, sync=sync, segment_bytes=segment_bytes)
@@ -117,14 +118,14 @@ class DiskJournal(LibraryJournal):
         return self._table.stamps_us[-1]
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at `index`, which must be in the log."""
+        """Return the term of the entry at `index`, which must be in the log."""
         return self._table.terms[self._position(index)]
 
     def entries(self, start: int, size_bytes_max: int) -> list[Entry]:
-        """Entries from `start` on, at least one if there is any, at most `size_bytes_max` of commands.
+        """Return entries from `start` on, at least one if there is any, at most `size_bytes_max` of commands.
 
         Raises:
-            DamagedFileError: one that had to be read back is not as it was written.
+            DamagedFileError: an entry read back is damaged.
         """
         position = self._position(start)
         stop, size = position, 0
@@ -136,10 +137,10 @@ class DiskJournal(LibraryJournal):
         return self._read(position, stop)
 
     def entries_between(self, start: int, stop: int) -> list[Entry]:
-        """Entries from `start` to `stop`, both included.
+        """Return the entries from `start` to `stop`, both included.
 
         Raises:
-            DamagedFileError: one that had to be read back is not as it was written.
+            DamagedFileError: an entry read back is damaged.
         """
         return self._read(self._position(start), min(self._position(stop) + 1, len(self._table)))
 
@@ -150,7 +151,7 @@ class DiskJournal(LibraryJournal):
         return position
 
     def _read(self, start: int, stop: int) -> list[Entry]:
-        """Entries of the rows from `start` up to but not including `stop`."""
+        """Return the entries of the rows from `start` up to but not including `stop`."""
         first, terms, cache = self._table.first, self._table.terms, self._cache
         result: list[Entry] = []
         on_disk = min(stop, self._cache_first - first)
@@ -163,7 +164,7 @@ class DiskJournal(LibraryJournal):
         return result
 
     def _read_run(self, start: int, stop: int) -> list[Entry]:
-        """At least one entry from row `start` on, as many as stand one behind the other, in one read."""
+        """Read adjacent records from row `start` on, in one read; return at least one entry."""
         table = self._table
         place = table.places[start]
         if not place:
@@ -188,7 +189,7 @@ class DiskJournal(LibraryJournal):
     # --- changing -------------------------------------------------------------------------------------------------
 
     def add(self, command: bytes, idx: int, term: int) -> None:
-        """Append one entry; its index must follow the last one, and terms never fall."""
+        """Append one entry; its index must follow the last one, and its term must not be lower."""
         table = self._table
         if idx != table.last + 1:
             raise ValueError(f"entry {idx} does not follow the last entry {table.last}")
@@ -203,7 +204,7 @@ class DiskJournal(LibraryJournal):
         self._cached_bytes += len(command)
 
     def truncate_from(self, index: int) -> None:
-        """Remove the entry at `index`, which is behind the base, and all behind it."""
+        """Remove the entry at `index`, which is behind the base, and all later ones."""
         table = self._table
         if not table.first < index <= table.last + 1:
             raise IndexError(f"log index {index} is outside {table.first + 1}..{table.last}")
@@ -219,7 +220,7 @@ class DiskJournal(LibraryJournal):
         self.size_bytes = table.size_bytes
 
     def drop_before(self, index: int) -> list[tuple[int, bytes]]:
-        """Make the entry at `index` the base; returns the membership changes up to the new base."""
+        """Make the entry at `index` the base; return the membership changes up to the new base."""
         table = self._table
         if not table.first <= index <= table.last:
             raise IndexError(f"log index {index} is outside {table.first}..{table.last}")
@@ -232,7 +233,7 @@ class DiskJournal(LibraryJournal):
         return dropped
 
     def _drop_spans(self, base: int) -> None:
-        """Let go of the segments without which the log can still be read from its base on."""
+        """Drop the segments that reading the log from its base does not need."""
         spans = self._spans
         keep = max((i for i, span in enumerate(spans) if span.base < base and span.base < span.lowest), default=0)
         if keep:
@@ -240,8 +241,8 @@ class DiskJournal(LibraryJournal):
             self.dirty = True
 
     def reset(self, index: int, term: int) -> None:
-        """Forget everything; the base stands for a snapshot at `index`."""
-        # What is not written yet need not be. A gap in the numbers before a fresh segment is harmless.
+        """Remove all entries; the base stands for a snapshot at `index`."""
+        # Pending writes are unnecessary. A gap in the numbers before a fresh segment is harmless.
         self._steps.clear()
         number = self._header.number + 1
         self._table.reset(index, term)
@@ -253,7 +254,7 @@ class DiskJournal(LibraryJournal):
         self._begin(SegmentHeader(number, max(self._segment_bytes, HEADER_BYTES), index, term, self._chain, fresh=True))
 
     def _put(self, kind: int, index: int, term: int, body: bytes) -> tuple[int, int]:
-        """Plan to write a record; returns its place and what its checksum is seeded with."""
+        """Plan the write of a record; return its place and the seed of its checksum."""
         size = RECORD_BYTES + len(body)
         if self._end + size > self._header.size:
             self._roll(size)
@@ -281,9 +282,9 @@ class DiskJournal(LibraryJournal):
     # --- writing --------------------------------------------------------------------------------------------------
 
     def take_work(self) -> Callable[[], None]:
-        """All changes so far as one piece of work, for another thread; call `written` after it.
+        """Return all changes so far as one piece of work for another thread; call `written` after it.
 
-        What it raises is fatal: what is on the disk is then unknown, and only reopening the journal tells.
+        An exception of the work is fatal: the content of the disk is then unknown until the journal is opened again.
         """
         steps, self._steps = self._steps, []
         first = self._spans[0].number
@@ -294,29 +295,29 @@ class DiskJournal(LibraryJournal):
 
     @property
     def progress(self) -> int:
-        """Counts the syncs that work has come through, also while it is under way."""
+        """Return the number of syncs that work has completed; it also grows while work runs."""
         return self._files.progress
 
     def written(self) -> None:
-        """The work taken last is done; what it wrote may leave memory."""
+        """Note that the work taken last is done; entries that it wrote may leave memory."""
         self._written_last = self._taken_last
         while self._cached_bytes > self._cache_bytes and self._cache_first <= self._written_last:
             size = len(self._cache[self._cache_first])
             if size > _LARGE_BYTES and self._cache_first > self.applied_last and self._cached_bytes < _LARGE_BYTES_MAX:
-                # It is needed once more, soon: reading it back would hold up everything else.
+                # It is needed once more, soon: reading it back would delay everything else.
                 return
             del self._cache[self._cache_first]
             self._cached_bytes -= size
             self._cache_first += 1
 
     def sync(self) -> None:
-        """Write everything here and now."""
+        """Write all changes now."""
         if self.dirty:
             self.take_work()()
             self.written()
 
     def prepare_spare(self) -> Callable[[], None] | None:
-        """Work for yet another thread that makes the next segment's file ahead of time; None if it is not the time."""
+        """Return work for a third thread that makes the next segment's file ahead of time; None if it is too early."""
         files = self._files
         if files.spare_wanted or self._end * 2 <= self._header.size:
             return None
@@ -343,5 +344,5 @@ class DiskJournal(LibraryJournal):
         return self._read(row, row + 1)[0]
 
     def close(self) -> None:
-        """Close the files; what was not written is lost."""
+        """Close the files; pending writes are lost."""
         self._files.close()

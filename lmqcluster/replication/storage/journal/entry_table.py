@@ -1,4 +1,4 @@
-"""Where each entry of a journal on disk stands: some 36 bytes an entry, whatever the size of its command."""
+"""Places of the entries of a journal on disk: some 36 bytes an entry, whatever the size of its command."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ...base.membership import is_change, stamp_us_of
 __all__ = ["ENTRY_OVERHEAD_BYTES", "EntryTable", "place_of", "split_place"]
 
 ENTRY_OVERHEAD_BYTES = 120
-"""What an entry counts beside its command, as in memory."""
+"""Overhead counted for an entry besides its command, equal to that in memory."""
 
 
 def place_of(segment: int, offset: int) -> int:
-    """Segment and offset of a record as one number; 0 is none, because segments are numbered from 1."""
+    """Encode segment and offset of a record as one number; 0 is none, because segments are numbered from 1."""
     return segment << 32 | offset
 
 
 def split_place(place: int) -> tuple[int, int]:
-    """Segment and offset."""
+    """Return segment and offset."""
     return place >> 32, place & 0xFFFFFFFF
 
 
@@ -30,7 +30,7 @@ class EntryTable:
         places: where an entry's record begins; 0 for a base that stands for a snapshot.
         terms: its term.
         sizes: bytes of its command.
-        seeds: what its record's checksum is seeded with.
+        seeds: the seed of its record's checksum.
         stamps_us: the latest log time up to it, as far as the table shows.
         changes: (index, command) of the membership entries behind the base.
         size_bytes: commands and overhead behind the base.
@@ -41,7 +41,7 @@ class EntryTable:
         self.reset(index, term)
 
     def reset(self, index: int, term: int) -> None:
-        """Only a base."""
+        """Remove all rows and add a base."""
         self.first = index
         self.places = array("Q", [0])
         self.terms = array("Q", [term])
@@ -56,7 +56,7 @@ class EntryTable:
 
     @property
     def last(self) -> int:
-        """Index of the newest entry."""
+        """Return the index of the newest entry."""
         return self.first + len(self.places) - 1
 
     def add(self, place: int, term: int, command: bytes | memoryview, seed: int) -> None:
@@ -71,7 +71,7 @@ class EntryTable:
             self.changes.append((self.last, bytes(command)))
 
     def truncate_from(self, index: int) -> None:
-        """Remove the row of `index` and all behind it; the base stays."""
+        """Remove the row of `index` and all later ones; the base stays."""
         row = index - self.first
         self.size_bytes -= self._cost(row, len(self))
         for column in (self.places, self.terms, self.sizes, self.seeds, self.stamps_us):
@@ -80,7 +80,7 @@ class EntryTable:
             self.changes.pop()
 
     def drop_before(self, index: int) -> list[tuple[int, bytes]]:
-        """Make `index` the base; returns the membership changes that are no longer behind it."""
+        """Make `index` the base; return the membership changes that are no longer behind it."""
         row = index - self.first
         self.size_bytes -= self._cost(1, row + 1)
         for column in (self.places, self.terms, self.sizes, self.seeds, self.stamps_us):

@@ -1,8 +1,8 @@
 """The Raft log of one node, behind PySyncObj's journal interface.
 
-`Journal` is the seam: what the Raft core and the replica need of a log. `MemoryJournal` keeps entries in memory,
-`DiskJournal` (in `storage`) on disk; term, vote and incarnation are always on disk, in `NodeMeta`, because a node that
-forgets them could vote twice.
+`Journal` is the interface that the Raft core and the replica use. `MemoryJournal` keeps entries in memory,
+`DiskJournal` on disk. Term, vote and incarnation are always on disk, in `NodeMeta`, because a node that forgets them
+could vote twice.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ class Entry(NamedTuple):
 
 
 class TermStore(Protocol):
-    """Where term and vote survive a restart."""
+    """Storage in which term and vote survive a restart."""
 
     term: int
     vote: str | None
 
     def save_vote(self, term: int, vote: str | None) -> None:
-        """Make term and vote durable before anything that shows them leaves the node."""
+        """Make term and vote durable before any message that shows them leaves the node."""
 
 
 class Journal(Protocol):
     """A log. Indexes are log indexes; the first entry is the base, already applied.
 
-    Changes are made in memory at once and become durable by the work that `take_work` hands out.
+    Changes are made in memory immediately and become durable by the work from `take_work`.
 
     Attributes:
         size_bytes: commands behind the base, with an overhead each.
         changes: (index, command) of the membership entries behind the base, in order.
-        applied_last: entries up to here have been applied, and are read again by followers only.
+        applied_last: entries up to here have been applied, and only followers need them again.
     """
 
     size_bytes: int
@@ -57,7 +57,7 @@ class Journal(Protocol):
     def last_index(self) -> int: ...
     @property
     def stamped_us(self) -> int:
-        """The latest log time of the entries, 0 if none has one; may leave out those up to the base."""
+        """Return the latest log time of the entries, 0 if none has one; entries up to the base may not count."""
 
     def add(self, command: bytes, idx: int, term: int) -> None: ...
     def term_at(self, index: int) -> int: ...
@@ -90,26 +90,26 @@ class LibraryJournal(ABC):
     @property
     @abstractmethod
     def first_index(self) -> int:
-        """Index of the base entry."""
+        """Return the index of the base entry."""
 
     @abstractmethod
     def term_at(self, index: int) -> int:
-        """Term of the entry at `index`, which must be in the log."""
+        """Return the term of the entry at `index`, which must be in the log."""
 
     @abstractmethod
     def truncate_from(self, index: int) -> None:
-        """Remove the entry at `index` and all behind it."""
+        """Remove the entry at `index` and all later ones."""
 
     @abstractmethod
     def drop_before(self, index: int) -> list[tuple[int, bytes]]:
-        """Make the entry at `index` the base; returns the membership changes up to it, which are no longer in `changes`."""
+        """Make the entry at `index` the base; return the membership changes up to it, which leave `changes`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the files; what was not written is lost."""
+        """Close the files; pending writes are lost."""
 
     def first_index_of_term(self, term: int, before: int) -> int:
-        """Smallest index of the run of entries of `term` that ends at `before`."""
+        """Return the smallest index of the run of entries of `term` that ends at `before`."""
         index = before
         while index > self.first_index and self.term_at(index - 1) == term:
             index -= 1
@@ -124,7 +124,7 @@ class LibraryJournal(ABC):
         self.drop_before(self.first_index + entryTo)
 
     def clear(self) -> None:
-        """PySyncObj's clear; the core uses `reset`."""
+        """Refuse PySyncObj's clear; the core uses `reset`."""
         raise RuntimeError("the Raft core resets the journal to a base, it never empties it")
 
     def setCurrentTerm(self, term: int, votedForNodeId: str | None) -> None:  # noqa: N802, N803
@@ -132,25 +132,25 @@ class LibraryJournal(ABC):
         self._store.save_vote(term, votedForNodeId)
 
     def getCurrentTerm(self) -> int:  # noqa: N802
-        """The durable term."""
+        """Return the durable term."""
         return self._store.term
 
     def getVotedForNodeId(self) -> str | None:  # noqa: N802
-        """The durable vote of that term."""
+        """Return the durable vote of that term."""
         return self._store.vote
 
     def setRaftCommitIndex(self, raftCommitIndex: int) -> None:  # noqa: B027, N802, N803 - nothing to do is right
-        """The commit index is not kept: it is learned from the leader again."""
+        """Do nothing: the node learns the commit index from the leader again."""
 
     def getRaftCommitIndex(self) -> int:  # noqa: N802
-        """The commit index to start with."""
+        """Return the commit index to start with."""
         return self.first_index
 
     def onOneSecondTimer(self) -> None:  # noqa: B027, N802
-        """Nothing is done once a second."""
+        """Do nothing."""
 
     def _destroy(self) -> None:
-        """PySyncObj's name for `close`."""
+        """Close, under PySyncObj's name."""
         self.close()
 
 
@@ -160,7 +160,7 @@ class MemoryJournal(LibraryJournal):
     def __init__(self, store: TermStore, base_command: bytes) -> None:
         self._store = store
         self._base_command = base_command
-        # Entries before `_offset` are dropped; they are removed from the list now and then, all at once.
+        # Entries before `_offset` are dropped; they are removed from the list in batches.
         self._entries: list[Entry] = [Entry(base_command, 1, 0)]
         self._offset = 0
         self.size_bytes = 0
@@ -171,26 +171,26 @@ class MemoryJournal(LibraryJournal):
 
     @property
     def first_index(self) -> int:
-        """Index of the base entry."""
+        """Return the index of the base entry."""
         return self._entries[self._offset].idx
 
     @property
     def last_index(self) -> int:
-        """Index of the newest entry."""
+        """Return the index of the newest entry."""
         return self._entries[-1].idx
 
     @property
     def stamped_us(self) -> int:
-        """The latest log time of the entries behind the base."""
+        """Return the latest log time of the entries behind the base."""
         behind = range(len(self._entries) - 1, self._offset, -1)
         return next((stamp for position in behind if (stamp := stamp_us_of(self._entries[position].command))), 0)
 
     def term_at(self, index: int) -> int:
-        """Term of the entry at `index`, which must be in the log."""
+        """Return the term of the entry at `index`, which must be in the log."""
         return self._entries[self._position(index)].term
 
     def entries(self, start: int, size_bytes_max: int) -> list[Entry]:
-        """Entries from `start` on, at least one if there is any, at most `size_bytes_max` of commands."""
+        """Return entries from `start` on, at least one if there is any, at most `size_bytes_max` of commands."""
         position = self._position(start)
         result: list[Entry] = []
         size = 0
@@ -202,18 +202,18 @@ class MemoryJournal(LibraryJournal):
         return result
 
     def entries_between(self, start: int, stop: int) -> list[Entry]:
-        """Entries from `start` to `stop`, both included."""
+        """Return the entries from `start` to `stop`, both included."""
         return self._entries[self._position(start) : self._position(stop) + 1]
 
     def truncate_from(self, index: int) -> None:
-        """Remove the entry at `index` and all behind it."""
+        """Remove the entry at `index` and all later ones."""
         position = self._position(index)
         self.size_bytes -= sum(map(_cost, self._entries[position:]))
         del self._entries[position:]
         self.changes = [change for change in self.changes if change[0] < index]
 
     def drop_before(self, index: int) -> list[tuple[int, bytes]]:
-        """Make the entry at `index` the base; returns the membership changes up to it, which are no longer in `changes`."""
+        """Make the entry at `index` the base; return the membership changes up to it, which leave `changes`."""
         position = self._position(index)
         dropped = self._entries[self._offset : position + 1]
         self.size_bytes -= sum(map(_cost, dropped[1:]))
@@ -230,7 +230,7 @@ class MemoryJournal(LibraryJournal):
         return gone
 
     def reset(self, index: int, term: int) -> None:
-        """Forget everything; the base stands for a snapshot at `index`."""
+        """Remove all entries; the base stands for a snapshot at `index`."""
         self._entries = [Entry(self._base_command, index, term)]
         self._offset = 0
         self.size_bytes = 0
@@ -238,30 +238,30 @@ class MemoryJournal(LibraryJournal):
 
     @property
     def dirty(self) -> bool:
-        """Whether there is anything to make durable: never, in memory."""
+        """Return False: in memory nothing becomes durable."""
         return False
 
     @property
     def progress(self) -> int:
-        """How many syncs work has come through: there are none, in memory."""
+        """Return 0: in memory there are no syncs."""
         return 0
 
     def take_work(self) -> Callable[[], None]:
-        """What makes the log durable; nothing to do in memory."""
+        """Return empty work: in memory nothing becomes durable."""
         return self.written
 
     def written(self) -> None:
-        """The work has been done."""
+        """Do nothing."""
 
     def prepare_spare(self) -> Callable[[], None] | None:
-        """Work that makes the next file ready, if that is due: never, in memory."""
+        """Return None: in memory there are no files."""
         return None
 
     def sync(self) -> None:
-        """Make everything added durable; nothing to do in memory."""
+        """Do nothing."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing."""
 
     def _position(self, index: int) -> int:
         position = index - self._entries[0].idx

@@ -1,4 +1,4 @@
-"""Opening a journal: verify all of it, cut what a crash tore off, finish what a crash interrupted, or make a new one."""
+"""Opening a journal: verify it, cut off torn writes, finish what a crash interrupted, or make a new one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Recovered", "Span", "note_truncation", "readable_changes", "recover"
 
 @dataclass(slots=True)
 class Span:
-    """What has to be known of a segment to tell when all before it may be removed.
+    """A segment, with the facts that decide when all earlier segments may be removed.
 
     Attributes:
         base: index of the last entry before the segment.
@@ -32,9 +32,9 @@ class Recovered:
     """A journal as found on the disk.
 
     Attributes:
-        header, end, chain: the last segment, where its records end, and the checksum of the last one.
-        torn_bytes: what was cut off behind the last whole record.
-        created: there was none.
+        header, end, chain: the last segment, the end of its records, and the checksum of the last record.
+        torn_bytes: bytes cut off behind the last whole record.
+        created: there was no journal.
     """
 
     table: EntryTable
@@ -51,7 +51,7 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
     """Open the journal in `disk`, or make an empty one.
 
     Raises:
-        DamagedFileError: something is missing that was durable, or is not as it was written.
+        DamagedFileError: durable data is missing, or is not as it was written.
         OSError: the disk cannot be read or written.
     """
     created = _is_new(disk)
@@ -69,7 +69,7 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
         for file in opened:
             file.close()
         raise
-    # What is read may so far be in the system's cache only. From now on it counts as durable.
+    # The data read may so far be in the system's cache only. From now on it counts as durable.
     replay.rewrite(opened[-1])
     opened[-1].sync()
     disk.sync()
@@ -87,7 +87,7 @@ def recover(disk: Disk, *, sync: bool, segment_bytes: int) -> Recovered:
 
 
 def readable_changes(disk: Disk) -> list[bytes]:
-    """The membership entries of the journal in `disk` as far as it can be read; nothing is changed.
+    """Return the membership entries of the journal in `disk` as far as it can be read; change nothing.
 
     Raises:
         OSError: the disk cannot be read.
@@ -113,7 +113,7 @@ def readable_changes(disk: Disk) -> list[bytes]:
 
 
 def _is_new(disk: Disk) -> bool:
-    """Whether there is no journal, or one whose creation was interrupted; that one is removed but for its mark."""
+    """Return whether there is no journal, or one whose creation was interrupted; remove its files except the mark."""
     names = disk.names()
     if MARK_NAME in names:
         if read_mark(disk).segment:
@@ -127,7 +127,7 @@ def _is_new(disk: Disk) -> bool:
 
 
 def _create(disk: Disk, segment_bytes: int) -> None:
-    """Make an empty journal. Until the mark names segment 1, a crash leaves what is taken for no journal."""
+    """Make an empty journal. Until the mark names segment 1, a crash leaves files that count as no journal."""
     draft = MARK_NAME + DRAFT
     mark = disk.create(draft)
     mark.write_at(0, SyncedMark(0, 0, 0).encode())
@@ -163,7 +163,7 @@ def _remove_leftovers(disk: Disk, mark: SyncedMark) -> None:
 
 
 def _headers(disk: Disk, mark: SyncedMark) -> list[SegmentHeader]:
-    """Headers of the segments that make up the log, in order; the first one is the last fresh one, or the mark's first."""
+    """Return the headers of the log's segments, in order; the first is the last fresh one, or the mark's first."""
     present = {number for name in disk.names() if (number := segment_number(name)) is not None and number >= mark.first}
     last = max(present | {mark.segment})
     headers: list[SegmentHeader] = []
@@ -195,7 +195,7 @@ def _header(disk: Disk, number: int) -> SegmentHeader:
 
 
 class _Replay:
-    """Carries out the records of all segments, one segment after the other."""
+    """Replays the records of all segments, one segment after the other."""
 
     def __init__(self, disk: Disk, mark: SyncedMark, headers: list[SegmentHeader]) -> None:
         self._disk = disk
@@ -233,14 +233,14 @@ class _Replay:
             self._unsure = bytes(data[self._unsure_from : self.end])
 
     def cut(self, file: DiskFile) -> None:
-        """Erase what is behind the last whole record of the last segment."""
+        """Erase everything behind the last whole record of the last segment."""
         self.torn_bytes = len(self._torn)
         zero(file, self.end, self.end + len(self._torn))
 
     def rewrite(self, file: DiskFile) -> None:
-        """Write again what no sync is known to have reached.
+        """Write again the data that no sync is known to have reached.
 
-        After a sync that failed the system takes the pages for written, and a further sync alone would not write them.
+        After a failed sync the system treats the pages as written, and another sync alone would not write them.
         """
         file.write_at(self._unsure_from, self._unsure)
 
@@ -265,6 +265,6 @@ class _Replay:
 
 
 def note_truncation(spans: list[Span], index: int) -> None:
-    """Entries from `index` on were removed."""
+    """Note that entries from `index` on were removed."""
     for span in spans:
         span.lowest = min(span.lowest, index)

@@ -1,7 +1,7 @@
 """The format of one journal segment: a header, then records, then zeros up to the size that the header names.
 
-Each record's checksum is seeded with the checksum of the record before it, the first one's with the header's. So a record passes
-only as the continuation of exactly the records before it, whatever an earlier life of the disk left behind the end.
+Each record's checksum is seeded with the checksum of the record before it, the first one's with the header's. So a
+record is valid only as the continuation of exactly the records before it; stale data behind the end never passes.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ __all__ = [
 ]
 
 ENTRY = 1
-"""A record that appends an entry."""
+"""Kind of a record that appends an entry."""
 TRUNCATE = 2
-"""A record that removes the entry at its index and all behind it."""
+"""Kind of a record that removes the entry at its index and all later ones."""
 
 HEADER_BYTES = 512
-"""A sector of its own, so that no write of a record touches it."""
+"""Size of a header: one sector, so that no write of a record touches it."""
 _CHECKSUM = struct.Struct("<Q")
 _RECORD_HEAD = struct.Struct("<IBQQ")
 RECORD_BYTES = _CHECKSUM.size + _RECORD_HEAD.size
-"""What a record takes beside its body."""
+"""Size of a record without its body."""
 BODY_BYTES_MAX = 2**32 - 2**20
-"""Offsets and lengths fit into 32 bits."""
+"""Largest body; offsets and lengths fit into 32 bits."""
 
 _MAGIC = b"LMQSEGM1"
 _HEADER = struct.Struct("<QQQQQB")
@@ -50,23 +50,23 @@ _NAME = re.compile(r"\d{20}\.log")
 
 
 def segment_name(number: int) -> str:
-    """The file of a segment."""
+    """Return the file name of a segment."""
     return f"{number:020d}.log"
 
 
 def segment_number(name: str) -> int | None:
-    """The number of the segment in the file `name`; None if that is no segment."""
+    """Return the number of the segment in the file `name`; None if that is not a segment."""
     return int(name[:20]) if _NAME.fullmatch(name) else None
 
 
 def sector(magic: bytes, fields: bytes) -> bytes:
-    """One sector with its checksum in front."""
+    """Return one sector with its checksum in front."""
     body = (magic + fields).ljust(HEADER_BYTES - _CHECKSUM.size, b"\0")
     return _CHECKSUM.pack(xxh3_64_intdigest(body)) + body
 
 
 def sector_fields(data: bytes, magic: bytes) -> bytes:
-    """The fields in a sector, padded.
+    """Return the fields in a sector, padded.
 
     Raises:
         ValueError: it is damaged, or of another format.
@@ -82,13 +82,13 @@ def sector_fields(data: bytes, magic: bytes) -> bytes:
 
 
 class SegmentHeader(NamedTuple):
-    """What a segment begins with.
+    """The beginning of a segment.
 
     Attributes:
-        size: of the file, in bytes.
-        base_index, base_term: of the last entry before the segment.
+        size: size of the file, in bytes.
+        base_index, base_term: index and term of the last entry before the segment.
         chain: checksum of the last record before the segment.
-        fresh: the log begins here, everything in earlier segments is void.
+        fresh: the log begins here; all earlier segments are void.
     """
 
     number: int
@@ -99,7 +99,7 @@ class SegmentHeader(NamedTuple):
     fresh: bool
 
     def encode(self) -> bytes:
-        """The header's `HEADER_BYTES`."""
+        """Return the header's `HEADER_BYTES`."""
         return sector(_MAGIC, _HEADER.pack(*self))
 
     @classmethod
@@ -113,17 +113,17 @@ class SegmentHeader(NamedTuple):
         return cls(number, size, base_index, base_term, chain, bool(fresh))
 
     def seed(self) -> int:
-        """What the first record's checksum is seeded with."""
+        """Return the seed of the first record's checksum."""
         return int(_CHECKSUM.unpack_from(self.encode())[0])
 
 
 class Record(NamedTuple):
-    """Where a record stands in its file, and what it says.
+    """Place and fields of a record.
 
     Attributes:
         seed: checksum of the record before it.
         checksum: its own.
-        start, stop: of its body.
+        start, stop: place of its body.
     """
 
     seed: int
@@ -136,7 +136,7 @@ class Record(NamedTuple):
 
 
 def encode_record(kind: int, index: int, term: int, body: bytes, seed: int) -> tuple[bytes, int]:
-    """What stands in front of the body in the file, and the record's checksum."""
+    """Return the bytes in front of the body in the file, and the record's checksum."""
     head = _RECORD_HEAD.pack(len(body), kind, index, term)
     state = xxh3_64(head, seed)
     state.update(body)
@@ -145,7 +145,7 @@ def encode_record(kind: int, index: int, term: int, body: bytes, seed: int) -> t
 
 
 def check_record(data: bytes | memoryview, offset: int, seed: int) -> Record | None:
-    """The record at `offset` of `data`; None if there is no whole one that continues the chain from `seed`."""
+    """Return the record at `offset` of `data`; None if no whole record there continues the chain from `seed`."""
     start = offset + RECORD_BYTES
     if start > len(data):
         return None
@@ -160,7 +160,7 @@ def check_record(data: bytes | memoryview, offset: int, seed: int) -> Record | N
 
 
 def scan(data: memoryview, seed: int) -> Iterator[Record]:
-    """The records of a whole segment file, up to the first place where none continues the chain."""
+    """Yield the records of a whole segment file, up to the first place where none continues the chain."""
     offset = HEADER_BYTES
     while (record := check_record(data, offset, seed)) is not None:
         yield record

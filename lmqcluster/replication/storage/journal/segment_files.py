@@ -16,7 +16,7 @@ __all__ = ["DRAFT", "SPARE_NAME", "SegmentFiles", "Step", "own_names"]
 DRAFT = ".tmp"
 SPARE_NAME = "spare"
 PIECE_BYTES = 4 << 20
-"""A large write is synced in pieces of this size, so that it shows whether the disk gets on with it."""
+"""Size of the pieces in which a large write is synced, so that the disk's progress shows."""
 _ZEROS = bytes(1 << 20)
 
 
@@ -37,15 +37,15 @@ class Step:
 
 
 class SegmentFiles:
-    """Open files of all segments, and the mark up to where they are durable.
+    """Open files of all segments, and the mark of their durable part.
 
     Attributes:
         spare_wanted: a spare exists or is being made.
-        progress: counts the syncs that the work has come through; may be read on any thread.
+        progress: counts the syncs that the work has completed; may be read on any thread.
     """
 
     def __init__(self, disk: Disk, *, sync: bool, mark_file: DiskFile, mark: SyncedMark, zeroed_bytes_max: int) -> None:
-        """Segments of at most `zeroed_bytes_max` are written with zeros beforehand."""
+        """Set up the files; segments of at most `zeroed_bytes_max` are filled with zeros beforehand."""
         self._disk = disk
         self._zeroed_bytes_max = zeroed_bytes_max
         self._sync = sync
@@ -69,7 +69,7 @@ class SegmentFiles:
         return self._files[number].read_at(offset, size)
 
     def path(self, number: int) -> str:
-        """What to call a segment in messages."""
+        """Return the segment's path, for messages."""
         return self._disk.path(segment_name(number))
 
     def close(self) -> None:
@@ -112,7 +112,7 @@ class SegmentFiles:
     def remove_before(self, first: int) -> None:
         """Remove the segments before `first`.
 
-        The mark tells it before, durably, so that a segment missing for another reason is noticed.
+        The mark records it first, durably, so that a segment missing for another reason is noticed.
         """
         if first > self._first:
             self._first = first
@@ -129,8 +129,8 @@ class SegmentFiles:
     def _begin(self, header: SegmentHeader) -> None:
         """Make the next segment.
 
-        A torn record can only be in the last segment: the one before is durable before the next one has a name. Likewise the mark
-        names the new segment before there is a record in it.
+        A torn record can only be in the last segment: the previous one is durable before the next one has a name.
+        Likewise the mark names the new segment before there is a record in it.
         """
         if not header.fresh and not self._synced:
             self._sync_segment()
@@ -160,7 +160,7 @@ class SegmentFiles:
             draft = name + DRAFT
             file = self._disk.create(draft)
             if header.size > self._zeroed_bytes_max:
-                # It holds one large record, which few syncs cover: zeros beforehand would be written in vain.
+                # It holds one large record, which few syncs cover: filling it with zeros would be a wasted write.
                 file.write_at(header.size - 1, b"\0")
                 file.write_at(0, header.encode())
             else:
@@ -171,7 +171,7 @@ class SegmentFiles:
         file.sync()
         self._disk.rename(draft, name)
         if spare is not None:
-            # Not before the rename: another spare takes the name.
+            # Only after the rename: another spare takes the name.
             self.spare_wanted = False
         return file
 
@@ -181,7 +181,8 @@ class SegmentFiles:
         self._synced = True
 
     def _write_mark(self) -> None:
-        # Without a sync, so it may be old after a power failure; it is a lower bound. It must never be ahead of what is durable.
+        # Without a sync, so it may be old after a power failure; it is a lower bound. It must never be ahead of the
+        # durable data.
         if self._synced:
             self._durable = (self._segment, self._end)
         self._mark_file.write_at(0, SyncedMark(self._first, *self._durable).encode())
@@ -189,7 +190,7 @@ class SegmentFiles:
     # --- the spare ------------------------------------------------------------------------------------------------
 
     def make_spare(self, size: int) -> None:
-        """Make the file that the next roll takes; safe beside `carry_out`."""
+        """Make the file for the next roll; may run in parallel with `carry_out`."""
         file = self._disk.create(SPARE_NAME)
         fill(file, size, b"")
         file.sync()
@@ -198,7 +199,7 @@ class SegmentFiles:
 
 
 def fill(file: DiskFile, size: int, head: bytes) -> None:
-    """Write `head` and zeros up to `size`: real ones, because overwriting what was written makes the later syncs cheap."""
+    """Write `head` and zeros up to `size`; later syncs are cheap if they overwrite written bytes."""
     if head:
         file.write_at(0, head)
     zero(file, len(head), size)
@@ -212,7 +213,7 @@ def zero(file: DiskFile, start: int, stop: int) -> None:
 
 
 def own_names(disk: Disk) -> Iterator[str]:
-    """The journal's files in the folder, the mark excepted; other files may live there too."""
+    """Yield the journal's files in the folder, except the mark; the folder may hold other files too."""
     for name in disk.names():
         stem = name.removesuffix(DRAFT)
         if stem == SPARE_NAME or (stem == MARK_NAME and name != MARK_NAME) or segment_number(stem) is not None:

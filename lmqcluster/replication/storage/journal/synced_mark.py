@@ -1,4 +1,4 @@
-"""The file `synced`: up to where the journal is known to be durable, so that damage is told from a write that a crash tore."""
+"""The file `synced`: the durable end of the journal, which distinguishes damage from a torn write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SyncedMark(NamedTuple):
 
     Attributes:
         first: number of the first segment of the log; segments before it are void.
-        segment, offset: all segments before this one and this one up to the offset are durable. Segment 0 stands for a journal
+        segment, offset: all segments before this one, and this one up to the offset, are durable. Segment 0 stands for a journal
             whose creation was never finished.
     """
 
@@ -29,7 +29,7 @@ class SyncedMark(NamedTuple):
     offset: int
 
     def encode(self) -> bytes:
-        """The file's content."""
+        """Return the file's content."""
         return sector(_MAGIC, _FIELDS.pack(*self))
 
 
@@ -37,7 +37,7 @@ def read_mark(disk: Disk) -> SyncedMark:
     """Read the file.
 
     Raises:
-        DamagedFileError: it is missing or not what was written.
+        DamagedFileError: it is missing or damaged.
     """
     path = disk.path(MARK_NAME)
     try:
