@@ -1,1 +1,1 @@
-"""The data that a node keeps on its disk: the journal, snapshots and the pages of long queues."""
+"""The data that a node keeps on its disk: the journal, snapshots, pages and the node's identity."""

@@ -1,4 +1,4 @@
-"""Everything that one node keeps on its disk, opened together and checked against each other."""
+"""All data that one node keeps on its disk, opened together and checked against each other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Disks", "DurabilityError", "NodeStorage", "void_data"]
 log = structlog.get_logger("lmq.storage")
 
 Disks = Callable[[str], Disk]
-"""The data directory by an empty name, and folders below it."""
+"""Returns the data directory for an empty name, otherwise the folder of that name below it."""
 
 NO_OP = b"\x01"
 JOURNAL, SNAPSHOTS, PAGES = "journal", "snapshots", "pages"
@@ -25,7 +25,7 @@ SEGMENT_BYTES = 8 << 20
 
 
 class DurabilityError(RuntimeError):
-    """The configured durability would forget what the data directory holds."""
+    """The configured durability would discard the log in the data directory."""
 
 
 class NodeStorage:
@@ -36,10 +36,10 @@ class NodeStorage:
         journal: the log, beginning at `latest` if that exists.
         snapshots: the snapshot files.
         latest: the newest snapshot at opening.
-        durability: what an acknowledged write has survived on a majority: ``disk`` a power failure, ``process`` the death of the
-            process, ``memory`` nothing.
-        recovering: the node may have forgotten entries that it has acknowledged.
-        forgetful: and its term and vote as well.
+        durability: what an acknowledged write has survived on a majority: ``disk`` a power failure, ``process`` the death of
+            the process, ``memory`` nothing.
+        recovering: the node may have lost entries that it has acknowledged.
+        forgetful: the node may have lost its term and vote as well.
     """
 
     def __init__(self, disks: Disks, meta: NodeMeta, durability: str, *, segment_bytes: int = SEGMENT_BYTES) -> None:
@@ -64,10 +64,10 @@ class NodeStorage:
         *,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> NodeStorage:
-        """Open the files of a former life, or make those of a first one.
+        """Open the files of an earlier run, or make those of a first one.
 
         Args:
-            disks: gives folders.
+            disks: returns folders.
             new_id, founders: see `NodeMeta.open`.
             durability: see above.
             segment_bytes: size of the log's files.
@@ -81,15 +81,15 @@ class NodeStorage:
 
     @property
     def durable(self) -> bool:
-        """Whether the log is kept on disk."""
+        """Return whether the log is kept on disk."""
         return self.durability != "memory"
 
     def pages(self) -> Disk:
-        """The folder of the pages that snapshots name."""
+        """Return the folder of the pages that snapshots name."""
         return self._disks(PAGES)
 
     def begin_again(self, node_id: str, members: Mapping[str, str], *, joining: bool, founding: bool = False) -> None:
-        """Give up all data for another identity; the files, which have been closed, are opened again under it.
+        """Discard all data, take another identity and reopen the files, which must be closed.
 
         Without any members the node has left its cluster.
         """
@@ -97,7 +97,7 @@ class NodeStorage:
         self._open()
 
     def close(self) -> None:
-        """Close the files; nothing is written any more."""
+        """Close the files; nothing is written after that."""
         self.journal.close()
         self.snapshots.close()
 
@@ -126,12 +126,12 @@ class NodeStorage:
         if forgotten and self.durable:
             meta.salt_due = self.journal.last_index
         meta.durability, meta.boot, meta.wipe = self.durability, boot_id(), False
-        # Without a durable log, the next life has forgotten what this one will hold.
+        # Without a durable log, the next run has lost the entries of this one.
         meta.recovering = self.recovering and not meta.founding and self.durable
         meta.save()
 
     def _has_forgotten(self) -> bool:
-        """Whether acknowledged entries of the last life may not have survived."""
+        """Return whether acknowledged entries of the last run may be lost."""
         meta = self.meta
         if not meta.restarted:
             return False
@@ -157,14 +157,14 @@ def void_data(disks: Disks) -> None:
     """Remove the files of log, snapshots and pages."""
     for folder in (JOURNAL, SNAPSHOTS, PAGES):
         disk = disks(folder)
-        # The newest first: what is left after a crash in between is a shorter log, which is wiped again.
+        # The newest first: a crash in between leaves a shorter log, which is wiped again.
         for name in reversed(disk.names()):
             disk.remove(name)
         disk.sync()
 
 
 def _align(journal: DiskJournal, latest: SnapshotInfo | None, disk: Disk) -> None:
-    """D6: let the log begin at the snapshot, keeping what follows it."""
+    """D6: make the snapshot the beginning of the log, keeping the entries that follow it."""
     if latest is None:
         if journal.first_index > 1:
             raise DamagedFileError(

@@ -1,10 +1,10 @@
-"""Files of pages: messages of long lines that are not in memory.
+"""Files of pages: messages of long queues that are not in memory.
 
     file   = magic, format version, payload (zstd)
 
-The payload is the MessagePack of the page's columns, and the file's name is its digest. So a file that is not what was written
-shows, and replicas that hold the same messages have files of the same names. A file is durable only after `PageFiles.sync`, which
-precedes every snapshot that names it: what no snapshot names comes back from the log.
+The payload is the MessagePack of the page's columns, and the file's name is its digest. So damage to a file is
+detected, and replicas that hold the same messages have files of the same names. A file is durable only after
+`PageFiles.sync`, which precedes every snapshot that names it. A page that no snapshot names is rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ FORMAT = 1
 PREFIX = b"\x93LMQPAGE" + struct.pack("<I", FORMAT)
 SUFFIX = ".page"
 PAGE_BYTES_MAX = 128 * 1024 * 1024
-"""No page is larger before compression: it holds a few hundred KiB, or one message."""
+"""Largest page before compression: it holds a few hundred KiB, or one message."""
 UNWRITTEN_MAX = 64
 UNWRITTEN_BYTES_MAX = 16 * 1024 * 1024
-"""With so many pages, or bytes of them, waiting for the disk no more are made for the sake of memory."""
+"""Backpressure: no pages are made to save memory while this many, or these bytes, wait for the disk."""
 WRITE_BYTES = 1024 * 1024
-"""About so much is written before it is told that it was."""
+"""Approximate size of one batch of writes, after which `on_written` is called."""
 WANTED_MAX = 64
 """Most pages that wait to be read ahead of need."""
 _DAMAGED = ".damaged"
@@ -51,7 +51,7 @@ Given = Callable[[bytes | None], None]
 
 
 def page_payload(stored: bytes, page: bytes) -> bytes:
-    """The payload of a page's file.
+    """Return the payload of a page's file.
 
     Raises:
         ValueError: it is not this page.
@@ -74,16 +74,20 @@ class PageFiles:
     """The core's `PageStore` in a folder. All methods are called from the event loop; a thread reads and writes the files.
 
     Attributes:
-        on_lost: called with the name of a page that cannot be read though it will be needed.
+        on_lost: called with the name of a page that cannot be read although it will be needed.
         on_written: called when pages that waited for the disk have been written.
         is_writing: whether pages are being written.
         lost: pages that could not be read.
         written_total, written_bytes_total, read_total, removed_total: counters of files.
-        late_total: pages that had to be read at the moment when they were needed.
+        late_total: pages that were read only when they were needed.
     """
 
     def __init__(self, disk: Disk, worker: Worker, *, sync: bool, reader: Worker | None = None) -> None:
-        """With `sync`, `sync` makes files durable; a `reader` reads ahead, so that a snapshot does not wait for that."""
+        """Prepare the store.
+
+        If `sync` is true, the method `sync` makes files durable. A `reader` reads ahead, so that a snapshot does not
+        wait for that.
+        """
         self._disk = disk
         self._worker = worker
         self._reader = worker if reader is None else reader
@@ -92,12 +96,12 @@ class PageFiles:
         self._sizes: dict[bytes, int] = {}
         self._unwritten: dict[bytes, bytes] = {}
         self._unsynced: dict[bytes, None] = {}
-        # Pages that are being read, and who wants to know when they have been.
+        # Callbacks by page that is being read.
         self._wanted: dict[bytes, list[Callable[[bool], None]]] = {}
-        # Those of them that wait for the thread, which is given one at a time so that what is needed first comes first.
+        # Those of them that wait for the thread. It gets one at a time, so that the most urgent one is next.
         self._to_read: deque[bytes] = deque()
         self._reading: bytes | None = None
-        # Those that peers have asked for.
+        # Pages for peers.
         self._to_give: deque[tuple[bytes, Given]] = deque()
         self._is_giving = False
         self._read: OrderedDict[bytes, bytes] = OrderedDict()
@@ -105,9 +109,9 @@ class PageFiles:
         self._pack = msgpack.Packer().pack
         self._failure: Exception | None = None
         self.is_writing = False
-        # Who waits for the end of that.
+        # Callbacks for the end of that.
         self._awaiting: list[Callable[[], None]] = []
-        # Sizes of files that were written in this life and are not known to be damaged. The thread's.
+        # Sizes of files that were written in this run and are not known to be damaged. Only the thread uses it.
         self._whole: dict[bytes, int] = {}
         self.on_lost: Callable[[bytes], None] = _nothing
         self.on_written: Callable[[], None] = _nobody
@@ -119,7 +123,7 @@ class PageFiles:
     # --- opening --------------------------------------------------------------------------------------------------
 
     def open(self, pages: Collection[bytes]) -> list[bytes]:
-        """Take over the files of these pages, and remove all others; returns the pages that have none.
+        """Take over the files of these pages, and remove all others; return the pages that have none.
 
         Raises:
             OSError: a file cannot be read or removed.
@@ -142,15 +146,15 @@ class PageFiles:
         return list(wanted.values())
 
     def path(self, page: bytes) -> str:
-        """What to call the page's file in messages."""
+        """Return the path of the page's file, for messages."""
         return self._disk.path(_file_name(page))
 
     def __len__(self) -> int:
-        """How many files there are."""
+        """Return the number of files."""
         return len(self._sizes)
 
     def __contains__(self, page: bytes) -> bool:
-        """Whether the page is here."""
+        """Return whether the page is here."""
         return page in self._unwritten or (page in self._sizes and page not in self.lost)
 
     # --- the core's store -----------------------------------------------------------------------------------------
@@ -168,14 +172,14 @@ class PageFiles:
         return len(self._unwritten) >= UNWRITTEN_MAX or self._unwritten_bytes() >= UNWRITTEN_BYTES_MAX
 
     def is_flooded(self) -> bool:
-        """Whether a snapshot has to wait, too; what is saved for the sake of memory stops long before, and starves none."""
+        """Return whether a snapshot has to wait too; pages saved for memory stop at a quarter and cannot starve it."""
         return self._unwritten_bytes() >= 4 * UNWRITTEN_BYTES_MAX
 
     def _unwritten_bytes(self) -> int:
         return sum(map(len, self._unwritten.values()))
 
     def when_written(self, done: Callable[[], None]) -> None:
-        """Call `done` when what is being written is there, or could not be written."""
+        """Call `done` when the current write has ended, even if it failed."""
         self._awaiting.append(done)
 
     def load(self, page: bytes) -> list[Any]:
@@ -200,7 +204,7 @@ class PageFiles:
         return columns
 
     def set_aside(self) -> None:
-        """Let files that were found damaged be missing at the next start, which gets the pages from elsewhere."""
+        """Rename damaged files, so that the next start misses them and gets their pages from other nodes."""
         for page in self._unreadable & self._sizes.keys():
             try:
                 self._disk.rename(_file_name(page), _file_name(page) + _DAMAGED)
@@ -216,14 +220,14 @@ class PageFiles:
         if self.is_ready(page) or page in self._wanted or page in self.lost:
             return
         if len(self._wanted) >= WANTED_MAX:
-            # The disk is behind, so what comes soon is read when it is needed.
+            # The disk is behind, so pages are read when they are needed.
             return
         self._wanted[page] = []
         self._to_read.append(page)
         self._read_next()
 
     def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
-        """See `PageStore`; comes before all that is only wanted."""
+        """See `PageStore`; read before all pages that are only wanted."""
         if self.is_ready(page):
             done(True)
             return
@@ -272,7 +276,7 @@ class PageFiles:
             self.on_lost(page)
 
     def scrub(self) -> None:
-        """Look at the files that are here now one after the other; damaged ones are told to `on_lost`."""
+        """Check the present files one after the other; call `on_lost` for damaged ones."""
         self._scrub(iter(list(self._sizes)))
 
     def _scrub(self, pages: Iterator[bytes]) -> None:
@@ -291,7 +295,7 @@ class PageFiles:
     # --- files ----------------------------------------------------------------------------------------------------
 
     def read(self, page: bytes) -> bytes:
-        """The content of a page; may be called on any thread.
+        """Return the content of a page; may be called on any thread.
 
         Raises:
             OSError: it cannot be read.
@@ -301,9 +305,9 @@ class PageFiles:
         return self._payload(page) if payload is None else payload
 
     def give(self, page: bytes, done: Given) -> None:
-        """Call `done` with the page as it stands in its file, for a peer; with None if it is not here, or damaged.
+        """Call `done` with the bytes of the page's file, for a peer; with None if it is missing or damaged.
 
-        One is read at a time. If too many wait, `done` is never called.
+        One page is read at a time. If too many wait, `done` is never called.
         """
         if page not in self:
             done(None)
@@ -339,9 +343,9 @@ class PageFiles:
         self._keep(page, page_payload(stored, page))
 
     def sync(self, done: Done) -> None:
-        """Make all pages durable that were saved so far, then call `done` with the error if that failed."""
+        """Make all pages saved so far durable, then call `done` with the error if that failed."""
         pages = [*self._unsynced, *self._unwritten]
-        # What is being written, or could not be, is written once more.
+        # Pages being written, or whose write failed, are written again.
         batch, sizes = dict(self._unwritten), dict[bytes, int]()
 
         def work() -> None:
@@ -358,7 +362,7 @@ class PageFiles:
         self._worker.run(work, synced)
 
     def sweep(self, needed: Iterable[bytes]) -> int:
-        """Remove the files of all pages but these; returns how many."""
+        """Remove the files of all pages but these; return how many."""
         kept = set(needed)
         removed = [page for page in self._sizes if page not in kept]
         for page in removed:
@@ -378,12 +382,12 @@ class PageFiles:
         self.try_again()
 
     def try_again(self) -> None:
-        """Write what waits, if that is not under way; it may be what the disk refused before."""
+        """Write the waiting pages, unless a write is running; the disk may have refused them before."""
         if not self.is_writing:
             self._write()
 
     def _write(self) -> None:
-        """Write some of what waits, and the rest afterwards."""
+        """Write some of the waiting pages, and the rest afterwards."""
         batch, sizes, size = dict[bytes, bytes](), dict[bytes, int](), 0
         for page, payload in self._unwritten.items():
             batch[page] = payload
@@ -396,7 +400,7 @@ class PageFiles:
 
     def _write_files(self, batch: dict[bytes, bytes], sizes: dict[bytes, int]) -> None:
         for page, payload in batch.items():
-            # It may have been written, or become useless, meanwhile; what is there may be read at any time.
+            # It may have been written, or become useless, since; an existing file may be read at any time.
             if self._unwritten.get(page) is not payload:
                 continue
             if page not in self._whole:
@@ -407,7 +411,7 @@ class PageFiles:
                 finally:
                     file.close()
                 self._whole[page] = len(stored)
-            # One that stands there already, such as one that came from two peers, waits no more either.
+            # An existing file, such as one that came from two peers, waits no more either.
             sizes[page] = self._whole[page]
 
     def _written(self, sizes: dict[bytes, int], error: Exception | None) -> None:
@@ -466,7 +470,7 @@ class PageFiles:
         return self._checked(page)[1]
 
     def _checked(self, page: bytes) -> tuple[bytes, bytes]:
-        """A page's file, and what is in it."""
+        """Return a page's file, and its payload."""
         try:
             stored = self._bytes(page)
             return stored, page_payload(stored, page)
@@ -493,8 +497,8 @@ def _removed(error: Exception | None) -> None:
 
 
 def _nobody() -> None:
-    """Nobody waits for pages."""
+    """Do nothing: no callback waits for pages."""
 
 
 def _nothing(_page: bytes) -> None:
-    """Nobody wants to know."""
+    """Do nothing: no callback is set."""

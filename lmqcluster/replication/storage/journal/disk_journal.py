@@ -104,17 +104,17 @@ class DiskJournal(LibraryJournal):
 
     @property
     def first_index(self) -> int:
-        """Index of the base entry."""
+        """Return the index of the base entry."""
         return self._table.first
 
     @property
     def last_index(self) -> int:
-        """Index of the newest entry."""
+        """Return the index of the newest entry."""
         return self._table.last
 
     @property
     def stamped_us(self) -> int:
-        """The latest log time of the entries, 0 if none has one."""
+        """Return the latest log time of the entries, 0 if none has one."""
         return self._table.stamps_us[-1]
 
     def term_at(self, index: int) -> int:

@@ -1,4 +1,4 @@
-"""The files of a journal: writing, rolling and removing segments. Runs beside the event loop; an exception ends the process."""
+"""The files of a journal: writing, rolling and removing segments. Runs outside the event loop; an exception ends the process."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _ZEROS = bytes(1 << 20)
 
 @dataclass(slots=True)
 class Step:
-    """Some writes to one segment.
+    """Writes to one segment.
 
     Attributes:
-        header: the segment's.
+        header: the segment's header.
         begin: the file has to be made first.
-        offset: where `parts` go, one behind the other.
+        offset: place of `parts`, which follow each other.
     """
 
     header: SegmentHeader

@@ -1,1 +1,1 @@
-"""Snapshot files: format, writing, reading, the folder that keeps them."""
+"""Snapshot files: format, writing, reading, and their folder."""

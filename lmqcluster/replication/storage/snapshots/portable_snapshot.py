@@ -1,7 +1,8 @@
-"""A snapshot with everything that it names, in one file that another cluster can begin with.
+"""A snapshot with the content of its pages, in one file from which another cluster can begin.
 
-The snapshots of a node name pages, which are files of their own. In a portable one each stands as the chunk of messages, or of
-bodies, that the page was made of, so that it needs no other file, and is a snapshot as any other for whoever reads it.
+The snapshots of a node name pages, which are separate files. In a portable snapshot, each page is replaced by the
+chunk of messages, or of bodies, from which it was made. So it needs no other file, and a reader treats it like any
+other snapshot.
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ Payload = Callable[[bytes], bytes]
 
 
 def write_portable(disk: Disk, name: str, header: Header, records: Iterable[Any], payload: Payload) -> StoredSnapshot:
-    """Write a snapshot under a name of its own; nothing is synced.
+    """Write a snapshot under a separate name, without a sync.
 
     Raises:
-        OSError: it cannot be written; there is no file then.
-        ValueError: a page is damaged; likewise.
+        OSError: it cannot be written; the file is removed.
+        ValueError: a page is damaged; the file is removed.
     """
     file = disk.create(name)
     try:

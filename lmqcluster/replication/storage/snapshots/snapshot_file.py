@@ -3,9 +3,10 @@
     file   = magic, format version, block 0 (header), block 1, ..., last block (end)
     block  = checksum (xxh3-64 of all that follows), kind, number, raw length, stored length, payload (zstd)
 
-The header is a map (format, index, term, members, created_us); records are MessagePack, one behind the other. A block holds
-whole records, or a piece of one that is too large. The end says how many blocks and records there are, and a digest over the
-checksums of all blocks before it, so a missing, repeated or foreign block shows. The same blocks, unchanged, travel to followers.
+The header is a map (format, index, term, members, created_us); records are MessagePack, one behind the other. A block
+holds whole records, or a piece of one that is too large. The end holds the numbers of blocks and records, and a
+digest over the checksums of all blocks before it, so a missing, repeated or foreign block is detected. The same
+blocks, unchanged, are sent to followers.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ __all__ = [
 
 FORMAT = 1
 PREFIX = b"\x93LMQSNAP" + struct.pack("<I", FORMAT)
-"""What a file begins with."""
+"""Beginning of a file."""
 
 RAW_BYTES = 512 * 1024
 """Size at which a block of records is complete, before compression."""
 
 BLOCK_BYTES_MAX = 8 * 1024 * 1024
-"""No block is larger, whatever the size of a record."""
+"""Largest block, whatever the size of a record."""
 
-# What cannot be compressed grows by less than one part in 256.
+# Incompressible data grows by less than one part in 256.
 RAW_BYTES_MAX = BLOCK_BYTES_MAX - 64 * 1024
 
 _HEAD = struct.Struct("<QB3xIII")
@@ -67,7 +68,7 @@ class Kind:
     HEADER = 1
     RECORDS = 2
     PIECE = 3
-    """A piece of a record that goes on in the next block."""
+    """A piece of a record that continues in the next block."""
     LAST_PIECE = 4
     END = 5
 
@@ -76,7 +77,7 @@ _KINDS = range(Kind.HEADER, Kind.END + 1)
 
 
 class Head(NamedTuple):
-    """The fixed part of a block, as it claims to be.
+    """The fixed part of a block, not verified.
 
     Attributes:
         raw_bytes: size of the payload before compression.
@@ -97,14 +98,14 @@ class Block(NamedTuple):
     stored: bytes
 
     def payload(self) -> bytes:
-        """The payload, decompressed.
+        """Return the decompressed payload.
 
         Raises:
-            ValueError: it is not what the head says.
+            ValueError: it does not match the head.
         """
         compressed = memoryview(self.stored)[HEAD_BYTES:]
         try:
-            # Asked first, because the memory is taken before the content is looked at.
+            # Checked first, because decompression allocates the memory before it looks at the content.
             if zstandard.frame_content_size(compressed) != self.head.raw_bytes:
                 raise ValueError("the payload has another length than the block says")
             return zstandard.ZstdDecompressor().decompress(compressed, allow_extra_data=False)
@@ -128,7 +129,7 @@ class Header:
     created_us: int
 
     def pack(self) -> bytes:
-        """The payload of the header block."""
+        """Return the payload of the header block."""
         return bytes(msgpack.packb({"format": FORMAT, **asdict(self)}))
 
     @classmethod
@@ -153,21 +154,21 @@ class Header:
 
 
 class End(NamedTuple):
-    """What the last block says; `blocks` counts header and end too."""
+    """The content of the last block; `blocks` counts header and end too."""
 
     blocks: int
     records: int
     digest: bytes
 
     def pack(self) -> bytes:
-        """The payload of the end block."""
+        """Return the payload of the end block."""
         return bytes(msgpack.packb(list(self)))
 
     def check_count(self, records: int) -> None:
-        """Compare with how many records were found.
+        """Compare with the number of records found.
 
         Raises:
-            ValueError: it is another number.
+            ValueError: the numbers differ.
         """
         if self.records != records:
             raise ValueError(f"there are {records} records and should be {self.records}")
@@ -186,7 +187,7 @@ class End(NamedTuple):
 
 
 class Packed(NamedTuple):
-    """What becomes one block: its kind, the parts of its payload, and how many records end in it."""
+    """The content of one block: its kind, the parts of its payload, and the number of records that end in it."""
 
     kind: int
     parts: list[bytes | memoryview]
@@ -194,14 +195,14 @@ class Packed(NamedTuple):
 
 
 def encode_block(kind: int, number: int, payload: bytes | memoryview) -> bytes:
-    """The stored form of a block."""
+    """Return the stored form of a block."""
     compressed = zstandard.ZstdCompressor(level=_ZSTD_LEVEL).compress(payload)
     rest = _HEAD.pack(0, kind, number, len(payload), len(compressed))[_CHECKSUM_BYTES:] + compressed
     return struct.pack("<Q", xxhash.xxh3_64_intdigest(rest)) + rest
 
 
 def parse_head(data: bytes) -> Head:
-    """Read a block's fixed part, which may be followed by anything.
+    """Read a block's fixed part; any data may follow it.
 
     Raises:
         ValueError: it is too short, or cannot be the head of a block.
@@ -218,7 +219,7 @@ def parse_head(data: bytes) -> Head:
 
 
 def verified(stored: bytes, number: int) -> Block:
-    """The block, if it is undamaged and has that number.
+    """Return the block, if it is undamaged and has that number.
 
     Raises:
         ValueError: it is not.
@@ -234,7 +235,7 @@ def verified(stored: bytes, number: int) -> Block:
 
 
 class Chain:
-    """Follows the heads of a snapshot from block 0 on: which kind may come next, and the digest over all."""
+    """Follows the heads of a snapshot from block 0 on: the kind that may come next, and the digest over all."""
 
     def __init__(self) -> None:
         self.next_number = 0
@@ -265,11 +266,11 @@ class Chain:
             self._digest.update(struct.pack("<Q", head.checksum))
 
     def end(self, records: int) -> End:
-        """The end block that belongs behind what has been added."""
+        """Return the end block for the heads added."""
         return End(self.next_number + 1, records, self._digest.digest())
 
     def check(self, end: End) -> None:
-        """Compare what has been added with the end block, which comes next.
+        """Compare the heads added with the end block, which comes next.
 
         Raises:
             ValueError: blocks are missing or foreign.
@@ -279,7 +280,7 @@ class Chain:
 
 
 class BlockPacker:
-    """Puts encoded records into blocks."""
+    """Packs encoded records into blocks."""
 
     def __init__(self) -> None:
         self._parts: list[bytes | memoryview] = []
@@ -316,17 +317,17 @@ class BlockPacker:
         self._complete.append(Packed(Kind.LAST_PIECE, pieces[-1], 1))
 
     def add_piece(self, piece: bytes, *, is_last: bool) -> None:
-        """Take a piece of the next record, which a block has room for."""
+        """Take a piece of the next record; it must fit into a block."""
         self._close()
         self._complete.append(Packed(Kind.LAST_PIECE if is_last else Kind.PIECE, [piece], int(is_last)))
 
     def take(self) -> list[Packed]:
-        """The blocks that are complete, each of which is given out once."""
+        """Return the complete blocks, each of them once."""
         complete, self._complete = self._complete, []
         return complete
 
     def take_all(self) -> list[Packed]:
-        """As `take`, with the last block, which may be small."""
+        """Return the complete blocks and the last one, which may be small."""
         self._close()
         return self.take()
 
@@ -337,7 +338,7 @@ class BlockPacker:
 
 
 def records_of(payload: bytes) -> list[Any]:
-    """The records in the payload of a block, or of all pieces together.
+    """Return the records in the payload of a block, or of all pieces together.
 
     Raises:
         ValueError: they are not whole MessagePack values.

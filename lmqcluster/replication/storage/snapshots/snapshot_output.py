@@ -1,7 +1,7 @@
-"""Snapshot files on their way to the disk: written here, or received from another node.
+"""Snapshot files being written: from this node's state, or received from another node.
 
-What takes time is given out as work for a thread; the pieces must be carried out one after the other, in the order in which they
-were given out. Everything else happens on the event loop's thread.
+Slow steps are given out as work for a thread; the pieces must be carried out one after the other, in the order in
+which they were given out. Everything else happens on the event loop's thread.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class _Output(ABC):
     def __init__(
         self, disk: Disk, index: int, term: int, suffix: str, *, sync: bool, in_use: Callable[[str], bool]
     ) -> None:
-        """`in_use` tells whether the store uses a file of that name."""
+        """Prepare the file; `in_use` returns whether the store uses a file of that name."""
         self.name = snapshot_name(index, term)
         self._temporary = self.name + suffix
         self._disk = disk
@@ -60,16 +60,16 @@ class _Output(ABC):
         self._synced = 0
 
     def abandon(self) -> None:
-        """Give the snapshot up and remove its file; work under way does that when it ends, work to come does nothing.
+        """Give the snapshot up and remove its file; running work does that when it ends, later work does nothing.
 
-        Nothing is done if the snapshot has been adopted.
+        If the snapshot has been adopted, do nothing.
         """
         self._abandoned = True
         self._clean_up()
 
     @property
     def info(self) -> SnapshotInfo:
-        """What the complete file is.
+        """Return the description of the complete file.
 
         Raises:
             RuntimeError: it is not complete, or was abandoned.
@@ -80,12 +80,12 @@ class _Output(ABC):
         """Hand the complete file over to the store.
 
         Raises:
-            RuntimeError: it is not complete, was abandoned, or is not newer than that.
+            RuntimeError: it is not complete, was abandoned, or is not newer than `newer_than`.
         """
         stored = self._complete()
         if newer_than is not None and stored.info.index <= newer_than.index:
             raise RuntimeError(f"the snapshot {self.name} is not newer than {newer_than.file}")
-        # What is left here has nothing to clean up.
+        # The store owns the file now.
         self._file = None
         return stored
 
@@ -98,7 +98,7 @@ class _Output(ABC):
 
     @abstractmethod
     def _header(self) -> Header:
-        """What the file's first block says."""
+        """Return the content of the file's first block."""
 
     def _stored(self, file: DiskFile, name: str) -> StoredSnapshot:
         return StoredSnapshot(file, self._disk.path(name), self.name, self._header(), self._offsets)
@@ -130,7 +130,7 @@ class _Output(ABC):
         for block in blocks:
             self._offsets.append(self._offsets[-1] + len(block))
         if self._sync and self._offsets[-1] - self._synced > _SYNC_BYTES:
-            # All at once at the end would make the log's syncs wait.
+            # A single sync at the end would make the log's syncs wait.
             self._file.sync()
             self._synced = self._offsets[-1]
 
@@ -144,7 +144,7 @@ class _Output(ABC):
             self._disk.sync()
 
     def _clean_up(self) -> None:
-        # Whoever finds the lock taken leaves it to its holder, who comes here after releasing it.
+        # A thread that finds the lock taken leaves the clean-up to its holder, who comes here after releasing it.
         if not self._abandoned or not self._lock.acquire(blocking=False):
             return
         try:
@@ -160,7 +160,7 @@ class _Output(ABC):
 
 
 class SnapshotWriter(_Output):
-    """Writes the records of this node's own state."""
+    """Writes the records of this node's state."""
 
     def __init__(self, disk: Disk, header: Header, *, sync: bool, in_use: Callable[[str], bool]) -> None:
         super().__init__(disk, header.index, header.term, ".own.tmp", sync=sync, in_use=in_use)
@@ -168,7 +168,7 @@ class SnapshotWriter(_Output):
         self._pack = msgpack.Packer().pack
         self._packer = BlockPacker()
         self._closed = False
-        # From here on it is the thread's.
+        # From here on, only the thread uses these.
         self._chain = Chain()
         self._records = 0
 
@@ -182,7 +182,7 @@ class SnapshotWriter(_Output):
             self._packer.add(self._pack(record))
 
     def take_work(self) -> Work | None:
-        """What writes the blocks that have become complete; None if there are none."""
+        """Return work that writes the blocks completed since; None if there are none."""
         packed = self._packer.take()
         return self._work(lambda: self._write_packed(packed)) if packed else None
 
@@ -191,11 +191,11 @@ class SnapshotWriter(_Output):
         self._packer.add(record)
 
     def add_piece(self, piece: bytes, *, is_last: bool) -> None:
-        """Take a piece of the next record, as it stands in the block of another snapshot."""
+        """Take a piece of the next record, unchanged from the block of another snapshot."""
         self._packer.add_piece(piece, is_last=is_last)
 
     def finish_work(self) -> Work:
-        """What writes the rest and makes the snapshot complete under its name; then it can be adopted."""
+        """Return work that writes the rest and completes the snapshot under its name, so that it can be adopted."""
         self._closed = True
         packed = self._packer.take_all()
         return self._work(lambda: self._finish(packed))
@@ -234,21 +234,21 @@ class SnapshotReceiver(_Output):
 
     @property
     def next_block(self) -> int:
-        """Number of the block to be taken next, which is how many have been taken."""
+        """Return the number of the block to be taken next, which equals the count of blocks taken."""
         return self._chain.next_number
 
     @property
     def complete(self) -> bool:
-        """Whether all blocks have been taken, and belong together."""
+        """Return whether all blocks have been taken, and belong together."""
         return self._chain.ended
 
     @property
     def members(self) -> Mapping[str, str]:
-        """Address by node id, as of the snapshot; empty before the first block."""
+        """Return address by node id, as of the snapshot; empty before the first block."""
         return {} if self._received_header is None else self._received_header.members
 
     def resumes(self, first_block: bytes) -> bool:
-        """Whether a transfer that begins with this block is this one again, to be continued with `next_block`."""
+        """Return whether a transfer that begins with this block repeats this one and continues with `next_block`."""
         return self.next_block > 0 and first_block == self._first_block
 
     def take(self, number: int, block: bytes) -> None:
@@ -271,12 +271,12 @@ class SnapshotReceiver(_Output):
         self._buffered.append(block)
 
     def take_work(self) -> Work | None:
-        """What writes the blocks taken since; None if there are none."""
+        """Return work that writes the blocks taken since; None if there are none."""
         blocks, self._buffered = self._buffered, []
         return self._work(lambda: self._write(blocks)) if blocks else None
 
     def finish_work(self) -> Work:
-        """What writes the rest and makes the snapshot complete under its name; then it can be adopted.
+        """Return work that writes the rest and completes the snapshot under its name, so that it can be adopted.
 
         Raises:
             ValueError: blocks are missing.
@@ -287,7 +287,7 @@ class SnapshotReceiver(_Output):
         return self._work(lambda: self._finish(blocks))
 
     def records(self) -> Iterator[Any]:
-        """The records, once all blocks are taken and written, so that they can be tried before the snapshot is finished.
+        """Yield the records, so that they can be tried before the snapshot is finished; all blocks must be written.
 
         Raises:
             RuntimeError: not all blocks are written.
@@ -309,7 +309,7 @@ class SnapshotReceiver(_Output):
 
 
 def _is_large(record: Any) -> bool:
-    """Whether it is a record of one message whose body alone is larger than a block."""
+    """Return whether this is a record of one message whose body alone is larger than a block."""
     return isinstance(record, list) and any(
         isinstance(column, list)
         and len(column) == 1

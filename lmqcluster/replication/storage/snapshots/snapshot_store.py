@@ -1,4 +1,4 @@
-"""The folder of snapshot files: the newest one, and older ones for as long as they are being sent."""
+"""The folder of snapshot files: the newest one, and older ones as long as they are being sent."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _SUFFIX = ".snap"
 class SnapshotStore:
     """Snapshots in one folder.
 
-    All methods are called on one thread; work that they give out runs on another one, in order.
+    All methods are called on one thread; the work that they return runs on another one, in order.
 
     Attributes:
         latest: the newest complete snapshot.
     """
 
     def __init__(self, disk: Disk, *, sync: bool) -> None:
-        """With `sync`, a snapshot is durable before it is complete."""
+        """Prepare the store; with `sync`, a snapshot is durable before it is complete."""
         self.latest: SnapshotInfo | None = None
         self._disk = disk
         self._sync = sync
@@ -41,7 +41,7 @@ class SnapshotStore:
         """Find the newest snapshot, and remove older and unfinished ones.
 
         Raises:
-            DamagedFileError: the newest is damaged, or a file has a name that no snapshot has.
+            DamagedFileError: the newest is damaged, or a file has an invalid name.
             OSError: a file cannot be read or removed.
         """
         names = self._disk.names()
@@ -50,7 +50,7 @@ class SnapshotStore:
             stored = StoredSnapshot.open(self._disk, snapshots[-1])
             self._stored[stored.info] = stored
             self.latest = stored.info
-        # Only now: if the newest is damaged, whoever repairs it may want the others.
+        # Only now: if the newest is damaged, its repair may need the others.
         obsolete = [*snapshots[:-1], *(name for name in names if name.endswith(".tmp"))]
         self._remove(obsolete)
         return self.latest
@@ -77,7 +77,7 @@ class SnapshotStore:
         return SnapshotWriter(self._disk, header, sync=self._sync, in_use=self._in_use)
 
     def receive(self, index: int, term: int) -> SnapshotReceiver:
-        """Begin to receive the state after the entry `index`; an earlier receiver must have been abandoned or adopted."""
+        """Begin to receive the state after the entry `index`; an earlier receiver must be abandoned or adopted."""
         return SnapshotReceiver(self._disk, index, term, sync=self._sync, in_use=self._in_use)
 
     def adopt(self, output: SnapshotWriter | SnapshotReceiver) -> SnapshotInfo:
@@ -92,7 +92,7 @@ class SnapshotStore:
         return stored.info
 
     def remove_older_work(self) -> Work:
-        """What removes all files older than the latest, except those that are pinned."""
+        """Return work that removes all files older than the latest, except those that are pinned."""
         older = [info for info in self._stored if info is not self.latest and not self._pins[info]]
         closing = [self._stored.pop(info) for info in older]
         kept = {info.file for info in self._stored}
@@ -116,7 +116,7 @@ class SnapshotStore:
         return any(info.file == name for info in list(self._stored))
 
     def infos(self) -> Collection[SnapshotInfo]:
-        """The snapshots whose files are here."""
+        """Return the snapshots whose files exist."""
         return self._stored.keys()
 
     # --- reading --------------------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ class SnapshotStore:
             del self._pins[info]
 
     def read_block(self, info: SnapshotInfo, number: int) -> bytes:
-        """The stored form of a block, as `SnapshotReceiver.take` wants it.
+        """Return the stored form of a block, as expected by `SnapshotReceiver.take`.
 
         Raises:
             DamagedFileError: it is damaged.
@@ -146,7 +146,7 @@ class SnapshotStore:
         return self.find(info).read_block(number)
 
     def records(self, info: SnapshotInfo) -> Iterator[Any]:
-        """Yield the records, verifying all that is read, with one block in memory at a time.
+        """Yield the records, verifying all data read, with one block in memory at a time.
 
         Raises:
             DamagedFileError: it is damaged, which may show after many records.
@@ -171,7 +171,7 @@ class SnapshotStore:
         self._disk.remove(_portable_name(stored.info))
 
     def find(self, info: SnapshotInfo) -> StoredSnapshot:
-        """The open file of a snapshot, for as long as it is kept.
+        """Return the open file of a snapshot, as long as it is kept.
 
         Raises:
             LookupError: it has been removed.

@@ -22,7 +22,7 @@ class SnapshotInfo:
         index, term: the last log entry that the state contains.
         members: address by node id, as of that entry.
         created_us: when it was made, microseconds of the maker's clock.
-        blocks: how many, with the header (number 0) and the end.
+        blocks: number of blocks, including the header (number 0) and the end.
         size_bytes: size of the file.
         file: the file's name in its folder.
     """
@@ -37,7 +37,7 @@ class SnapshotInfo:
 
 
 def snapshot_name(index: int, term: int) -> str:
-    """The file's name; names sort as indexes do."""
+    """Return the file's name; names sort in the order of their indexes."""
     return f"{index:020d}-{term:020d}.snap"
 
 
@@ -45,11 +45,11 @@ class StoredSnapshot:
     """A file with the places of its blocks.
 
     Attributes:
-        info: what it is.
+        info: description of the snapshot.
     """
 
     def __init__(self, file: DiskFile, path: str, name: str, header: Header, offsets: array[int]) -> None:
-        """`offsets` are where the blocks begin, and the size of the file."""
+        """Take over an open file; `offsets` are the places of the blocks, and the size of the file."""
         self._file = file
         self._path = path
         self._offsets = offsets
@@ -71,7 +71,7 @@ class StoredSnapshot:
             named: whether the file's name must be that of its content.
 
         Raises:
-            DamagedFileError: it is incomplete, or its blocks are not those that were written; payloads are not looked at.
+            DamagedFileError: it is incomplete, or its blocks are not those that were written; payloads are not verified.
         """
         file = disk.open(name)
         try:
@@ -116,7 +116,7 @@ class StoredSnapshot:
         self._file.close()
 
     def read_block(self, number: int) -> bytes:
-        """The stored form of a block.
+        """Return the stored form of a block.
 
         Raises:
             DamagedFileError: it is damaged.
@@ -128,7 +128,7 @@ class StoredSnapshot:
         """Yield all blocks in their order.
 
         Raises:
-            DamagedFileError: one is not as it was written, or does not follow the one before. Payloads are not looked at.
+            DamagedFileError: one is not as it was written, or does not follow the one before. Payloads are not verified.
         """
         if self._file.read_at(0, len(PREFIX)) != PREFIX or self._file.size() != self.info.size_bytes:
             raise DamagedFileError(self._path, 0, "the file has changed")
@@ -145,7 +145,7 @@ class StoredSnapshot:
         """Yield the records, a block at a time.
 
         Raises:
-            DamagedFileError: anything in the file is not as it was written. What was yielded before may be of no use.
+            DamagedFileError: the file is not as it was written. Records already yielded may be useless.
         """
         pieces: list[bytes] = []
         count = 0
@@ -165,7 +165,7 @@ class StoredSnapshot:
             yield from records
 
     def damage_at(self, number: int) -> AbstractContextManager[None]:
-        """While it is entered, a ValueError becomes a DamagedFileError that names the block `number`."""
+        """Return a context that turns a ValueError into a DamagedFileError that names the block `number`."""
         return _Damage(self._path, self._offsets[number])
 
     def _block(self, number: int) -> Block:
