@@ -1,7 +1,7 @@
-"""Large messages between peers travel in pieces, so that heartbeats, answers and small messages get their turn between them.
+"""Large messages between peers, sent in pieces so that heartbeats, answers and small messages can pass between them.
 
-A message of which `messages.bulk_of` tells something is sent as ``part`` frames with that, and then as ``whole``: the message
-without it. Large messages keep their order among themselves; all others overtake them.
+A message for which `messages.bulk_of` returns bytes is sent as ``part`` frames with these bytes, and then as
+``whole``: the message without them. Large messages keep their order; all others overtake them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["BulkIntake", "BulkSender"]
 
 PART_BYTES = 128 * 1024
 PARTS_PER_TURN = 4
-"""Others get their turn after so many, also if the network takes everything at once."""
+"""Other tasks of the event loop run after this many pieces, even if the network accepts more."""
 
 
 def _nothing(_envelope: bytes, _bulk: bytes) -> None:
-    """The connection is gone."""
+    """Do nothing: the connection is gone."""
 
 
 class BulkSender:
-    """What waits to be sent on one connection, piece by piece, whenever the network takes more."""
+    """Queue of large messages of one connection, sent piece by piece whenever the network accepts more."""
 
     def __init__(self, stream: FrameStream) -> None:
         self._stream = stream
@@ -42,7 +42,7 @@ class BulkSender:
         self._waiting.append((memoryview(bulk), messages.envelope(message)))
 
     def flush(self) -> None:
-        """Send what is queued behind what has been written."""
+        """Send the queue behind the frames already written."""
         if self._waiting and not self._scheduled:
             self._go_on()
 
@@ -69,10 +69,10 @@ class BulkSender:
 
 
 class BulkIntake:
-    """The pieces that have come on one connection of the message under way.
+    """Pieces received on one connection.
 
     Args:
-        whole: called with a message without its bulk, and that, when it is complete; in a later turn of the event loop.
+        whole: called with a message without its bulk, and the bulk, when it is complete; in a later turn of the event loop.
     """
 
     def __init__(self, whole: Callable[[bytes, bytes], None]) -> None:
@@ -82,7 +82,7 @@ class BulkIntake:
         self._joins = ChunkedCopy()
 
     def take(self, message: dict[str, Any]) -> bool:
-        """Take a message if it is a piece, or what the pieces belong to; returns whether it is.
+        """Take a message if it is a piece, or the message that the pieces belong to; return whether it is.
 
         Raises:
             FrameError: there are more pieces than a message may have.
@@ -101,7 +101,7 @@ class BulkIntake:
         return False
 
     def close(self) -> None:
-        """The connection is gone, and with it what has not been put together."""
+        """Discard incomplete messages, as the connection is gone."""
         self._parts.clear()
         self._joins.close()
         self._whole = _nothing

@@ -1,7 +1,7 @@
-"""Large bytes are put together in several turns of the event loop, so that heartbeats and others get theirs between them.
+"""Copies of large bytes in several turns of the event loop, so that heartbeats and others can run between them.
 
-Where memory is slow to come, as on a virtual machine whose host takes back what is free, to copy 64 MiB at once takes longer than
-an election time.
+Where memory allocation is slow, as on a virtual machine whose host reclaims free memory, copying 64 MiB in one turn
+takes longer than an election time.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Final
 __all__ = ["ChunkedCopy"]
 
 SLICE_BYTES: Final = 1024 * 1024
-"""About so much is copied in one turn."""
+"""Approximate number of bytes copied in one turn."""
 
 Joined = Callable[[io.BytesIO], None]
 
 
 class ChunkedCopy:
-    """One after the other, in the order in which they are asked for."""
+    """Copies one after the other, in the order of the requests."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -29,13 +29,13 @@ class ChunkedCopy:
         self._is_closed = False
 
     def join(self, parts: Iterable[bytes], done: Joined) -> None:
-        """Copy these into one stream, then call `done` with it in a later turn."""
+        """Copy `parts` into one stream, then call `done` with it in a later turn."""
         self._waiting.append(_Join(deque(memoryview(part) for part in parts), done))
         if len(self._waiting) == 1:
             self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        """Nobody is told anything any more."""
+        """Stop; call no more `done`."""
         self._is_closed = True
         self._waiting.clear()
 
@@ -55,7 +55,7 @@ class _Join:
     def __init__(self, parts: deque[memoryview], done: Joined) -> None:
         self.done = done
         self._parts = parts
-        # Memory that nobody has written to yet, and that the stream hands out in the end without copying it.
+        # Zeroed memory that the stream returns in the end without copying it.
         self.stream = io.BytesIO(bytes(sum(map(len, parts))))
 
     @property
@@ -63,7 +63,7 @@ class _Join:
         return not self._parts
 
     def copy(self, size: int) -> None:
-        """Copy about so many bytes."""
+        """Copy about `size` bytes."""
         while self._parts and size > 0:
             part = self._parts.popleft()
             if len(part) > size:

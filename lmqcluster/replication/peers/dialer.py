@@ -61,17 +61,17 @@ class Outbound(FrameStream):
         self._inbox.put_nowait(b"")
 
     async def ready(self) -> None:
-        """Wait until TLS stands, if there is any.
+        """Wait until TLS is established, if there is any.
 
         Raises:
-            HandshakeError: it does not come to that.
+            HandshakeError: the connection was closed instead.
         """
         await self._established.wait()
         if self._reason or self.closed.is_set():
             raise _ClosedError(self._reason or "the peer closed the connection; does it speak TLS?")
 
     async def next_frame(self) -> bytes:
-        """The next frame.
+        """Return the next frame.
 
         Raises:
             HandshakeError: the connection was closed instead.
@@ -89,10 +89,10 @@ async def dial(
     """Connect to a peer and authenticate both sides, with TLS if both have it.
 
     Args:
-        me: who this node is.
-        security: what peers have to show.
+        me: identity of this node.
+        security: credentials required of peers.
         address: where the peer listens.
-        expected_id: which node it has to be; None for any.
+        expected_id: the required node id; None for any.
         attempt: how often this has failed: each time another address of the host comes first.
 
     Raises:

@@ -19,23 +19,23 @@ __all__ = ["FrameStream", "speaks_tls"]
 log = structlog.get_logger("lmq.peers")
 
 UNACKNOWLEDGED_MS_MAX = 4000
-"""A connection whose data the peer's kernel does not confirm for so long is given up."""
+"""A connection is closed if the peer's kernel does not acknowledge its data for this long."""
 UNSENT_BYTES_MAX = 512 * 1024
-"""About so much is handed on before it is on its way, so that what is urgent does not stand behind more."""
+"""Approximate limit of unsent bytes in buffers, so that urgent frames do not wait behind more."""
 _TCP_NOTSENT_LOWAT = 25
 _TLS_FIRST_BYTE = 0x16
-"""Of a TLS handshake. A frame of ours before authentication is far too short to begin with it."""
+"""First byte of a TLS handshake. A frame of ours before authentication is far too short to begin with it."""
 
 
 class FrameStream(asyncio.Protocol):
-    """Splits what comes into frames, and frames what goes. Subclasses say what becomes of a frame.
+    """Splits received bytes into frames, and frames sent payloads. Subclasses handle the frames.
 
     Args:
-        tls: for a connection within TLS, None for a plain one or one of which it is not known yet.
+        tls: for a connection within TLS; None for a plain one, or for one that is not determined yet.
 
     Attributes:
-        is_writable: whether the network takes more at once.
-        on_writable: called when it does so again.
+        is_writable: whether the network accepts more now.
+        on_writable: called when it accepts more again.
     """
 
     def __init__(self, tls: TlsStream | None = None) -> None:
@@ -63,16 +63,16 @@ class FrameStream(asyncio.Protocol):
                 sock.setsockopt(socket.IPPROTO_TCP, _TCP_NOTSENT_LOWAT, UNSENT_BYTES_MAX)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        # Part of a frame is all that there is.
+        # Only part of a frame is left.
         self._buffer = bytearray()
         self.on_writable = _nobody
 
     def pause_writing(self) -> None:
-        """The network has enough to do."""
+        """Note that the network's buffer is full."""
         self.is_writable = False
 
     def resume_writing(self) -> None:
-        """The network takes more."""
+        """Note that the network accepts more."""
         self.is_writable = True
         self.on_writable()
 
@@ -86,12 +86,12 @@ class FrameStream(asyncio.Protocol):
             self.broken(str(exc))
 
     def _decrypted(self, tls: TlsStream, data: bytes) -> bytes:
-        """What TLS holds of what came; nothing if it is broken."""
+        """Return the payload of received TLS bytes; nothing if TLS is broken."""
         was_established = tls.established
         try:
             data = tls.feed(data)
         except (ssl.SSLError, ValueError) as exc:
-            # The alert tells the other side why.
+            # The alert shows the reason to the other side.
             self._send(tls.outgoing())
             self.broken(_tls_reason(exc))
             return b""
@@ -121,19 +121,19 @@ class FrameStream(asyncio.Protocol):
     # --- what subclasses say --------------------------------------------------------------------------------------
 
     def tls_established(self) -> None:
-        """Both sides have shown their certificates."""
+        """Called when both sides have shown their certificates."""
 
     def frame_received(self, payload: bytes) -> None:
-        """A frame came."""
+        """Called for each frame."""
         raise RuntimeError(f"a subclass takes the frame of {len(payload)} bytes")
 
     def broken(self, reason: str) -> None:
-        """What came cannot be from a peer of ours; the connection has to end."""
+        """Close the connection, because received bytes cannot be from a peer of ours."""
         log.warning("peer connection broken", reason=reason)
         self.close()
 
     def frame_too_large(self, size: int) -> None:
-        """A frame announces more than may come now."""
+        """Called when a frame announces more bytes than are allowed now."""
         self.broken(f"a frame of {size} bytes is over the limit of {self._frame_bytes_max}")
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -150,49 +150,49 @@ class FrameStream(asyncio.Protocol):
         self._send(data if self._tls is None else self._tls.encrypt(data))
 
     def _send(self, data: bytes) -> None:
-        # The peer may be gone though nobody has been told yet; uvloop raises on writing to such a transport.
+        # The peer may be gone before asyncio reports it; uvloop raises on writing to such a transport.
         if data and self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
     def seal(self, *, outgoing: bytes, incoming: bytes) -> None:
-        """From now on frames are sealed with these keys, which is of no use within TLS."""
+        """Seal all further frames with these keys; within TLS do nothing."""
         if self._tls is None:
             self._sealing, self._opening = Seal(outgoing), Seal(incoming)
 
     def accept_large_frames(self) -> None:
-        """The peer is authenticated."""
+        """Allow frames of full size, as the peer is authenticated."""
         self._frame_bytes_max = FRAME_BYTES_MAX + SEAL_BYTES
 
     @property
     def has_tls(self) -> bool:
-        """Whether the connection is within TLS."""
+        """Return whether the connection is within TLS."""
         return self._tls is not None
 
     def peer_serial(self) -> int | None:
-        """The number of the peer's certificate; None without TLS."""
+        """Return the serial number of the peer's certificate; None without TLS."""
         return None if self._tls is None else self._tls.peer_serial
 
     def buffered(self) -> int:
-        """Bytes that the network has not taken yet."""
+        """Return the number of bytes that the network has not accepted yet."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self) -> None:
-        """Send what is written and close."""
+        """Send the written frames and close."""
         if self._transport is not None:
             self._transport.close()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close immediately."""
         if self._transport is not None:
             self._transport.abort()
 
 
 def _nobody() -> None:
-    """Nobody waits to write."""
+    """Do nothing: no sender waits."""
 
 
 def speaks_tls(data: bytes) -> bool:
-    """Whether the first bytes of a connection are those of TLS."""
+    """Return whether the first bytes of a connection are those of TLS."""
     return data[0] == _TLS_FIRST_BYTE
 
 

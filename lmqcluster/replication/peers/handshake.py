@@ -1,17 +1,17 @@
-"""Mutual authentication of two peers before anything else is read.
+"""Mutual authentication of two peers before any other frame is read.
 
-Both sides send a fresh X25519 key, which is also their nonce. The dialer proves first that it knows the cluster secret, so
-that a stranger who dials gets nothing to test guesses of the secret on::
+Both sides send a fresh X25519 key, which is also their nonce. The dialer proves first that it knows the cluster
+secret, so that a stranger who dials gets nothing to test guesses of the secret on::
 
     dialer   -> listener   hello      [magic, version, id, incarnation, address, key]
     listener -> dialer     challenge  [key]
     dialer   -> listener   proof      [proof]
     listener -> dialer     welcome    [id, incarnation, address, proof]
 
-A listener refuses a hello of another version. A proof is an HMAC-SHA256 over its direction, everything said before, and the
-secret that both keys yield together. It cannot be replayed, reflected or relayed, and an eavesdropper cannot test guesses on
-it. A program that poses as a listener gets one proof; the secret is stretched with scrypt and must not be guessable. The same
-values yield the keys with which `sealing` protects the frames that follow.
+A listener refuses a hello of another version. A proof is an HMAC-SHA256 over its direction, all earlier frames, and
+the shared secret of both keys. It cannot be replayed, reflected or relayed, and an eavesdropper cannot test guesses
+on it. A program that poses as a listener gets one proof; the secret is stretched with scrypt and must not be
+guessable. The keys with which `sealing` protects the later frames are derived from the same values.
 
 Without a secret the key is empty; the configuration allows that on loopback only.
 """
@@ -45,12 +45,12 @@ _SCRYPT_LOG_N, _SCRYPT_R = 14, 8
 
 
 class HandshakeError(ConnectionError):
-    """The other side is no peer of ours: wrong secret, wrong program, wrong node."""
+    """The other side is not a peer of ours: wrong secret, wrong program, wrong node."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who a node is to its peers.
+    """Identity of a node for its peers.
 
     Attributes:
         node_id: the member id.
@@ -65,7 +65,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Greeting:
-    """One side's opening: its identity and its fresh public key."""
+    """The first frame of one side: its identity and its fresh public key."""
 
     identity: Identity
     key: bytes
@@ -73,7 +73,7 @@ class Greeting:
 
 @lru_cache(maxsize=16)
 def stretched(secret: bytes) -> bytes:
-    """The key that stands for a secret: each guess at the secret costs as much as this. Empty for none."""
+    """Return the key derived from a secret, empty for none; each guess at the secret costs as much as this derivation."""
     if not secret:
         return b""
     return hashlib.scrypt(secret, salt=MAGIC, n=1 << _SCRYPT_LOG_N, r=_SCRYPT_R, p=1, dklen=32)
@@ -117,7 +117,7 @@ class Exchange:
     """One side of a handshake.
 
     Args:
-        me: who this node is.
+        me: identity of this node.
         key: the cluster's stretched secret, empty for none.
 
     Attributes:
@@ -133,21 +133,21 @@ class Exchange:
     # --- the dialer's side ----------------------------------------------------------------------------------------
 
     def hello(self) -> bytes:
-        """The first frame."""
+        """Return the first frame."""
         return hello(self._me, self.public)
 
     def answer(self, challenge: bytes) -> tuple[bytes, bytes]:
-        """The frame that answers the listener's challenge, and what both sides know now.
+        """Return the frame that answers the listener's challenge, and the knowledge now shared by both sides.
 
         Raises:
-            HandshakeError: it is no challenge.
+            HandshakeError: it is not a challenge.
         """
         (listener_key,) = _parse(challenge, (bytes,))
         known = self._agree(self._me, self.public, listener_key, listener_key)
         return _pack([self._mac(known, b"dialer")]), known
 
     def read_welcome(self, welcome: bytes, known: bytes) -> Identity:
-        """Who the listener is.
+        """Return the identity of the listener.
 
         Raises:
             HandshakeError: it does not know the secret.
@@ -161,11 +161,11 @@ class Exchange:
     # --- the listener's side --------------------------------------------------------------------------------------
 
     def challenge(self) -> bytes:
-        """The frame that answers a hello. It says nothing of this node."""
+        """Return the frame that answers a hello. It reveals nothing about this node."""
         return _pack([self.public])
 
     def welcome(self, dialer: Greeting, proof: bytes) -> tuple[bytes, bytes]:
-        """The frame that answers the dialer's proof, and what both sides know now.
+        """Return the frame that answers the dialer's proof, and the knowledge now shared by both sides.
 
         Raises:
             HandshakeError: the dialer does not know the secret.
@@ -180,11 +180,11 @@ class Exchange:
     # --- both -----------------------------------------------------------------------------------------------------
 
     def seal_key(self, known: bytes, direction: bytes) -> bytes:
-        """The key that guards what is sent in one direction, ``to listener`` or ``to dialer``."""
+        """Return the key that seals one direction, ``to listener`` or ``to dialer``."""
         return self._mac(known, direction)
 
     def _agree(self, dialer: Identity, dialer_key: bytes, listener_key: bytes, other: bytes) -> bytes:
-        """What only the two sides know, and what was said so far."""
+        """Return the secret shared by the two sides, with all values exchanged so far."""
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(other))
         except ValueError as exc:

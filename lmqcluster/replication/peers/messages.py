@@ -1,7 +1,7 @@
 """Frames between peers: a closed set of MessagePack layouts, checked field by field when read.
 
-A frame is a 4-byte big-endian length and an array ``[kind, field, ...]``. Nothing else is ever decoded, so a peer can make us
-store only integers, strings, byte strings and lists of them.
+A frame is a 4-byte big-endian length and an array ``[kind, field, ...]``. Nothing else is ever decoded, so a peer can
+make us store only integers, strings, byte strings and lists of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["AFTER_SYNC", "BULK_BYTES", "FrameError", "bulk_of", "decode", "encod
 
 _Layout = tuple[tuple[str, type | tuple[type, ...]], ...]
 
-# Kind and fields in wire order. The types are exact: a bool is no int here.
+# Kind and fields in wire order. The types are exact: a bool is not an int here.
 _LAYOUTS: dict[str, tuple[int, _Layout]] = {
     "append_entries": (
         1,
@@ -52,10 +52,10 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
         7,
         (("term", int), ("seq", int), ("index", int), ("number", int), ("installed", bool), ("restart", bool)),
     ),
-    # A batch on its way to the leader, and its refusal by a node that does not lead.
+    # A batch sent to the leader, and its refusal by a node that does not lead.
     "propose": (8, (("sequence", int), ("batch", bytes))),
     "not_leader": (9, (("sequence", int),)),
-    # What a node tells its peers of itself.
+    # A node's description of itself for its peers.
     "about": (
         10,
         (
@@ -69,32 +69,34 @@ _LAYOUTS: dict[str, tuple[int, _Layout]] = {
             ("members", bytes),
         ),
     ),
-    # One-shot administration on a connection of its own.
+    # One administrative question, on a separate connection.
     "ask": (11, (("verb", str), ("arguments", list))),
     "answer": (12, (("ok", bool), ("result", (dict, str)))),
     "pre_vote": (13, (("term", int), ("round", int), ("last_log_index", int), ("last_log_term", int))),
     # The index up to which logs reach.
     "where": (15, (("round", int),)),
     "here": (16, (("round", int), ("last", int), ("members", bytes))),
-    # Pages that a snapshot names; a page that is not there has no data. The lowest sequence tells which messages are meant.
+    # Pages that a snapshot names; a missing page has no data. The lowest sequence identifies the messages of the
+    # page.
     "page_request": (17, (("page", bytes), ("low", int))),
     "page": (18, (("page", bytes), ("data", bytes))),
     "pre_vote_reply": (14, (("term", int), ("round", int), ("granted", bool), ("stranger", bool))),
-    # What is large travels in pieces, between which other messages get their turn; at last comes the message without it.
+    # Large messages travel in pieces, between which other messages can pass; the message without its bulk comes last.
     "part": (19, (("data", bytes),)),
     "whole": (20, (("message", bytes),)),
     # Heartbeats of a leader, and of a follower, that waits for its disk.
     "alive": (21, (("term", int),)),
     "alive_reply": (22, (("term", int),)),
-    # A member cannot go on from its state; it tells the leader up to which entry that goes.
+    # A member cannot continue from its state; `applied` is the last entry of that state.
     "snapshot_request": (23, (("applied", int),)),
 }
 BULK_BYTES = 4 * 1024 * 1024
-"""What is larger travels in pieces. Appended entries that are larger are sent one at a time (`RaftSettings.append_bytes_max`)."""
+"""Larger messages travel in pieces. Entries larger than this are sent one at a time (`RaftSettings.append_bytes_max`)."""
 _BULK_PLACES: dict[str, tuple[int, ...]] = {"append_entries": (7, 0, 0), "propose": (2,), "page": (2,)}
-"""Where the encoded fields of a message hold what may be large."""
+"""Place of the possibly large value among the encoded fields of a message."""
 AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})
-"""What promises that something is on disk, and so must not leave before it is. Terms and votes are on disk when they change."""
+"""Messages that promise that data is on disk, so they are sent only after a sync. Terms and votes are synced when they change.
+"""
 
 _KINDS = {number: (name, layout) for name, (number, layout) in _LAYOUTS.items()}
 
@@ -111,7 +113,7 @@ def encode(message: dict[str, Any]) -> bytes:
 
 
 def bulk_of(message: dict[str, Any]) -> bytes | None:
-    """What is so large in a message that it travels in pieces, None if nothing is."""
+    """Return the value of a message that is so large that it travels in pieces, None if there is none."""
     kind = message["type"]
     if kind == "append_entries":
         entries = message["entries"]
@@ -126,7 +128,7 @@ def bulk_of(message: dict[str, Any]) -> bytes | None:
 
 
 def envelope(message: dict[str, Any]) -> bytes:
-    """A message without what `bulk_of` tells, encoded; its pieces precede it."""
+    """Encode a message without its `bulk_of`, whose pieces precede it."""
     number, layout = _LAYOUTS[message["type"]]
     fields: list[Any] = [number, *[message[name] for name, _ in layout]]
     _put(fields, _BULK_PLACES[message["type"]], b"")
@@ -134,7 +136,7 @@ def envelope(message: dict[str, Any]) -> bytes:
 
 
 def _put(fields: list[Any], place: tuple[int, ...], value: bytes) -> None:
-    """Put a value at a place of nested lists, of which those that are shared with others are copied."""
+    """Put a value at a place in nested lists; copy the inner lists, which may be shared."""
     for step in place[:-1]:
         fields[step] = list(fields[step])
         fields = fields[step]
@@ -147,7 +149,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def decode(payload: bytes | memoryview, bulk: bytes | None = None) -> dict[str, Any]:
-    """Decode and check one payload; `bulk` is what came before it in pieces, if it is a message without it.
+    """Decode and check one payload; `bulk` is the value whose pieces came before it, for a message without it.
 
     Raises:
         FrameError: it is not exactly one message of a known layout.

@@ -1,6 +1,6 @@
 """Frames between peers, sealed with AES-256-GCM, so that none can be read, changed, left out or repeated.
 
-Each direction of a connection has a key of its own from the handshake, and the number of the frame is its nonce.
+Each direction of a connection has a separate key from the handshake, and the number of the frame is its nonce.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 __all__ = ["SEAL_BYTES", "Seal", "SealError"]
 
 SEAL_BYTES = 16
-"""By how much a sealed frame is longer."""
+"""Bytes that sealing adds to a frame."""
 _NONCE_BYTES = 12
 
 
@@ -29,14 +29,14 @@ class Seal:
         self._count = 0
 
     def seal(self, payload: bytes) -> bytes:
-        """The next frame."""
+        """Return the next payload as a sealed frame."""
         return self._cipher.encrypt(self._next(), payload, None)
 
     def open(self, payload: bytes) -> bytes:
-        """What the next frame holds.
+        """Return the payload of the next frame.
 
         Raises:
-            SealError: it is not what was sent.
+            SealError: it is not the frame that was sent.
         """
         try:
             return self._cipher.decrypt(self._next(), payload, None)

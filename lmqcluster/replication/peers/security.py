@@ -1,4 +1,4 @@
-"""What peers have to show to each other."""
+"""Credentials that peers require of each other."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AUTHENTICATION_S = 5.0
 """How long a dialling node may take to prove that it is a peer."""
 CONNECTIONS_MAX = 256
 MEMORY_BYTES = 256 * 1024 * 1024
-"""Bounds of a port that is not one of a node with bounds for all its ports."""
+"""Bounds of a port without a node whose bounds cover all its ports."""
 
 
 def _own_gate() -> ConnectionLimiter:
@@ -42,20 +42,20 @@ class PeerSecurity:
 
     @property
     def keeps_strangers_out(self) -> bool:
-        """Whether somebody who can merely connect is kept out."""
+        """Return whether a client that can merely connect is rejected."""
         return bool(self.secret) or (self.tls is not None and self.tls_required)
 
     @property
     def takes_plain(self) -> bool:
-        """Whether peers may speak without TLS."""
+        """Return whether peers may connect without TLS."""
         return self.tls is None or not self.tls_required
 
     def key(self) -> bytes:
-        """The stretched secret."""
+        """Return the stretched secret."""
         return stretched(self.secret)
 
     def tls_choices(self) -> Iterator[PeerTls | None]:
-        """Yield TLS or None for plain TCP, in the order in which to dial a peer about which nothing is known."""
+        """Yield TLS or None for plain TCP, in the order in which to dial an unknown peer."""
         if self.tls is not None:
             yield self.tls
         if self.takes_plain:

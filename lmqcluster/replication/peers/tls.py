@@ -1,7 +1,8 @@
 """TLS between peers: both sides show a certificate of the cluster's authority that is marked as one of a node.
 
-The mark is a URI among the alternative names, ``urn:lmqcluster:node:NAME``, as ``lmq-admin tls init`` writes it. Host names
-are not compared: a peer's address may be that of a proxy, and who holds a node's key is a node wherever it listens.
+The mark is a URI among the alternative names, ``urn:lmqcluster:node:NAME``, as ``lmq-admin tls init`` writes it. Host
+names are not compared: a peer's address may be that of a proxy, and the holder of a node's key is a node wherever it
+listens.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class PeerTls:
 
         Raises:
             OSError: a file cannot be read.
-            ValueError: one does not hold what it should, or the certificate is not one of a node.
+            ValueError: a file has invalid content, or the certificate is not one of a node.
         """
         self._cert, self._key, self._authority = cert, key, authority
         self._listening, self._dialling = self._load()
 
     def reload(self) -> None:
-        """Reload the files for new connections; raises as the constructor, and then goes on with the old ones."""
+        """Reload the files for new connections; raise like the constructor, and then keep the old ones."""
         self._listening, self._dialling = self._load()
 
     def stream(self, *, listening: bool) -> TlsStream:
-        """TLS for one connection."""
+        """Return TLS for one connection."""
         return TlsStream(self._listening if listening else self._dialling, listening=listening)
 
     def _load(self) -> tuple[ssl.SSLContext, ssl.SSLContext]:
@@ -64,11 +65,11 @@ class PeerTls:
 
 
 class TlsStream:
-    """TLS over whatever carries the bytes.
+    """TLS over any byte transport.
 
     Attributes:
         established: both sides have seen each other's certificate.
-        peer_serial: the number of the peer's certificate.
+        peer_serial: the serial number of the peer's certificate.
     """
 
     def __init__(self, context: ssl.SSLContext, *, listening: bool) -> None:
@@ -78,10 +79,10 @@ class TlsStream:
         self.peer_serial: int | None = None
 
     def feed(self, data: bytes) -> bytes:
-        """Take bytes from the network; returns what they hold for us. Afterwards `outgoing` may have something to send.
+        """Take bytes from the network and return their payload. Afterwards `outgoing` may have bytes to send.
 
         Raises:
-            ssl.SSLError: they are not TLS, or the peer's certificate is none of the authority's.
+            ssl.SSLError: they are not TLS, or the authority has not issued the peer's certificate.
             ValueError: the peer's certificate is not that of a node.
         """
         self._incoming.write(data)
@@ -99,19 +100,19 @@ class TlsStream:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def start(self) -> bytes:
-        """The dialer's first bytes."""
+        """Return the dialer's first bytes."""
         self._shake_hands()
         return self.outgoing()
 
     def encrypt(self, data: bytes) -> bytes:
-        """What has to be sent for these bytes."""
+        """Return the bytes to send for this payload."""
         view = memoryview(data)
         while view:
             view = view[self._object.write(view) :]
         return self.outgoing()
 
     def outgoing(self) -> bytes:
-        """What has to be sent now."""
+        """Return the bytes to send now."""
         return self._outgoing.read()
 
     def _shake_hands(self) -> bool:
@@ -131,7 +132,7 @@ class TlsStream:
 
 
 def _why_no_node(cert: x509.Certificate) -> str | None:
-    """Why a certificate is not that of a node; None if it is."""
+    """Return the reason why a certificate is not that of a node; None if it is."""
     try:
         names = cert.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:

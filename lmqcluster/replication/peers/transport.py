@@ -1,7 +1,7 @@
 """The peers' network: one TCP connection per direction and pair, authenticated, with bounded buffers.
 
-A node dials every other member and sends on that connection only; what it receives comes on the connections that others
-dialled. So each direction is one ordered stream, and a fault drill can hit one direction alone. A new connection from a peer
+A node dials every other member and sends on that connection only; it receives on the connections that others dialled.
+So each direction is one ordered stream, and a fault drill can hit one direction alone. A new connection from a peer
 replaces its older one.
 """
 
@@ -41,7 +41,7 @@ class PeerTransport(Transport):
 
     Args:
         me: this node's identity.
-        security: what peers have to show.
+        security: credentials required of peers.
         on_frame: called with (peer, message) for every message received from an authenticated peer.
         on_ask: answers an administrative question.
     """
@@ -63,7 +63,7 @@ class PeerTransport(Transport):
     # --- life cycle -----------------------------------------------------------------------------------------------
 
     async def listen(self, host: str, port: int) -> int:
-        """Accept peers; returns the bound port.
+        """Accept peers; return the bound port.
 
         Raises:
             OSError: the address cannot be bound.
@@ -73,11 +73,11 @@ class PeerTransport(Transport):
 
     @property
     def is_listening(self) -> bool:
-        """Whether peers can connect."""
+        """Return whether peers can connect."""
         return self._listener is not None
 
     def stop_listening(self) -> None:
-        """Accept nobody any more, and drop those who have connected."""
+        """Stop accepting peers, and drop the connected ones."""
         if self._listener is not None:
             self._listener.close()
             self._listener = None
@@ -119,7 +119,8 @@ class PeerTransport(Transport):
         """Queue a message; False if the peer is not connected."""
         link = self._links.get(node.id)
         if link is None:
-            # A leader that this node does not list as a member yet: it tells its address when it connects.
+            # A leader that this node does not list as a member yet: the leader announces its address when it
+            # connects.
             inbound = self._inbound.get(node.id)
             if inbound is None or inbound.peer is None:
                 return False
@@ -128,7 +129,7 @@ class PeerTransport(Transport):
         return link.send(message)
 
     def flush(self, *, synced: bool = True) -> None:
-        """Hand what is queued to the sockets; unless the journal is `synced`, without what promises that something is on disk."""
+        """Write queued messages to the sockets; unless the journal is `synced`, hold back those in `AFTER_SYNC`."""
         for link in self._links.values():
             link.flush(synced=synced)
 
@@ -137,33 +138,33 @@ class PeerTransport(Transport):
 
         Raises:
             OSError, TimeoutError, HandshakeError: the node cannot be reached.
-            LookupError: the node refused; the text says why.
+            LookupError: the node refused; the text gives the reason.
         """
         return await ask(self.me, self._security, address, verb, arguments, timeout_s=timeout_s)
 
     def connected_ids(self) -> set[str]:
-        """Ids of the peers that this node can send to."""
+        """Return the ids of the peers that this node can send to."""
         return {node_id for node_id, link in self._links.items() if link.connected}
 
     # --- used by links and inbound connections --------------------------------------------------------------------
 
     @property
     def security(self) -> PeerSecurity:
-        """What peers have to show."""
+        """Return the credentials required of peers."""
         return self._security
 
     def link_up(self, node: PeerNode) -> None:
-        """A link is authenticated."""
+        """Note that a link is authenticated."""
         log.info("peer connected", peer=node.id)
         self._onNodeConnected(node)
 
     def link_down(self, node: PeerNode) -> None:
-        """A link that was up is down."""
+        """Note that a link is down."""
         log.info("peer disconnected", peer=node.id)
         self._onNodeDisconnected(node)
 
     def opened(self, inbound: _Inbound) -> None:
-        """Somebody has dialled."""
+        """Note a new inbound connection."""
         self._open.add(inbound)
 
     def adopt(self, inbound: _Inbound, peer: Identity) -> None:
@@ -174,7 +175,7 @@ class PeerTransport(Transport):
             older.close()
 
     def forget(self, inbound: _Inbound) -> None:
-        """An inbound connection is gone."""
+        """Forget an inbound connection that is gone."""
         self._open.discard(inbound)
         if inbound.peer is not None and self._inbound.get(inbound.peer.node_id) is inbound:
             del self._inbound[inbound.peer.node_id]
@@ -229,7 +230,7 @@ class _Inbound(FrameStream):
         super().data_received(data)
 
     def _choose_tls(self, first: bytes) -> bool:
-        """See from the first byte whether the peer speaks TLS; False if it may not speak as it does."""
+        """Detect TLS by the first byte; return False if the node does not accept this kind of connection."""
         security = self._owner.security
         if speaks_tls(first):
             if security.tls is None:
@@ -300,7 +301,7 @@ class _Inbound(FrameStream):
 
 
 class _Link:
-    """This node's sending side to one member: dials, authenticates, dials again when the connection is lost."""
+    """This node's sending side to one member: dials, authenticates, and dials again when the connection is lost."""
 
     def __init__(self, owner: PeerTransport, node: PeerNode) -> None:
         self._owner = owner
@@ -314,7 +315,7 @@ class _Link:
         self._task = owner.spawn(self._run())
 
     def stop(self) -> None:
-        """Close for good."""
+        """Close permanently."""
         self._task.cancel()
         if self._stream is not None:
             self._stream.close()
@@ -384,6 +385,6 @@ class _Link:
 
 
 def _reason(error: Exception) -> str:
-    """An error in words, without its number."""
+    """Return an error in words, without its number."""
     said = error.strerror if isinstance(error, OSError) else str(error)
     return said or str(error) or type(error).__name__

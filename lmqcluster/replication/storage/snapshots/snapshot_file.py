@@ -115,7 +115,7 @@ class Block(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """What the first block says.
+    """The content of the first block.
 
     Attributes:
         index, term: of the last log entry that the state contains.
