@@ -1,1 +1,1 @@
-"""The operations of queues at one node: what front ends call, pulls that wait, patterns, what can be seen."""
+"""The queue operations of one node: the service for front ends, waiting pulls, patterns, views."""

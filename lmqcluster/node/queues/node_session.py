@@ -1,4 +1,4 @@
-"""The session of this node: what it holds for its connections, and what others get back when it dies or is cut off."""
+"""The session of this node. It holds the leases of connections; they end if the node dies or is cut off."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ __all__ = ["RENEW_S", "TTL_S", "NodeSession"]
 log = structlog.get_logger("lmq.node")
 
 TTL_S = 5.0
-"""So long after its last renewal the cluster takes a node for dead. A change of leader takes less."""
+"""The cluster considers a node dead if it has not renewed its session for this long. A leader change takes less."""
 RENEW_S = 1.0
 OWNER = b"\0node"
-"""No token has this name: a node's session counts to no client's quota, and no client can use it."""
+"""Name of no token: a node's session counts against no client's quota, and no client can use it."""
 
 
 class NodeSession:
-    """One session for all connections of the node, opened when it is needed first and renewed as long as the node lives.
+    """One session for all connections of the node, opened on first use and renewed while the node lives.
 
     Attributes:
-        on_lost: is called when the session has ended although the node lives. What it held may be another client's by now.
+        on_lost: called when the session has ended although the node lives. Other clients may already hold what it held.
     """
 
     def __init__(self, service: QueueService) -> None:
@@ -37,12 +37,12 @@ class NodeSession:
         self._opening: asyncio.Task[bytes] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._closed = False
-        # Until then the cluster cannot have taken the node for dead, by the node's own clock.
+        # # Until this time, by the node's own clock, the cluster cannot have considered the node dead.
         self._sure_until_s = 0.0
         self.on_lost: list[Callable[[], None]] = []
 
     async def id(self) -> bytes:
-        """The id of the session, which is opened if need be.
+        """Return the id of the session; open it if necessary.
 
         Raises:
             LmqError: it cannot be opened.
@@ -52,7 +52,7 @@ class NodeSession:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        # One caller that gives up must not take the session from the others.
+        # # Cancelling one caller must not cancel the opening for the others.
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> bytes:
@@ -69,7 +69,7 @@ class NodeSession:
     def _opened(self, task: asyncio.Task[bytes]) -> None:
         self._opening = None
         if not task.cancelled():
-            # Those who waited have got it; nobody may be left.
+            # # Mark the exception as retrieved: all callers may have been cancelled.
             task.exception()
 
     async def _renew(self, session: bytes) -> None:
@@ -78,7 +78,7 @@ class NodeSession:
             try:
                 await self._renew_once(session)
             except LmqError as exc:
-                # There is no leader now. Whether the session lives the next attempt tells.
+                # # There is no leader now. The next attempt shows whether the session is alive.
                 log.debug("session not renewed", reason=exc.message)
 
     async def _renew_once(self, session: bytes) -> None:
@@ -89,25 +89,27 @@ class NodeSession:
             self._sure_until_s = max(self._sure_until_s, asked_s + TTL_S)
 
     def is_surely_alive(self, session: bytes) -> bool:
-        """Whether this is the session still, and was renewed so lately that the cluster cannot have ended it."""
+        """Return whether this is still the session, renewed so recently that the cluster cannot have ended it."""
         return self._id == session and monotonic() < self._sure_until_s
 
     async def is_alive(self, session: bytes) -> bool:
-        """As `is_surely_alive`; a node that was frozen or cut off asks the cluster first.
+        """Return whether this is still the session; ask the cluster if the last renewal is too old.
+
+        The renewal is too old if the node was frozen or cut off.
 
         Raises:
-            LmqError: it is not known.
+            LmqError: the cluster does not answer.
         """
         if self._id == session and not self.is_surely_alive(session):
             await self._renew_once(session)
         return self._id == session
 
     def lost(self, session: bytes) -> None:
-        """The cluster does not know this session any more."""
+        """Handle the loss of this session: the cluster does not know it any more."""
         self._lose(session)
 
     def ended(self, number: int) -> None:
-        """The session of this number is no more; it may be another one by now."""
+        """Handle the end of the session with this number; ignore it if the node has another session now."""
         if self._id is not None and self._number == number:
             self._lose(self._id)
 
@@ -123,12 +125,15 @@ class NodeSession:
                 listener()
 
     def forget(self) -> None:
-        """The node belongs to another cluster from now on; what it held is lost."""
+        """Drop the session because the node has joined another cluster; what the session held is lost."""
         if self._id is not None:
             self._lose(self._id)
 
     def close(self) -> asyncio.Future[None] | None:
-        """End the session, so that others get at once what is still held; returns when that is done, None if there is none."""
+        """End the session, so that other clients get at once what it holds.
+
+        Return a future that is done when the session has ended, None if there is no session.
+        """
         self._closed = True
         session, self._id = self._id, None
         if self._renewing is not None:

@@ -1,4 +1,4 @@
-"""What operators do to whole queues; long commands are repeated until they are complete."""
+"""Operations on whole queues for operators. Long ones repeat their command until they are complete."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ log = structlog.get_logger("lmq.operations")
 _COUNT_MAX = 1 << 62
 _LABEL_BYTES_MAX = 255
 _WHOLE = 0
-"""The limit of a purge for all that is in line."""
+"""The limit of a purge that removes all messages in line."""
 PURGED_TOGETHER = 100
-"""Most queues that one entry of the log purges."""
+"""Largest number of queues that one log entry purges."""
 _DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
 
 
 class QueueOperations:
     """Purge, move, withdraw, redrive, bind, unbind, suspend and resume.
 
-    They send their first command when they are called, so that it keeps its place among the requests of a client, and raise
-    `LmqError` if the node takes none. What they return has to be awaited and raises it too: ``queue_not_found``, and
-    ``unknown_outcome`` if it failed half-way.
+    Each method sends its first command when it is called, so the command keeps its place among the client's requests.
+    It raises `LmqError` if the node takes no commands. The returned coroutine has to be awaited and raises `LmqError`
+    too: ``queue_not_found``, and ``unknown_outcome`` if the operation failed half-way.
     """
 
     def __init__(self, proposals: CommandSender) -> None:
@@ -47,10 +47,10 @@ class QueueOperations:
         self._purging = asyncio.Lock()
 
     def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
-        """Remove up to `count` messages (None: all) that are not leased; returns how many there were.
+        """Remove up to `count` messages (None: all) that are not leased; return how many were removed.
 
-        It ends when nothing is left, or when as many are gone as the queue held when it began: what is pushed meanwhile
-        stands behind those.
+        The purge ends when nothing is left, or when it has removed as many messages as the queue held at its start.
+        Messages pushed during the purge stand behind those.
         """
         command = layout.purge(queue)
         if count is not None:
@@ -58,7 +58,7 @@ class QueueOperations:
         return self._purge_rest(self._send(layout.with_limit(command, _WHOLE)), command)
 
     async def _purge_rest(self, first: asyncio.Future[int | None], command: Command) -> int:
-        """What waits in no plain line goes step by step."""
+        """Purge in steps the messages that are not in the plain line: delayed ones and those with traits."""
         queue: bytes = command[layout.QUEUE]
         gone = await first
         if gone is None:
@@ -70,9 +70,9 @@ class QueueOperations:
         return self._told(command, done)
 
     async def purge_all(self, is_wanted: Callable[[Queue], bool], client: bytes) -> int:
-        """Remove what is not leased from every queue that is wanted, as work of this client; returns how many messages.
+        """Remove the unleased messages of every wanted queue, as work of this client; return how many were removed.
 
-        Many queues share an entry of the log, and one call runs at a time: those that wait find nothing left to do.
+        Many queues share a log entry. One call runs at a time, so calls that waited usually find nothing left to do.
         """
         proposals = self._proposals
         async with self._purging:
@@ -94,7 +94,7 @@ class QueueOperations:
         gone = await asyncio.gather(*(self._send(layout.with_limit(command, _WHOLE)) for command in commands))
         done = 0
         for command, count in zip(commands, gone, strict=True):
-            # None is that of a queue that was deleted meanwhile.
+            # # None: the queue has been deleted.
             done += count or 0
             step = count or 0
             while step >= STEP_MAX and self._out_of_line(command[layout.QUEUE]):
@@ -109,10 +109,10 @@ class QueueOperations:
     def move(
         self, queue: bytes, destination: bytes, count: int | None = None, owner: bytes = b""
     ) -> Coroutine[Any, Any, int]:
-        """Put up to `count` messages (None: all) that can be pulled now at the end of another queue, as fresh messages.
+        """Put up to `count` messages (None: all) that can be pulled now at the end of another queue, as new messages.
 
         Raises:
-            LmqError: at once: ``bad_name``, or ``bad_request`` if the count is out of range or both queues are one.
+            LmqError: at once: ``bad_name``; ``bad_request`` if the count is out of range or both queues are the same.
         """
         self._proposals.check_name(destination, owner)
         if queue == destination:
@@ -120,7 +120,7 @@ class QueueOperations:
         return self._repeat(layout.move(queue, destination), _checked_count(count))
 
     def withdraw(self, queue: bytes, label: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
-        """Remove up to `count` messages (None: all) with a label that nobody holds; returns how many there were.
+        """Remove up to `count` messages (None: all) that have this label and no lease; return how many were removed.
 
         Raises:
             LmqError: at once: ``bad_request`` if the label or the count is out of range.
@@ -137,15 +137,15 @@ class QueueOperations:
         count: int | None = None,
         principal: Principal,
     ) -> Coroutine[Any, Any, int]:
-        """Send up to `count` messages (None: all) that the cluster has put here back to where they came from, or elsewhere.
+        """Send up to `count` dead-letter messages (None: all) back to their queues of origin, or to `destination`.
 
-        Only those with the label are sent, if one is given. Each goes as a fresh message, with its label, group and priority. The
-        principal has to be allowed to write where they go; one that covers only some queues sees what is known here first, so
-        its first command is sent a little later.
+        If a label is given, only messages with it are sent. Each is sent as a new message with its label, group and
+        priority. The principal needs permission to write to the target queues. If its permissions cover only some
+        queues, the node first looks up the targets in its replica, so the first command is sent a little later.
 
         Raises:
-            LmqError: at once: ``bad_name``, ``forbidden``, or ``bad_request`` if an argument is out of range or both queues are
-                one.
+            LmqError: at once: ``bad_name``; ``forbidden``; ``bad_request`` if an argument is out of range or both
+                queues are the same.
         """
         if destination is not None:
             principal.require(Role.WRITE, destination)
@@ -159,10 +159,10 @@ class QueueOperations:
         return self._repeat(layout.redrive(queue, destination or b"", label), _checked_count(count))
 
     async def _redrive_allowed(self, queue: bytes, label: bytes, count: int, principal: Principal) -> int:
-        """Send messages back, each step after a look at where they would go.
+        """Send messages back in steps; check before each step that the principal may write to its target queues.
 
         Raises:
-            LmqError: ``forbidden``; ``unknown_outcome`` if some were sent before.
+            LmqError: ``forbidden``; ``unknown_outcome`` if some messages have already been sent.
         """
         await self._proposals.look_up()
         done, left = 0, min(count, self._size(queue))
@@ -181,12 +181,12 @@ class QueueOperations:
             command = layout.redrive(queue, sources, label)
             gone = await self._next(command, step, done) if done else await self._first(command, step)
             done, left = done + gone, left - gone
-            # One that came from elsewhere meanwhile stops it too.
+            # # A message that came from a queue not checked above also ends the step early.
             if gone < step or left <= 0:
                 return self._told(command, done)
 
     def _sources(self, queue: bytes, label: bytes, most: int) -> list[bytes]:
-        """Return from which queues the messages came that would be sent back next."""
+        """Return the origin queues of the messages that the next step would send back."""
         found = self._proposals.machine().queues.get(queue)
         moved = [] if found is None or found.rich is None else found.rich.moved(label, most)
         return sorted({message.traits.origin.queue for message in moved if message.traits.origin is not None})
@@ -198,12 +198,12 @@ class QueueOperations:
         return int(gone)
 
     def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> Coroutine[Any, Any, bool]:
-        """Have a copy of what is pushed to one queue stored in another in the same step; False if it was so before.
+        """Copy each later push to `source` into `target` in the same step; False if the binding exists already.
 
-        Makes both queues if need be.
+        Creates both queues if necessary.
 
         Raises:
-            LmqError: at once: ``bad_name``, ``quota_exceeded``, or ``bad_request`` if both queues are one.
+            LmqError: at once: ``bad_name``, ``quota_exceeded``; ``bad_request`` if both queues are the same.
         """
         for name in (source, target):
             self._proposals.check_name(name, owner)
@@ -213,7 +213,7 @@ class QueueOperations:
         return self._changed(self._send(layout.bind(source, target)), "queue bound", source, target)
 
     def unbind(self, source: bytes, target: bytes) -> Coroutine[Any, Any, bool]:
-        """End a binding; False if there is none."""
+        """Remove a binding; False if there is none."""
         if max(len(source), len(target)) > NAME_BYTES_MAX:
             raise LmqError("bad_name", f"a queue name has at most {NAME_BYTES_MAX} bytes")
         return self._changed(self._send(layout.unbind(source, target)), "queue unbound", source, target)
@@ -225,22 +225,25 @@ class QueueOperations:
         return is_changed
 
     def bindings(self, source: bytes) -> list[bytes]:
-        """The queues that get copies of what is pushed to this one."""
+        """Return the queues that get copies of pushes to this one."""
         return self._proposals.machine().bindings.targets(source)
 
     def count_labelled(self, queue: bytes, label: bytes) -> int:
-        """How many messages of a queue have a label and are held by nobody, on the local replica. Raises ``queue_not_found``."""
+        """Return how many messages of a queue have this label and no lease, on the local replica.
+
+        Raises ``queue_not_found``.
+        """
         found = self._proposals.machine().queues.get(queue)
         if found is None:
             raise no_queue(queue)
         return 0 if found.rich is None else found.rich.count_labelled(label)
 
     def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
-        """Have the queue hand out nothing until it is resumed; everything else goes on."""
+        """Suspend deliveries of the queue until it is resumed; all other operations continue."""
         return self._finish(queue, self._send(layout.suspend(queue, True)), "queue suspended")
 
     def resume(self, queue: bytes) -> Coroutine[Any, Any, None]:
-        """Have the queue hand out messages again, to those first who have waited."""
+        """Resume deliveries of the queue, first to the pulls that have waited longest."""
         return self._finish(queue, self._send(layout.suspend(queue, False)), "queue resumed")
 
     @staticmethod
@@ -281,10 +284,10 @@ class QueueOperations:
 
     async def _next(self, command: Command, step: int, done: int) -> int:
         try:
-            # A queue that is deleted meanwhile has nothing left.
+            # # A queue deleted since the last step has nothing left.
             return int(await self._send(layout.with_limit(command, step)) or 0)
         except LmqError as exc:
-            # A part of it has been done, so this is not what a refused request looks like.
+            # # Earlier steps took effect, so the error must not look like a refused request.
             reason = f"{done} messages were {_DONE[command[layout.OP]]} before this: {exc.message}"
             raise LmqError("unknown_outcome", reason, retryable=command[layout.OP] in (Op.PURGE, Op.WITHDRAW)) from exc
 

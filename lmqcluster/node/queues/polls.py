@@ -1,4 +1,4 @@
-"""Queues whose messages are named by id and tag, as front ends call them: polls, updates, deletions, limits, API keys."""
+"""Queues whose messages are named by id and tag, for front ends: polls, updates, deletions, limits, API keys."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ WaitFor = Callable[
     [Callable[[bytes, "Ticket"], None], bytes, tuple[int, float | None], HasRoom | None],
     Coroutine[Any, Any, "list[Delivery]"],
 ]
-"""How the service waits for messages; see `QueueService.pull`."""
+"""Type of the function with which the service waits for messages; see `QueueService.pull`."""
 
 RETRY_WITHOUT_END = (1 << 31) - 1
-"""How often messages of a queue that is made here are delivered again unless its properties are changed: as good as for ever."""
+"""Redeliveries of a message in a queue created here, unless its properties change: practically unlimited."""
 SECONDS_MAX = 1 << 39
-"""Longer times are taken for this one."""
+"""Longest time; longer ones are shortened to it."""
 EXACT_LEASES_MAX = 10_000
 _ROW_BYTES = 112
-"""What a message takes in the log beside its contents, at most about."""
+"""Approximate upper bound of the bytes that a message takes in the log beside its body."""
 _SWEEP_MIN = 64
 
 
 class Polled(NamedTuple):
-    """A message that was polled, and the tag with which it is named from now on."""
+    """A polled message, and the tag that names it from now on."""
 
     delivery: Delivery
     tag: int
 
 
 class Limits(NamedTuple):
-    """What bounds requests on a queue, or on all.
+    """Limits of requests on one queue, or on all queues.
 
     Attributes:
-        suspended: by the names ``delete``, ``poll``, ``push``, ``update``.
-        throttle: most polls, and in how many seconds; None for any number.
+        suspended: by request kind: ``delete``, ``poll``, ``push``, ``update``.
+        throttle: largest number of polls, and the period in seconds; None if unlimited.
     """
 
     suspended: dict[str, bool]
@@ -66,7 +66,7 @@ class QueueMetrics(NamedTuple):
     """Figures of one queue, under queued's names.
 
     Attributes:
-        messages: how many it has, hidden ones included.
+        messages: number of messages, hidden ones included.
         counters: of requests and messages.
         gauges: times in seconds from now.
     """
@@ -90,13 +90,13 @@ class PolledQueues:
         self._receipts = receipts
         self._pulls = pulls
         self._wait_for = wait_for
-        # Polls that found nothing and left no trace in the log, since the node was started.
+        # # Polls since the node's start that found nothing and left no trace in the log.
         self._empty: Counter[bytes] = Counter()
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
     async def create(self, queue: bytes, owner: bytes = b"") -> bool:
-        """Make a queue; False if it exists already."""
+        """Create a queue; False if it exists already."""
         self._service.check_name(queue, b"")
         pairs = [["retry", RETRY_WITHOUT_END]]
         return bool(await self._service.propose(layout.create_indexed(queue, pairs, owner), 96))
@@ -106,14 +106,14 @@ class PolledQueues:
     async def push(
         self, queue: bytes, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None, owner: bytes = b""
     ) -> list[int]:
-        """Store messages in a queue that exists, all of them or none; returns their ids.
+        """Store all messages or none in an existing queue; return their ids.
 
         Args:
             queue: its name.
             contents: the bodies.
-            hidden_s: for each, in how many seconds it becomes visible.
-            key: idempotency key of the whole; None for none.
-            owner: whose the key is.
+            hidden_s: for each message, the seconds until it becomes visible.
+            key: idempotency key of the whole push; None for none.
+            owner: owner of the key.
         """
         service = self._service
         self._check(queue)
@@ -127,7 +127,10 @@ class PolledQueues:
         return [sequence for _flag, sequence in results]
 
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
-        """The rows of a push. Messages without keys that are hidden as long as those before are rows of their own contents."""
+        """Return the rows of a push.
+
+        A message without a key that is hidden for as long as the one before it needs only its body as a row.
+        """
         rows: list[list[Any] | bytes] = []
         if key is not None:
             for place, (body, delay_s) in enumerate(zip(contents, hidden_s, strict=True)):
@@ -142,7 +145,7 @@ class PolledQueues:
         return rows
 
     def _row(self, body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
-        # The delay is always told, also that of 0: a queue with the property delay obeys its producer.
+        # # A delay of 0 is sent too: without one, the queue's property delay would apply.
         item = PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX)))
         return item.row_with_options(self._service.due_times)
 
@@ -156,14 +159,14 @@ class PolledQueues:
         wait_s: float = 0.0,
         has_room: HasRoom | None = None,
     ) -> list[Polled]:
-        """Take up to `count` messages, and hide them for so many seconds; see `QueueService.pull` for the rest.
+        """Take up to `count` messages and hide them for `hide_s` seconds; see `QueueService.pull` for the rest.
 
         Args:
-            queue: one that exists.
-            count: most messages; more than a pull may take are not taken.
-            hide_s: for how long; with 0 or less they can be polled again at once.
-            takes_hidden: take hidden ones too; such a poll does not wait.
-            wait_s: how long to wait for the first message.
+            queue: an existing queue.
+            count: largest number of messages, capped at the limit of a pull.
+            hide_s: seconds; with 0 or less the messages can be polled again at once.
+            takes_hidden: take hidden messages too; such a poll does not wait.
+            wait_s: seconds to wait for the first message.
             has_room: as in a pull.
         """
         self._check(queue)
@@ -180,7 +183,7 @@ class PolledQueues:
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 
     async def _is_empty(self, name: bytes) -> bool:
-        """Whether a poll would find nothing, and leave no trace: then the log need not know of it."""
+        """Return whether a poll would find nothing and change no state, so that it needs no log entry."""
         if not self._seems_empty(name):
             return False
         await self._service.look_up()
@@ -202,7 +205,7 @@ class PolledQueues:
             self._empty = Counter({one: count for one, count in self._empty.items() if one in queues})
 
     def give_back(self, polled: Sequence[Polled]) -> None:
-        """Return what did not reach its client: nobody waits for it."""
+        """Return messages that did not reach their client. The call does not wait for the outcome."""
         parse = self._receipts().parse
         by_queue: dict[bytes, list[int]] = {}
         for one in polled:
@@ -210,13 +213,13 @@ class PolledQueues:
         self._pulls().put_back_numbers(by_queue)
 
     async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
-        """Hide a message for another while; returns its new tag, None if it is not there or has another tag."""
+        """Hide a message for `hide_s` seconds; return its new tag, None if it is missing or has another tag."""
         self._check(queue)
         number = await self._service.propose(layout.update(queue, message, tag, _microseconds(hide_s)), 96)
         return None if number is None else tag_of(number)
 
     async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        """Delete messages by id and tag; False for those that are not there or have another tag."""
+        """Delete messages by id and tag; False for those that are missing or have another tag."""
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
@@ -230,19 +233,25 @@ class PolledQueues:
     # --- limits ---------------------------------------------------------------------------------------------------
 
     async def suspend(self, queue: bytes, switches: Mapping[str, bool | None]) -> dict[str, bool]:
-        """Suspend or resume kinds of requests on a queue, or, with an empty name, on all; returns what is suspended now."""
+        """Suspend or resume kinds of requests on a queue, or, with an empty name, on all queues.
+
+        Return which kinds are suspended now.
+        """
         self._check(queue)
         given = [switches.get(endpoint.name.lower()) for endpoint in Endpoint]
         return _named(await self._service.propose(layout.suspend_endpoints(queue, given), 64 + len(queue)))
 
     async def throttle(self, queue: bytes, throttle: tuple[int, int] | None) -> None:
-        """Bound the polls of a queue, or, with an empty name, those of all together: so many in so many seconds."""
+        """Limit the polls of a queue, or, with an empty name, those of all queues together.
+
+        `throttle` is a number of polls and a period in seconds.
+        """
         self._check(queue)
         polls, seconds = throttle or (None, 1)
         await self._service.propose(layout.throttle(queue, polls, seconds * 1_000_000), 64 + len(queue))
 
     async def limits(self, queue: bytes) -> Limits:
-        """What bounds requests on a queue, or, with an empty name, on all."""
+        """Return the limits of requests on a queue, or, with an empty name, on all queues."""
         await self._service.look_up()
         limits = self._limits(queue)
         throttle = limits.throttle and (limits.throttle[0], limits.throttle[1] // 1_000_000)
@@ -261,14 +270,20 @@ class PolledQueues:
     # --- figures --------------------------------------------------------------------------------------------------
 
     async def metrics(self, name: bytes) -> QueueMetrics:
-        """Figures of a queue; empty polls are those of all nodes that reached the log, and others of this node."""
+        """Return figures of a queue.
+
+        Empty polls are those in the log, of all nodes, and those of this node that are not in the log.
+        """
         await self._service.look_up()
         found = self.figures(self._existing(name), EXACT_LEASES_MAX)
         found.counters["empty_poll"] += self._empty[name]
         return found
 
     def figures(self, queue: Queue, exact_max: int) -> QueueMetrics:
-        """Figures of a queue as the log has them; with more leases than `exact_max` the last time is a lower bound."""
+        """Return figures of a queue from the replicated state.
+
+        If the queue has more leases than `exact_max`, the time of the last message is a lower bound.
+        """
         now_us = self._pulls().clock.now_us()
         first_us, last_us = queue.earliest_us(), _last_us(queue, exact_max)
         counters = dict(zip(POLL_COUNTERS, _limits_of(queue).counters, strict=True))
@@ -286,11 +301,11 @@ class PolledQueues:
         return QueueMetrics(len(queue), counters, gauges)
 
     def unlogged_empty_polls(self) -> Mapping[bytes, int]:
-        """By queue, polls of this node that found nothing and left no trace in the log."""
+        """Return, by queue, the polls of this node that found nothing and left no trace in the log."""
         return self._empty
 
     def totals(self) -> dict[str, int]:
-        """The counters of all queues together, deleted ones included, as this node knows them."""
+        """Return the counters of all queues together, deleted ones included, as this node knows them."""
         counters = dict(zip(POLL_COUNTERS, self._service.machine().poll_limits.counters, strict=True))
         counters["empty_poll"] += self._empty.total()
         return counters
@@ -298,12 +313,12 @@ class PolledQueues:
     # --- API keys -------------------------------------------------------------------------------------------------
 
     async def api_keys(self) -> list[tuple[bytes, bytes]]:
-        """Return the digests of all keys, with what the names of the queues begin with that they open."""
+        """Return the digest of each key, with the prefix of the names of the queues that it opens."""
         await self._service.look_up()
         return list(self._service.machine().api_keys)
 
     async def set_api_key(self, digest: bytes, prefix: bytes) -> None:
-        """Add a key, or give it another prefix."""
+        """Add a key, or change its prefix."""
         await self._service.propose(layout.set_api_key(digest, prefix), 64 + len(digest) + len(prefix))
 
     async def delete_api_key(self, digest: bytes) -> bool:
@@ -320,13 +335,16 @@ def _named(suspended: Sequence[bool]) -> dict[str, bool]:
 
 
 def _limits_of(queue: Queue) -> PollLimits:
-    """Of a queue that nobody has polled by id yet, those that it begins with."""
+    """Return the limits of a queue; the initial ones if no request has used its message index yet."""
     index = None if queue.rich is None else queue.rich.index
     return PollLimits() if index is None else index.limits
 
 
 def _last_us(queue: Queue, exact_max: int) -> int | None:
-    """When the last message becomes visible; of very many leased ones, not before any of them does."""
+    """Return when the last message becomes visible.
+
+    If the queue has more leases than `exact_max`, the time is a lower bound for the leased messages.
+    """
     times = [] if queue.rich is None or (last := queue.rich.scheduled.last()) is None else [last.due_us]
     if len(queue.leases) <= exact_max:
         times += [message.due_us for message in queue.leases.messages.values()]

@@ -1,4 +1,4 @@
-"""The operations of a queue as front ends call them: asynchronous, validated, independent of any protocol."""
+"""Operations on queues for front ends: asynchronous, validated, independent of any protocol."""
 
 from __future__ import annotations
 
@@ -57,22 +57,22 @@ HasRoom = Callable[[int], bool]
 
 
 class QueueService(CommandSender):
-    """The service interface. Every asynchronous method raises `LmqError`.
+    """The interface of the service. Every asynchronous method raises `LmqError`.
 
     Args:
-        pulls: takes pulls. The others are those of `CommandSender`.
+        pulls: takes pulls. The other arguments are those of `CommandSender`.
 
     Attributes:
         subscriptions: batch leases.
         peeks: lists of the messages of a queue.
-        peek_ranges: the parts in which to list them side by side.
+        peek_ranges: the parts of a queue that clients can list in parallel.
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
         polled: queues whose messages are named by id and tag.
         sessions: pulls, exclusive queues and locks that end with their client.
-        board: who waits for something other than messages.
-        events: who waits for something to happen to a queue.
-        rates: what the node counts of queues.
+        board: requests that wait for something other than messages.
+        events: subscribers to events of queues.
+        rates: the rates of queues that the node measures.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class QueueService(CommandSender):
         self._waiting_pushes = WaitingPushes(self, self.board)
 
     def receipts(self) -> ReceiptFormat:
-        """Message ids of this cluster life.
+        """Return the format of message ids in this cluster life.
 
         Raises:
             LmqError: ``no_leader`` if the cluster has not been founded yet.
@@ -125,11 +125,14 @@ class QueueService(CommandSender):
         return self._receipts
 
     def founded(self, salt: bytes) -> None:
-        """Take the salt of message ids of the present cluster life, empty before it is known."""
+        """Set the salt of message ids of the present cluster life; empty if it is not known yet."""
         self._receipts = ReceiptFormat(salt) if salt else None
 
     def refuse(self, error: LmqError | None) -> None:
-        """Refuse clients with `error`, waiting pulls included; what was taken goes on to its outcome. None serves them again."""
+        """Refuse clients with `error`, waiting pulls included; None serves them again.
+
+        Requests that the node has already taken still get their outcome.
+        """
         if error is None:
             self.proposer.resume()
             self.pulls.reopen()
@@ -141,7 +144,7 @@ class QueueService(CommandSender):
             self.proposer.retire(error)
 
     def _session_ended(self, session: int) -> None:
-        # There are other pulls after the node has joined another cluster.
+        # # Looked up at each call: `pulls` is replaced when the node joins another cluster.
         self.pulls.session_ended(session)
 
     # --- push -----------------------------------------------------------------------------------------------------
@@ -155,13 +158,14 @@ class QueueService(CommandSender):
         wait_s: float | None = None,
         tells_sequence: bool = False,
     ) -> list[Stored]:
-        """Store messages, all of them or none; returns what became of each, in order.
+        """Store all messages or none; return the result of each, in order.
 
-        A message that comes alone and without options shares a command with others, which does not tell its sequence, unless
-        `tells_sequence` asks for that. With `wait_s` they wait so long for room in a full queue, in the order of arrival.
+        A single message without options shares a command with others. Such a command returns no sequence, so
+        `tells_sequence` sends the message in a command that does. With `wait_s` the push waits up to that many seconds
+        for room in a full queue, in order of arrival.
 
-        Their keys belong to `owner`. Raises ``key_reused`` if a key came with another body before, ``full`` or ``too_large`` if a
-        queue does not take them; nothing is stored then.
+        Idempotency keys belong to `owner`. The push stores nothing and raises ``key_reused`` if a key was used with
+        another body before, ``full`` or ``too_large`` if a queue refuses the messages.
         """
         self.check_name(queue, owner)
         if len(items) > PUSH_COUNT_MAX:
@@ -187,27 +191,30 @@ class QueueService(CommandSender):
     def push_or_wait(
         self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes = b""
     ) -> Coroutine[Any, Any, list[Stored]]:
-        """As `push` with `wait_s`. It is sent at once, so that what is sent next takes effect behind it."""
+        """Store messages, waiting up to `wait_s` seconds for room; see `push`.
+
+        The command is sent at once, so requests that are sent later take effect after it.
+        """
         self.check_name(queue, owner)
         for item in items:
             self.check_item(item)
         return self._waiting_pushes.push(queue, items, wait_s, owner)
 
     def push_soon(self, queue: bytes, content: bytes, owner: bytes = b"") -> asyncio.Future[int]:
-        """Send a push of a bare message now; what is returned tells its flag, or raises as `push`.
+        """Send a push of a bare message now; return a future of its flag, which raises like `push`.
 
-        Raises: as `push`, if it cannot be sent.
+        Raises: like `push`, if the message cannot be sent.
         """
         self.check_name(queue, owner)
         self.check_push(len(content))
         return self._push_plain(queue, PushItem(content))
 
     def push_run(self, queue: bytes, contents: list[bytes], owner: bytes = b"") -> asyncio.Future[list[int]]:
-        """Send pushes of bare messages now, one behind the other; what is returned tells the flag of each, or raises.
+        """Send pushes of bare messages now, in order; return a future of their flags, which raises like `push`.
 
-        A queue may refuse some of them, which the flags say.
+        A queue may refuse some of the messages; their flags show it.
 
-        Raises: as `push`, if they cannot be sent.
+        Raises: like `push`, if the messages cannot be sent.
         """
         self.check_name(queue, owner)
         self.check_push(max(map(len, contents)))
@@ -242,7 +249,7 @@ class QueueService(CommandSender):
         return future
 
     async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
-        """Store a copy in every existing queue whose name the pattern finds; returns (queue, flag) sorted by queue.
+        """Store a copy in every existing queue whose name matches the pattern; return (queue, flag) sorted by queue.
 
         See `copies`.
         """
@@ -262,16 +269,16 @@ class QueueService(CommandSender):
         settles: bool = False,
         place: ConnectionSlot | None = None,
     ) -> list[Delivery]:
-        """Lease up to `count` messages, waiting up to `wait_s` seconds (None: for ever) for the first.
+        """Lease up to `count` messages; wait up to `wait_s` seconds (None: without end) for the first.
 
-        The lease ends after `lease_s` seconds, or after the queue's timeout. With `settles` the messages are acknowledged before
-        they are handed out: should the client never get them, they are lost.
+        The lease ends after `lease_s` seconds, by default after the queue's timeout. With `settles` the node
+        acknowledges the messages before it hands them out: if the client never receives them, they are lost.
 
-        Of several no more are taken than have 16 MiB together. `has_room` is asked whether the client can take so many bytes;
-        what it cannot take is put back, uncharged, and the error is ``overloaded``.
+        A pull of several messages takes at most 16 MiB. `has_room` returns whether the client can take that many bytes.
+        If not, the messages are put back uncharged and the pull raises ``overloaded``.
 
-        Cancelling the task forgets the wait; a message already taken for it is put back, uncharged. `place` is the connection
-        that holds the messages from then on.
+        Cancelling the task ends the wait; messages already taken for it are put back uncharged. `place` is the
+        connection that holds the messages from then on.
         """
         self.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
@@ -292,12 +299,12 @@ class QueueService(CommandSender):
         *,
         unsent: Unsent,
     ) -> list[Delivery]:
-        """As `pull`, for `Sessions.pull`: asking for this, for so many messages and so long."""
+        """Pull for `Sessions.pull`; `wanted` is the number of messages and the wait in seconds."""
         start = partial(self.pulls.start_asking, asked)
         return await self._wait_for(start, queue, wanted, has_room, place, unsent=unsent)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
-        """Acknowledge deliveries that are to be handed out; returns those whose leases have not ended meanwhile."""
+        """Acknowledge deliveries before they are handed out; return those whose leases had not ended."""
         try:
             done = await self.ack(queue, [one.id for one in delivered])
         except LmqError as exc:
@@ -315,7 +322,7 @@ class QueueService(CommandSender):
         has_room: HasRoom | None = None,
         place: ConnectionSlot | None = None,
     ) -> Delivery | None:
-        """Lease one message from any queue whose name the pattern finds, the one that is due first. See `pull`."""
+        """Lease one message, the one due first, from any queue whose name matches the pattern. See `pull`."""
 
         def start(pattern: bytes, ticket: Ticket) -> None:
             self.pulls.start_any(pattern, ticket, client)
@@ -348,9 +355,9 @@ class QueueService(CommandSender):
         unsent: Unsent = Unsent.PUT_BACK,
         until: asyncio.Future[None] | None = None,
     ) -> list[Delivered]:
-        """What a pull of so many messages, waiting so long, brings, as the core names it; see `pull`.
+        """Return the deliveries of a pull in the core's form; `wanted` is their number and the wait in seconds. See `pull`.
 
-        With `until` a wait is over, too, when that is done.
+        The wait also ends when `until` is done.
         """
         pulls = self.pulls
         puller = _Pull(self._loop.create_future(), place)
@@ -375,7 +382,10 @@ class QueueService(CommandSender):
         return delivered
 
     def give_back(self, deliveries: Sequence[Delivery]) -> None:
-        """Return deliveries that did not reach their client: uncharged and in their old places. Nothing waits for it."""
+        """Return deliveries that did not reach their client: uncharged and in their old places.
+
+        The call does not wait for the outcome.
+        """
         parse = self.receipts().parse
         by_queue: dict[bytes, list[int]] = {}
         for one in deliveries:
@@ -385,7 +395,7 @@ class QueueService(CommandSender):
     # --- settle ---------------------------------------------------------------------------------------------------
 
     async def ack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """Settle deliveries: the messages are gone. Raises ``queue_not_found``."""
+        """Acknowledge deliveries, which removes the messages. Raises ``queue_not_found``."""
         return await self._settle(Op.ACK, queue, ids)
 
     async def nack(
@@ -393,14 +403,14 @@ class QueueService(CommandSender):
     ) -> list[bool]:
         """Give messages back; the delivery stays charged. Raises ``queue_not_found``.
 
-        They go to a place in line, or become due after a delay; None for what the queue says.
+        They go to a place in line, or become due after a delay; None takes the delay from the queue's properties.
         """
         if place is Place.TAIL and delay_s is None:
             return await self._settle(Op.NACK, queue, ids)
         return await self._settle(Op.GIVE_BACK, queue, ids, int(place), retry_delay_us(delay_s))
 
     async def extend(self, queue: bytes, ids: Sequence[bytes], lease_s: float | None = None) -> list[bool]:
-        """Let leases end so much later than now, or a full timeout. Raises ``queue_not_found``."""
+        """Make leases end `lease_s` seconds from now, by default after a full timeout. Raises ``queue_not_found``."""
         if lease_s is None:
             return await self._settle(Op.EXTEND, queue, ids)
         return await self._settle(Op.EXTEND_BY, queue, ids, lease_us(lease_s))
@@ -418,31 +428,31 @@ class QueueService(CommandSender):
     def transaction(
         self, steps: Sequence[Step], owner: bytes = b"", *, again: bool = False
     ) -> Coroutine[Any, Any, list[Stored | bool]]:
-        """Carry out several operations on any queues, or none of them; see `run_transaction`."""
+        """Carry out all of several operations on any queues, or none of them; see `run_transaction`."""
         return run_transaction(self, self.receipts(), steps, owner, again=again)
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 
     async def set_properties(self, queue: bytes, properties: Properties, owner: bytes = b"") -> None:
-        """Set some of a queue's own properties, keep the others; creates the queue."""
+        """Set some of a queue's own properties and keep the others; creates the queue."""
         self.check_name(queue, owner)
         self.check_room()
         await self.ask(requests.set_properties(queue, properties))
 
     async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
-        """Forget a queue's own properties; creates the queue."""
+        """Remove a queue's own properties; creates the queue."""
         self.check_name(queue, owner)
         await self.ask(requests.clear_properties(queue))
 
     async def delete(self, queue: bytes) -> bool:
-        """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls stay."""
+        """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls keep waiting."""
         return len(queue) <= NAME_BYTES_MAX and bool(await self.ask(requests.delete(queue)))
 
     def set_defaults(self, rules: Rules) -> Coroutine[Any, Any, None]:
-        """Replace the default rules; await what this returns until all queues have taken them over.
+        """Replace the default rules; the returned coroutine ends when all queues have them.
 
         Raises:
-            LmqError: at once: ``bad_pattern``, and ``bad_property`` if they are too many.
+            LmqError: at once: ``bad_pattern``; ``bad_property`` if there are too many rules.
         """
         check_rules(rules)
         return self._spread(self.send(*requests.set_defaults(rules)))
@@ -455,42 +465,45 @@ class QueueService(CommandSender):
     # --- local reads ----------------------------------------------------------------------------------------------
 
     def unix_us(self, log_us: int) -> int:
-        """Return the Unix time of a log time, both in microseconds; the same at every node once a leader has told it."""
+        """Return the Unix time of a log time, both in microseconds.
+
+        It is the same at every node once a leader has published the difference between the clocks.
+        """
         found = self.machine().times.unix_us(log_us)
         return log_us + time.time_ns() // 1000 - self.pulls.clock.now_us() if found is None else found
 
     def properties(self, queue: bytes) -> dict[str, Any]:
-        """Effective properties, keys in alphabetical order: accum (ms), hooks if set, retry, timeout (s)."""
+        """Return the effective properties, keys in alphabetical order: accum (ms), hooks if set, retry, timeout (s)."""
         return self.machine().properties(queue)
 
     def defaults(self) -> Rules:
-        """The default rules as they were set."""
+        """Return the default rules as they were set."""
         return [
             (rule.pattern.decode(), [(name, value) for name, value in rule.properties])
             for rule in self.machine().defaults.rules
         ]
 
     def each_queue(self, client: bytes) -> AsyncIterator[Queue]:
-        """All queues by name, in slices of the event loop for this client; see `names_in_order`."""
+        """Iterate over all queues by name, in this client's slices of the event loop; see `names_in_order`."""
         return each_queue(self.machine, self.turns, client)
 
     async def list_queues(self, wanted: QueueList, client: bytes) -> QueuePage:
-        """A page of the list of queues, see `list_queues`."""
+        """Return a page of the list of queues, see `list_queues`."""
         return await list_queues(self.machine, wanted, self.turns, client, self.rates)
 
     def own_properties(self, queue: bytes) -> dict[str, Any]:
-        """Properties set on the queue itself, keys in alphabetical order; see `properties`."""
+        """Return the properties set on the queue itself, keys in alphabetical order; see `properties`."""
         found = self.machine().queues.get(queue)
         return {} if found is None else dict(sorted(found.own.items()))
 
     def queue(self, name: bytes) -> QueueInfo | None:
-        """Statistics of a queue, None if it does not exist."""
+        """Return statistics of a queue, None if it does not exist."""
         machine = self.machine()
         queue = machine.queues.get(name)
         return None if queue is None else info_of(queue, machine.now_us, self.rates)
 
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
-        """Lower-case names of request headers that the hooks of any queue, and those of any rule, ask to keep."""
+        """Return the lower-case names of request headers that hooks of queues, and those that hooks of rules, ask to keep."""
         machine = self.machine()
         rules = machine.defaults.rules
         if rules is not self._hooked_rules:
@@ -498,7 +511,7 @@ class QueueService(CommandSender):
         return machine.hooked, self._hooked_by_rules
 
     def check_pattern(self, pattern: bytes) -> None:
-        """Refuse a regular expression that cannot be used. Raises ``bad_pattern``."""
+        """Refuse an unusable regular expression. Raises ``bad_pattern``."""
         check_pattern(pattern)
 
 
@@ -509,7 +522,7 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
 
 
 class _FlagSink:
-    """Groups of plain pushes, a future for each flag."""
+    """Sink of commands of plain pushes, with a future for each flag."""
 
     def completed(self, group: PendingCommand, flags: list[int]) -> None:
         for future, flag in zip(group.tickets, flags, strict=True):
@@ -527,7 +540,7 @@ class _FlagSink:
 
 
 def no_room() -> LmqError:
-    """Why a message was put back that the client cannot take."""
+    """Return the error for a client that cannot take the message, which was put back."""
     return LmqError("overloaded", "the client leaves too much unread for another message; read it, then try again")
 
 

@@ -1,4 +1,4 @@
-"""Sessions as front ends use them: pulls whose leases end with the session, exclusive queues, locks."""
+"""Sessions for front ends: pulls whose leases end with the session, exclusive queues, locks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HasRoom = Callable[[int], bool]
 
 
 class Pull(Protocol):
-    """Pulls from a queue, asking for this, so many messages and so long."""
+    """The type of a function that pulls from a queue; `wanted` is the number of messages and the wait in seconds."""
 
     def __call__(
         self,
@@ -42,12 +42,14 @@ class Pull(Protocol):
 
 
 class Sessions:
-    """Every asynchronous method raises `LmqError`; ``session_lost`` if the session has ended, and with it what it held.
+    """The operations of sessions. Every asynchronous method raises `LmqError`.
+
+    The error is ``session_lost`` if the session has ended and has released what it held.
 
     Args:
         service: takes commands.
-        board: tells of locks.
-        receipts: the ids of this cluster life, which sessions have too.
+        board: delivers the notices of locks.
+        receipts: returns the id format of this cluster life, which session ids use too.
         pull: takes pulls.
     """
 
@@ -60,21 +62,24 @@ class Sessions:
         self._pull = pull
 
     async def open(self, ttl_s: float, owner: bytes = b"") -> bytes:
-        """Begin a session that ends `ttl_s` seconds after its last renewal; returns its id. Raises ``quota_exceeded``."""
+        """Begin a session that ends `ttl_s` seconds after its last renewal; return its id. Raises ``quota_exceeded``."""
         service = self._service
         number: int = await service.ask(requests.open_session(service, ttl_s, service.owned(owner)))
         return self._receipts().format(number)
 
     async def renew(self, session: bytes, owner: bytes = b"") -> bool:
-        """Let a session live its whole time from now; False if it has ended."""
+        """Renew a session for its full lifetime; False if it has ended."""
         return await self._ask(requests.renew_session, session, owner)
 
     async def end(self, session: bytes, owner: bytes = b"") -> bool:
-        """End a session with all that it holds; False if it has ended before."""
+        """End a session and release all that it holds; False if it has already ended."""
         return await self._ask(requests.end_session, session, owner)
 
     def end_soon(self, session: bytes, owner: bytes = b"") -> asyncio.Future[None]:
-        """As `end`, also while clients are refused. Nobody has to wait for what is returned; it never fails."""
+        """End a session, even while clients are refused.
+
+        The returned future never fails and need not be awaited.
+        """
         return self._service.send_first(layout.end_session(self.number(session), *self._service.owned(owner)))
 
     async def _ask(self, request: Callable[[int, list[bytes]], requests.Request], session: bytes, owner: bytes) -> bool:
@@ -82,14 +87,14 @@ class Sessions:
         return bool(await service.ask(request(self.number(session), service.owned(owner))))
 
     def number(self, session: bytes) -> int:
-        """The number of a session, 0 if the text is no id of one."""
+        """Return the number of a session, 0 if the text is not the id of one."""
         return self._receipts().parse(session)
 
     def known(self, after: bytes | None) -> int:
-        """The number of the last delivery that a client has received, 0 for none; -1 if it says nothing of it.
+        """Return the number of the last delivery that a client has received, 0 for none, -1 if `after` is None.
 
         Raises:
-            LmqError: ``bad_request`` if the text is no id of a message.
+            LmqError: ``bad_request`` if the text is not the id of a message.
         """
         if not after:
             return -1 if after is None else 0
@@ -114,13 +119,14 @@ class Sessions:
         owner: bytes = b"",
         place: ConnectionSlot | None = None,
     ) -> list[Delivery]:
-        """Lease up to `count` messages until the session ends, or `lease_s` is over; see `QueueService.pull`.
+        """Lease up to `count` messages until the session ends or `lease_s` seconds have passed; see `QueueService.pull`.
 
-        With `after`, the id of the last message of the queue that the client has received in this session, or empty if there is
-        none, later ones that the session holds are returned again instead of others: their responses were lost.
+        `after` is the id of the last message of the queue that the client has received in this session, empty if there
+        is none. With it, later messages that the session already holds are returned again instead of others, because
+        their responses were lost.
 
-        Of several sessions that pull from an exclusive queue one gets messages, the others stand by in the order in which they
-        first asked. `charge` is how many of a message's deliveries it uses up, 0 or 1.
+        Of several sessions that pull from an exclusive queue, one gets messages. The others stand by in the order of
+        their first pulls. `charge` is how many of a message's deliveries the pull uses up, 0 or 1.
         """
         service = self._service
         service.check_name(queue, owner)
@@ -132,7 +138,10 @@ class Sessions:
         return await self._pull(queue, asked, (count, wait_s), has_room, place, unsent=unsent_in_session(charge, known))
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
-        """Give up the turn, or the place in line, at an exclusive queue; leases of its messages end. False if it had none."""
+        """Give up the turn or the standby place at an exclusive queue; leases of its messages end.
+
+        False if the session had neither.
+        """
         service = self._service
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
@@ -142,20 +151,20 @@ class Sessions:
         return bool(left)
 
     def line(self, queue: bytes) -> tuple[bytes | None, int]:
-        """The session that has an exclusive queue, None if none has; and how many stand by."""
+        """Return the session that has an exclusive queue, None if there is none; and how many stand by."""
         claims = self._service.machine().claims
         holder = claims.holder(queue)
         return (self._receipts().format(holder), claims.length(queue) - 1) if holder else (None, 0)
 
     def lock_state(self, name: bytes) -> tuple[int | None, int]:
-        """The token of the session that has a lock, None if none has it; and how many sessions wait."""
+        """Return the fencing token of the session that has a lock, None if there is none; and how many sessions wait."""
         locks = self._service.machine().locks
         return (locks.token(name), locks.length(name) - 1) if locks.holder(name) else (None, 0)
 
     # --- locks ----------------------------------------------------------------------------------------------------
 
     async def lock(self, name: bytes, session: bytes, wait_s: float | None = 0.0, owner: bytes = b"") -> int | None:
-        """Get a lock, waiting up to `wait_s` seconds (None: for ever) in the order of requests.
+        """Acquire a lock; wait up to `wait_s` seconds (None: without end) in the order of requests.
 
         Returns:
             The fencing token, larger than every token given before; None if another session had the lock all the time.
@@ -164,7 +173,7 @@ class Sessions:
         requests.check_lock_name(name)
         owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
-        # From now on, because the notice may come with the same batch.
+        # # Register before asking: the notice may arrive with the batch that applies the request.
         granted = self._board.lock(name, number)
         try:
             token: int = await service.ask(requests.lock(name, number, owned, waits=waits))
@@ -184,6 +193,6 @@ class Sessions:
             granted.cancel()
 
     async def unlock(self, name: bytes, session: bytes, owner: bytes = b"") -> bool:
-        """Free a lock; False if the session did not have it."""
+        """Release a lock; False if the session did not have it."""
         service = self._service
         return bool(await service.ask(requests.unlock(name, self.number(session), service.owned(owner))))

@@ -1,4 +1,4 @@
-"""Commands that several requests share, with several items of each."""
+"""Results of commands into which several requests, each with several items, are coalesced."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["CoalescedResult", "shares"]
 
 
 class CoalescedResult:
-    """The items of one request, which stand together in a command.
+    """The adjacent items of one request in a coalesced command.
 
     Attributes:
-        outcome: takes the results of these items.
-        count: how many they are.
+        outcome: future of the results of these items.
+        count: number of items.
     """
 
     __slots__ = ("count", "outcome")
@@ -27,7 +27,7 @@ class CoalescedResult:
 
 
 class _Shares:
-    """Groups whose tickets are shares, each of them once for each of its items (`Sink`)."""
+    """Sink of coalesced commands (`Sink`); their tickets repeat each `CoalescedResult` once per item."""
 
     def completed(self, group: PendingCommand, result: list[Any] | None) -> None:
         position, tickets = 0, group.tickets

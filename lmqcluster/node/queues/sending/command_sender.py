@@ -1,4 +1,4 @@
-"""The one door to the log for what the service is made of: commands are checked, sent and awaited here."""
+"""Checks, sends and awaits the commands of the service, which reach the log only through here."""
 
 from __future__ import annotations
 
@@ -35,16 +35,17 @@ class CommandSender:
     Args:
         proposer: takes commands.
         machine: returns the local replica's machine.
-        views: what the patterns of clients find.
+        views: the queues that match clients' patterns.
         turns: slices of the event loop for long work.
         due_times: converts the due times of pushes.
         message_bytes_max: largest body.
-        memory_bytes_max: above it pushes are refused.
+        memory_bytes_max: pushes are refused above it.
 
     Attributes:
-        fresh: waits until the replica shows what was acknowledged before, or tells that it does not; None if there is no way to.
-        stored_bytes: about how much memory the replicated state takes; the node keeps it up to date.
-        disk_shortage: why nothing more is to be stored on the disk, empty if there is room; likewise.
+        fresh: waits until the replica shows all that was acknowledged before; returns False if it does not. None if
+            there is no such function.
+        stored_bytes: approximate memory of the replicated state; the node updates it.
+        disk_shortage: why the disk must not take more data, empty if there is room; the node updates it.
     """
 
     def __init__(
@@ -74,28 +75,28 @@ class CommandSender:
     # --- sending --------------------------------------------------------------------------------------------------
 
     async def barrier(self) -> None:
-        """Afterwards local reads show everything that was acknowledged anywhere before the call."""
+        """Wait until local reads show everything that was acknowledged anywhere before the call."""
         await self.ask(requests.barrier())
 
     async def look_up(self) -> None:
-        """As `barrier`, but without an entry of the log if the other members answer."""
+        """Wait like `barrier`, without a log entry if the other members answer."""
         if not await self.refresh():
             await self.barrier()
 
     async def refresh(self) -> bool:
-        """As `look_up`, if that is possible soon without an entry of the log; False if local reads may lack something."""
+        """Wait like `look_up` if that is possible soon without a log entry; False if local reads may be stale."""
         return self.fresh is not None and await self.fresh()
 
     async def ask(self, request: requests.Request) -> Any:
-        """As `propose`, for a request that was made by the functions of `requests`."""
+        """Carry out a request made by the functions of `requests`; return the result of the state machine."""
         return await self.send(*request)
 
     async def propose(self, command: Command, size_bytes: int) -> Any:
-        """Have a command carried out; returns what the state machine returned."""
+        """Carry out a command; return the result of the state machine."""
         return await self.send(command, size_bytes)
 
     def send(self, command: Command, size_bytes: int) -> asyncio.Future[Any]:
-        """Send a command now; what is returned tells later what the state machine returned."""
+        """Send a command now; return a future of the result of the state machine."""
         future: asyncio.Future[Any] = self._loop.create_future()
         self.proposer.add(PendingCommand(command, [future], self._futures), size_bytes)
         return future
@@ -103,7 +104,9 @@ class CommandSender:
     # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
 
     def check_name(self, queue: bytes, owner: bytes = b"") -> None:
-        """Refuse a name that no queue may have. A queue that this node does not see is counted to the owner when it is made.
+        """Refuse a name that no queue may have.
+
+        If this node does not know the queue, the queue counts against the owner's quota when it is created.
 
         Raises:
             LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues or memory is full;
@@ -125,12 +128,12 @@ class CommandSender:
                 machine.quotas.check(Kind.QUEUES, owner)
             except RefusedError as exc:
                 raise LmqError(exc.code, exc.reason) from exc
-            # The command that needs the queue follows; should this one be refused, that one makes the queue for nobody, within
-            # a quota too.
+            # # The command that needs the queue follows. If this one is refused, that one creates the queue without an
+            # owner, which also stays within a quota.
             self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
-        """Refuse what would be kept.
+        """Refuse data that would be stored if memory or the disk is full.
 
         Raises:
             LmqError: ``overloaded`` if memory or the disk is full.
@@ -145,7 +148,7 @@ class CommandSender:
             )
 
     def check_push(self, size_bytes: int, copies: int = 1) -> None:
-        """Refuse a body that cannot be stored, or not so many copies of it.
+        """Refuse a body that cannot be stored in this number of copies.
 
         Raises:
             LmqError: ``too_large``, or ``overloaded`` if memory or the disk is full.
@@ -158,7 +161,7 @@ class CommandSender:
             self.check_room((size_bytes + MESSAGE_OVERHEAD_BYTES) * copies if copies > 1 else 0)
 
     def check_packed(self, body: bytes) -> None:
-        """As `check_push`, of a body in MessagePack; what precedes the bytes of a string does not count."""
+        """Check a body in MessagePack like `check_push`; the header of a string does not count."""
         size = len(body)
         self.check_push(size if size <= self.message_bytes_max else size - head_bytes(body))
 
@@ -166,7 +169,7 @@ class CommandSender:
         """Refuse a message that cannot be stored.
 
         Raises:
-            LmqError: as `check_push` and `check_key`, and ``bad_request``.
+            LmqError: like `check_push` and `check_key`, and ``bad_request``.
         """
         if item.content_type == CONTENT_TYPE:
             self.check_packed(item.content)
@@ -177,7 +180,7 @@ class CommandSender:
             item.options.check()
 
     def check_key(self, key: bytes | None) -> None:
-        """Refuse an idempotency key that cannot be remembered.
+        """Refuse an idempotency key of invalid length.
 
         Raises:
             LmqError: ``bad_request``.
@@ -186,13 +189,13 @@ class CommandSender:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
 
     def owned(self, owner: bytes) -> list[bytes]:
-        """Return the last argument of a command whose effect is kept for an owner; none if nobody owns it."""
+        """Return the owner as the last argument of a command; an empty list if there is no owner."""
         return [owner] if owner else []
 
     def send_first(self, command: Command) -> asyncio.Future[None]:
-        """Send a small command of the node itself before all that waits, also while clients are refused.
+        """Send a small command of the node itself before all waiting ones, even while clients are refused.
 
-        What is returned is done when the command has an outcome, whatever it is.
+        The returned future is done when the command has an outcome, whether success or failure.
         """
         over: asyncio.Future[None] = self._loop.create_future()
         self.proposer.add_first(PendingCommand(command, [over], _over))
@@ -200,21 +203,21 @@ class CommandSender:
 
 
 class _Unheard:
-    """Nobody waits for the outcome."""
+    """Sink that ignores the outcome."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        """Done, or refused; the command behind it shows."""
+        """Ignore the result; later commands show the effect."""
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """As `completed`."""
+        """Ignore the error."""
 
 
 unheard = _Unheard()
-"""Takes the outcome of a command for which nobody waits."""
+"""The sink of commands whose outcome no caller needs."""
 
 
 class _Over:
-    """Groups with one future that is done as soon as there is an outcome."""
+    """Sink of commands with one future, which is done as soon as there is an outcome."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - sinks have it
         future = group.tickets[0]
@@ -229,7 +232,7 @@ _over = _Over()
 
 
 class _FutureSink:
-    """Groups with one future that takes the whole result."""
+    """Sink of commands with one future, which takes the whole result."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:
         future = group.tickets[0]

@@ -1,4 +1,4 @@
-"""Unix times as log times: what is due earlier stays so, to the microsecond, whichever nodes it is pushed through."""
+"""Conversion of Unix times to log times. It keeps the order of due times, to the microsecond, across nodes."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ __all__ = ["DueTimes"]
 
 
 class DueTimes:
-    """Converts due times with the difference between the clocks that the leader has told.
+    """Converts due times with the difference between the clocks that the leader has published.
 
-    A difference measured at this node would be wrong as long as the node lacks a part of the log: its estimate of log time
-    is behind then. And one measured for each push would shuffle messages that are due within its error.
+    A difference measured at this node would be wrong while the node lacks a part of the log, because its estimate of
+    log time lags. If the node measured it for each push, messages due within the error could change their order.
 
     Attributes:
-        has_had_leader: whether the node has known a leader since its start. If all nodes were down, what it was told before is
-            no longer true.
+        has_had_leader: whether the node has known a leader since its start. If all nodes were down, the difference that
+            the last leader published is no longer valid.
     """
 
     def __init__(self, machine: Callable[[], Machine], clock: Callable[[], LogClock]) -> None:
-        """Prepare; `machine` and `clock` return the present ones."""
+        """Create the converter; `machine` and `clock` return the current ones."""
         self._machine = machine
         self._clock = clock
         self.has_had_leader = False
@@ -40,7 +40,7 @@ class DueTimes:
         """
         ahead_us = self._machine().times.ahead_us
         if ahead_us is None:
-            # A new cluster, in the first moment.
+            # # A new cluster whose leader has not published the difference yet.
             ahead_us = time.time_ns() // 1000 - self._clock().now_us()
         elif not self.has_had_leader:
             reason = "this node has known no leader since its start, and cannot convert a due time yet; try again"

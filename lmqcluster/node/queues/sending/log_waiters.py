@@ -1,4 +1,4 @@
-"""Who at this node waits for something other than messages: a lock, room for a push, the end of a session."""
+"""Requests at this node that wait for something other than messages: a lock, room for a push, the end of a session."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ __all__ = ["LogWaiters"]
 
 
 class LogWaiters:
-    """Takes the notices of every batch that is applied here, and answers those who wait for them.
+    """Takes the notices of every batch applied here and completes the requests that wait for them.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
 
     Attributes:
-        session_ended: is called with the number of each session that ends.
+        session_ended: called with the number of each session that ends.
     """
 
     def __init__(self, machine: Callable[[], Machine]) -> None:
@@ -31,23 +31,23 @@ class LogWaiters:
         self.session_ended: list[Callable[[int], None]] = []
 
     def waiting(self) -> int:
-        """How many pushes and locks are waited for."""
+        """Return how many pushes and locks are waited for."""
         return sum(map(len, self._pushes.values())) + sum(map(len, self._locks.values()))
 
     # --- waiting --------------------------------------------------------------------------------------------------
 
     def push(self, ticket: int) -> asyncio.Future[Any]:
-        """What becomes of a push that waits: what the state machine returns, or its error. Cancel it to forget it."""
+        """Return a future of a waiting push: the result of the state machine, or its error. Cancel it to forget it."""
         return _wait(self._pushes, ticket, self._loop)
 
     def lock(self, name: bytes, session: int) -> asyncio.Future[int]:
-        """The token when the session gets the lock; ``session_lost`` if it ends before."""
+        """Return a future of the token when the session gets the lock; ``session_lost`` if it ends before."""
         return _wait(self._locks, (name, session), self._loop)
 
     # --- notices --------------------------------------------------------------------------------------------------
 
     def applied(self, notices: Iterable[Notice]) -> None:
-        """A batch was applied."""
+        """Complete the requests that the notices of an applied batch are for."""
         for notice in notices:
             if isinstance(notice, Pushed):
                 _settle(self._pushes.pop(notice.ticket, ()), notice.result)
@@ -63,7 +63,7 @@ class LogWaiters:
             listener(session)
 
     def replaced(self) -> None:
-        """A snapshot was installed: notices may have been missed."""
+        """Complete requests whose notices may have been missed because a snapshot was installed."""
         machine = self._machine()
         for ticket in [one for one in self._pushes if machine.waiting_pushes.find(one) is None]:
             reason = "the push had its outcome while this node was cut off; it is lost"
@@ -75,12 +75,12 @@ class LogWaiters:
             self._ended(session)
 
     def close(self, error: LmqError) -> None:
-        """Answer all who wait for a lock."""
+        """Fail all requests that wait for a lock."""
         for key in list(self._locks):
             _fail(self._locks.pop(key), error)
 
     def forget(self) -> None:
-        """The node belongs to another cluster from now on: what becomes of pushes that wait will not be known."""
+        """Fail waiting pushes because the node has joined another cluster and will not learn their outcome."""
         for ticket in list(self._pushes):
             reason = "the push waited for room when the node left its cluster"
             _fail(self._pushes.pop(ticket), LmqError("unknown_outcome", reason))

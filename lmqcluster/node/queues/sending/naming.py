@@ -9,15 +9,15 @@ __all__ = ["no_queue", "no_subscription", "shown"]
 
 
 def shown(name: bytes) -> str:
-    """A name in quotes; what is not UTF-8 and what does not print is escaped."""
+    """Return a name in quotes; bytes that are not UTF-8 or not printable are escaped."""
     return repr(name[:NAME_BYTES_MAX].decode("utf-8", "backslashreplace"))
 
 
 def no_queue(name: bytes) -> LmqError:
-    """The error where a queue should be."""
+    """Return the error for a queue that does not exist."""
     return LmqError("queue_not_found", f"there is no queue {shown(name)}")
 
 
 def no_subscription(name: bytes) -> LmqError:
-    """The error where a subscription should be."""
+    """Return the error for a subscription that does not exist."""
     return LmqError("subscription_not_found", f"there is no subscription {shown(name)}")

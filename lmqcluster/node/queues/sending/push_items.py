@@ -1,4 +1,4 @@
-"""What a push asks for, and what becomes of it, as front ends see it."""
+"""Messages of a push and their results, for front ends."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ __all__ = ["PushItem", "PushOptions", "Stored", "check_all_stored", "refusal_of"
 TEXT_BYTES_MAX = 255
 SECONDS_MAX = 1e9
 DUE_S_MAX = 1e12
-"""Later than the last moment of the year 9999, which most calendars end with."""
+"""Later than the end of the year 9999, where most calendars end."""
 PRIORITY_MAX = (1 << 31) - 1
 _SHOWN_MAX = 10
 
 
 @dataclass(frozen=True, slots=True)
 class PushOptions:
-    """How a message is to be delivered.
+    """Delivery options of a message.
 
     Attributes:
-        delay_s: how much later it becomes due; None for what the queue says.
-        due_s: Unix time at which it becomes due; None for at once, or `delay_s`.
-        ttl_s: how long it may be delivered; None for as long as the queue says.
+        delay_s: seconds until it becomes due; None for the queue's delay.
+        due_s: Unix time at which it becomes due; None for at once, or after `delay_s`.
+        ttl_s: seconds during which it may be delivered; None for the queue's limit.
         priority: 32 bits, lower comes first.
-        label: the producer's own name for it, by which it is found while it waits.
+        label: the producer's name for it, by which it is found while it waits.
         group: messages of a group are delivered one at a time and in order.
     """
 
@@ -41,7 +41,7 @@ class PushOptions:
     group: bytes = b""
 
     def check(self) -> None:
-        """Refuse what cannot be.
+        """Refuse invalid options.
 
         Raises:
             LmqError: ``bad_request``.
@@ -61,7 +61,7 @@ class PushOptions:
                 raise _wrong(f"a {name} has at most {TEXT_BYTES_MAX} bytes, not {len(text)}")
 
     def row(self, due_times: DueTimes) -> list[Any]:
-        """The traits of a command."""
+        """Return the traits of a command."""
         delay_us = -1 if self.delay_s is None else round(self.delay_s * 1e6)
         due_us = 0 if self.due_s is None else due_times.log_us(self.due_s)
         ttl_us = 0 if self.ttl_s is None else max(1, round(self.ttl_s * 1e6))
@@ -87,30 +87,30 @@ class PushItem:
     options: PushOptions | None = None
 
     def is_plain(self) -> bool:
-        """Whether it has neither content type nor headers nor key."""
+        """Return whether it has neither content type nor headers nor key."""
         return self.content_type is None and not self.headers and self.key is None
 
     def row(self) -> list[Any]:
-        """As in the command ``PUSH_ITEMS``."""
+        """Return the row for the command ``PUSH_ITEMS``."""
         return [self.content, self.content_type, [list(header) for header in self.headers], self.key]
 
     def row_with_options(self, due_times: DueTimes) -> list[Any]:
-        """As in the command ``PUSH_TRAITS``."""
+        """Return the row for the command ``PUSH_TRAITS``."""
         return [*self.row(), [] if self.options is None else self.options.row(due_times)]
 
     def size_bytes(self) -> int:
-        """About how many bytes it takes in the log."""
+        """Return its approximate size in the log in bytes."""
         headers = sum(len(name) + len(value) + 8 for name, value in self.headers)
         options = 0 if self.options is None else len(self.options.label) + len(self.options.group) + 48
         return len(self.content) + len(self.content_type or b"") + len(self.key or b"") + headers + options + 64
 
 
 class Stored(NamedTuple):
-    """What became of a push.
+    """The result of a push.
 
     Attributes:
         flag: a `PushFlag` that says neither full nor oversized.
-        sequence: the number of the message in the cluster; None if the command does not tell.
+        sequence: the number of the message in the cluster; None if the command does not return it.
     """
 
     flag: int
@@ -118,17 +118,20 @@ class Stored(NamedTuple):
 
     @property
     def told_sequence(self) -> int | None:
-        """The sequence with which the message is delivered; None if it joined others in a window, or if it is not told."""
+        """The sequence with which the message is delivered.
+
+        None if the message joined others in a window, or if the command does not return it.
+        """
         return None if self.flag & PushFlag.WINDOW_JOINED else self.sequence
 
 
 def stored(flag: int, sequence: int) -> Stored:
-    """What the core tells of a push; under a key of which no sequence was remembered it is 0."""
+    """Return the result of a push from the core's values; a sequence of 0 means that none was stored with the key."""
     return Stored(flag, sequence or None)
 
 
 def refusal_of(queue: bytes, flag: int) -> LmqError:
-    """Return why a queue has not stored a message, by a flag of at least `PushFlag.FULL`."""
+    """Return why a queue has not stored a message, from a flag of at least `PushFlag.FULL`."""
     name = queue.decode("utf-8", "backslashreplace")
     if flag & PushFlag.OVERSIZED:
         reason = (
@@ -140,10 +143,10 @@ def refusal_of(queue: bytes, flag: int) -> LmqError:
 
 
 def check_all_stored(queue: bytes, flags: Sequence[int]) -> None:
-    """Refuse a batch of which a queue has not stored every message.
+    """Refuse a batch unless the queue has stored every message.
 
     Raises:
-        LmqError: why none was stored, or ``stored_in_part``.
+        LmqError: the reason if none was stored, else ``stored_in_part``.
     """
     refused = [place for place, flag in enumerate(flags) if flag >= PushFlag.FULL]
     if not refused:

@@ -1,7 +1,7 @@
-"""Requests that are one command of the log: made here for all front ends, with about how many bytes they take there.
+"""Requests that are one command of the log: built here for all front ends, with their approximate size in bytes.
 
-A front end with coroutines awaits what `CommandSender.ask` returns. MessagePack-RPC, whose requests take effect in their order
-of arrival, sends them at once and renders the results.
+A front end with coroutines awaits the result of `CommandSender.ask`. MessagePack-RPC, whose requests take effect in
+order of arrival, sends them at once and renders the results.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ _NUMBER_BYTES = 12
 
 
 class Checks(Protocol):
-    """What refuses requests that may not be sent: `CommandSender`."""
+    """The checks of requests, which `CommandSender` provides."""
 
     def check_room(self, more_bytes: int = 0) -> None: ...
 
 
 class Request(NamedTuple):
-    """A command, and about how many bytes it takes in the log."""
+    """A command and its approximate size in the log in bytes."""
 
     command: Command
     size_bytes: int
 
 
 def barrier() -> Request:
-    """Afterwards local reads show everything that was acknowledged anywhere before."""
+    """Wait until local reads show everything that was acknowledged anywhere before."""
     return Request(layout.barrier(), 16)
 
 
@@ -55,7 +55,7 @@ def barrier() -> Request:
 def push_plain(
     queue: bytes, content_type: bytes, contents: list[bytes], producer: bytes | None, first: int, owned: Sequence[bytes]
 ) -> Request:
-    """Store bodies, under the numbers of a producer from `first` on if there is one."""
+    """Store bodies; if there is a producer, they have its numbers from `first` on."""
     size = sum(map(len, contents)) + 8 * len(contents) + _SMALL_BYTES
     return Request(layout.push(queue, content_type, contents, producer, first, *owned), size)
 
@@ -73,7 +73,7 @@ def push_rows(
     owned: Sequence[bytes],
     numbered: tuple[bytes, int] | None = None,
 ) -> Request:
-    """Store messages with options, all of them or none; under the numbers of a producer from one on, if that is given."""
+    """Store all messages with options or none; `numbered` is a producer and its number of the first message."""
     rows = [item.row_with_options(due_times) for item in items]
     last = list(owned) if numbered is None else layout.owner_and_number(owned, *numbered)
     return Request(layout.push_rows(queue, rows, *last), _SMALL_BYTES + _size(items))
@@ -97,7 +97,7 @@ def delete(queue: bytes) -> Request:
 
 
 def set_properties(queue: bytes, properties: Properties, *, only_unset: bool = False) -> Request:
-    """Set some of a queue's own properties, or those that nobody has chosen."""
+    """Set some of a queue's own properties; with `only_unset` only those that are not set."""
     pairs = [list(pair) for pair in properties]
     return Request(
         layout.set_properties(queue, pairs, only_unset=only_unset), _SMALL_BYTES + properties_bytes(properties)
@@ -105,7 +105,7 @@ def set_properties(queue: bytes, properties: Properties, *, only_unset: bool = F
 
 
 def clear_properties(queue: bytes) -> Request:
-    """Forget a queue's own properties."""
+    """Remove a queue's own properties."""
     return Request(layout.clear_properties(queue), _SMALL_BYTES)
 
 
@@ -119,14 +119,14 @@ def set_defaults(rules: Rules) -> Request:
 
 
 def open_session(checks: Checks, ttl_s: float, owned: Sequence[bytes]) -> Request:
-    """Begin a session; the result is its number. Raises ``bad_request`` and as `Checks.check_room`, too."""
+    """Begin a session; the result is its number. Raises ``bad_request`` and the errors of `Checks.check_room`."""
     ttl_us = session_us(ttl_s)
     checks.check_room()
     return Request(layout.open_session(ttl_us, *owned), _SMALL_BYTES)
 
 
 def renew_session(number: int, owned: Sequence[bytes]) -> Request:
-    """Let a session live its whole time from now; the result is whether it is alive."""
+    """Renew a session for its full lifetime; the result is whether it is alive."""
     return Request(layout.renew_session(number, *owned), _SMALL_BYTES)
 
 
@@ -136,17 +136,17 @@ def end_session(number: int, owned: Sequence[bytes]) -> Request:
 
 
 def lock(name: bytes, number: int, owned: Sequence[bytes], *, waits: bool) -> Request:
-    """Get a lock, or stand in line for it; the result is its token, or 0. Raises ``bad_name``."""
+    """Acquire a lock, or wait in line for it; the result is its token, or 0. Raises ``bad_name``."""
     check_lock_name(name)
     return Request(layout.lock(name, number, waits, *owned), _SMALL_BYTES + len(name))
 
 
 def unlock(name: bytes, number: int, owned: Sequence[bytes]) -> Request:
-    """Free a lock, or leave its line; the result is whether the session had to do with it."""
+    """Release a lock, or leave its line; the result is whether the session held it or waited for it."""
     return Request(layout.unlock(name, number, *owned), _SMALL_BYTES + len(name))
 
 
 def check_lock_name(name: bytes) -> None:
-    """Refuse what no lock may be called. Raises ``bad_name``."""
+    """Refuse an invalid name of a lock. Raises ``bad_name``."""
     if not 0 < len(name) <= NAME_BYTES_MAX:
         raise LmqError("bad_name", f"the name of a lock must have 1 to {NAME_BYTES_MAX} bytes, this has {len(name)}")

@@ -1,4 +1,4 @@
-"""Bounds on default rules: every new queue is matched with them while the log is applied, on every replica."""
+"""Bounds of default rules, which every replica matches with each new queue while it applies the log."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from ..patterns.patterns import check_pattern
 __all__ = ["RULES_INSTRUCTIONS_MAX", "check_rules"]
 
 RULES_INSTRUCTIONS_MAX = 20_000
-"""Most instructions that RE2 makes of all their regular expressions."""
+"""Largest number of instructions that RE2 compiles all their regular expressions to."""
 
 
 def check_rules(rules: Rules) -> None:
-    """Refuse default rules that cannot be used, or would make the creation of a queue take long.
+    """Refuse default rules that are unusable or would make the creation of a queue slow.
 
     Raises:
         LmqError: ``bad_pattern``, ``bad_property``.

@@ -1,4 +1,4 @@
-"""Times that clients give, in microseconds of commands."""
+"""Times given by clients, converted to the microseconds of commands."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ __all__ = ["SESSION_S_MAX", "WAIT_S_MAX", "lease_us", "retry_delay_us", "session
 
 SECONDS_MAX = 1e9
 SESSION_S_MAX = 3_600
-"""The longest time for which a session may live without being renewed."""
+"""Longest lifetime of a session without renewal, in seconds."""
 WAIT_S_MAX = 86_400
-"""The longest time for which a push waits."""
+"""Longest wait of a push, in seconds."""
 
 
 def lease_us(lease_s: float) -> int:
-    """A lease.
+    """Return the duration of a lease.
 
     Raises:
         LmqError: ``bad_request`` if it is not positive, or too long.
@@ -25,7 +25,7 @@ def lease_us(lease_s: float) -> int:
 
 
 def retry_delay_us(delay_s: float | None) -> int:
-    """How much later a message becomes due that is given back, -1 for what its queue says.
+    """Return the delay after which a returned message becomes due, -1 for the queue's delay.
 
     Raises:
         LmqError: ``bad_request`` if it is negative, or too long.
@@ -38,7 +38,7 @@ def retry_delay_us(delay_s: float | None) -> int:
 
 
 def session_us(ttl_s: float) -> int:
-    """How long a session lives without being renewed.
+    """Return the lifetime of a session without renewal.
 
     Raises:
         LmqError: ``bad_request`` if it is not positive, or too long.
@@ -49,7 +49,7 @@ def session_us(ttl_s: float) -> int:
 
 
 def wait_us(wait_s: float) -> int:
-    """How long a push waits for room.
+    """Return how long a push waits for room.
 
     Raises:
         LmqError: ``bad_request`` if it is not positive, or too long.
