@@ -1,1 +1,1 @@
-"""Regular expressions over queue names, and the queues that they find."""
+"""Regular expressions over queue names, and the queues that match them."""

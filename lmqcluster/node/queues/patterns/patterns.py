@@ -1,4 +1,4 @@
-"""Regular expressions over queue names: linear time and alike on every node (RE2), bytes against bytes."""
+"""Regular expressions over queue names (RE2): linear time, bytes against bytes, the same result on every node."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = [
 ]
 
 ENGINE_VERSION = "1.1.20251105"
-"""The release of google-re2 that goes with the machine version: all members match default rules with the same engine."""
+"""The google-re2 release of this machine version: all members match default rules with the same engine."""
 PROGRAM_BYTES_MAX = 128 * 1024
-"""Most memory that RE2 may take for each direction of a client's expression, states found by searching included."""
+"""Most memory, per direction, that RE2 may use for a client's expression, states found during searches included."""
 PROGRAM_MAX = 5_000
 """Most instructions of a client's expression: a search takes at most that many steps for each byte of a name."""
 
@@ -43,7 +43,7 @@ _CLIENT_OPTIONS = _options(PROGRAM_BYTES_MAX)
 
 
 def check_engine() -> None:
-    """Refuse to run with another engine than the other members have.
+    """Refuse to run with an engine that differs from the other members' engine.
 
     Raises:
         ValueError: another release of google-re2 is installed.
@@ -57,16 +57,16 @@ def check_engine() -> None:
 
 
 def compile_pattern(pattern: bytes) -> Match:
-    """Compile to an unanchored search what is in the replicated state, which every node must be able to take.
+    """Compile a pattern of the replicated state, which every node must accept, to an unanchored search.
 
     Raises:
-        ValueError: RE2 cannot take the pattern; the text says why.
+        ValueError: RE2 refuses the pattern; the text says why.
     """
     return _search(_compiled(pattern, _OPTIONS))
 
 
 def client_pattern(pattern: bytes) -> Match:
-    """Compile to an unanchored search what a client asks for, within bounds of memory and time.
+    """Compile a pattern of a client to an unanchored search within bounds of memory and time.
 
     Raises:
         LmqError: ``bad_pattern`` with the reason.
@@ -75,7 +75,7 @@ def client_pattern(pattern: bytes) -> Match:
 
 
 def check_pattern(pattern: bytes) -> int:
-    """Refuse a pattern that cannot be used; returns how many instructions it takes.
+    """Refuse an unusable pattern; return how many instructions it compiles to.
 
     Raises:
         LmqError: ``bad_pattern`` with the reason.

@@ -1,9 +1,10 @@
-"""The queues that clients' patterns find, kept at the node beside its replica.
+"""Views of the queues that match clients' patterns, which the node keeps beside its replica.
 
-A view is filled in slices of the event loop, so that replication and other clients go on, and follows what the replica applies:
-queues that came, went, or have an earlier message. That work stands in line too if there is much of it; `settled` tells when it
-is done. Views are bounded in number and in the queues that they list, for each client and in all, and forgotten if nobody uses
-them.
+The node fills a view in slices of the event loop, so that replication and other clients continue. The view then follows
+what the replica applies: queues that were created or deleted, or that have an earlier message. A backlog of such work
+is sliced too; `settled` waits until it is done.
+
+The number of views and the queues that they list are bounded, for each client and in total. Unused views are dropped.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ from .patterns import client_pattern
 __all__ = ["CLIENT_LISTED_MAX", "CLIENT_VIEWS_MAX", "LISTED_MAX", "VIEWS_MAX", "PatternViews", "View"]
 
 VIEWS_MAX = 512
-"""Most patterns that a node keeps views of."""
+"""Largest number of patterns for which a node keeps views."""
 CLIENT_VIEWS_MAX = 128
-"""Most of them that one client may have in use."""
+"""Largest number of views that one client may have in use."""
 LISTED_MAX = 1_000_000
 """Most queues that all views list, each counted in every view; one takes up to 200 bytes."""
 CLIENT_LISTED_MAX = 500_000
-"""Most of them in the views of one client."""
+"""Most queues that the views of one client list."""
 FORGET_AFTER_S = 60.0
 
 
 class View(PatternView):
-    """The queues that one pattern finds.
+    """The queues that match one pattern.
 
     Attributes:
-        client: for whom it was made first, and whose share it uses.
-        users: how many need it; while there are any it is not forgotten.
-        complete: done when all queues were looked at; fails with the `LmqError` that ended the view.
-        on_change: called when it shows more or earlier messages.
+        client: the client that opened the view first; the view counts against its share.
+        users: number of users; while there are any, the view is kept.
+        complete: done when all queues have been checked; fails with the `LmqError` that ended the view.
+        on_change: called when the view shows more or earlier messages.
         on_end: called with the error when the view cannot be kept.
     """
 
@@ -60,16 +61,16 @@ class View(PatternView):
 
     @property
     def is_complete(self) -> bool:
-        """Whether it can be used."""
+        """Whether the view can be used."""
         return self.complete.done() and self.complete.exception() is None
 
 
 def _nothing(*_arguments: object) -> None:
-    """Nobody wants to know."""
+    """Ignore an event of a view that has no listener."""
 
 
 class _Event(Enum):
-    """What happened to a queue."""
+    """An event of a queue."""
 
     CREATED = 1
     EARLIER = 2
@@ -102,16 +103,17 @@ class PatternViews:
 
     @property
     def listed(self) -> int:
-        """How many queues all views list."""
+        """How many queues all views list together."""
         return self._listed_total
 
     # --- using ----------------------------------------------------------------------------------------------------
 
     def open(self, pattern: bytes, client: bytes) -> View:
-        """The view of a pattern, made if need be; `release` must follow.
+        """Return the view of a pattern; create it if necessary. `release` must follow.
 
         Raises:
-            LmqError: ``bad_pattern``; ``quota_exceeded`` if the client has too many in use; ``overloaded`` if the node has.
+            LmqError: ``bad_pattern``; ``quota_exceeded`` if the client has too many in use; ``overloaded`` if the node
+                has.
         """
         view = self._views.get(pattern)
         if view is None:
@@ -127,7 +129,7 @@ class PatternViews:
         return view
 
     def release(self, view: View) -> None:
-        """One user needs the view no more."""
+        """Release the view for one user."""
         view.users -= 1
         if not view.users:
             view.on_change = view.on_end = _nothing
@@ -148,7 +150,7 @@ class PatternViews:
             await asyncio.shield(view.complete)
 
     def is_settled(self, view: View) -> bool:
-        """Whether `settled` need not be waited for."""
+        """Return whether `settled` would return at once."""
         return view.is_complete and self._steps is None
 
     def _make_room(self, client: bytes) -> None:
@@ -185,7 +187,7 @@ class PatternViews:
             del self._listed[view.client]
 
     def _sweep(self) -> None:
-        """Forget what was not used for a while."""
+        """Drop the views that have not been used for `FORGET_AFTER_S` seconds."""
         self._sweeper = None
         old_s = self._loop.time() - FORGET_AFTER_S
         for view in [view for view in self._views.values() if not view.users and view.used_s <= old_s]:
@@ -196,7 +198,7 @@ class PatternViews:
     # --- filling --------------------------------------------------------------------------------------------------
 
     def replaced(self) -> None:
-        """The replica has another machine: all views are recreated."""
+        """Rebuild all views because the replica has another machine."""
         self._events.clear()
         for view in list(self._views.values()):
             if view.filling is not None:
@@ -221,7 +223,7 @@ class PatternViews:
         known = self._machine().queues
         try:
             async for queue in self._turns.each(queues, view.client):
-                # Some have been deleted since, and this may have been noted already.
+                # # Some queues may have been deleted since, and the view may already have followed the deletion.
                 if view.matches(queue.name) and known.get(queue.name) is queue:
                     self._list(view, queue)
         except LmqError as exc:
@@ -236,7 +238,7 @@ class PatternViews:
         """Add a queue to a view.
 
         Raises:
-            LmqError: the client or the node lists too many.
+            LmqError: the views of the client or of the node list too many queues.
         """
         if queue.name in view.queues:
             view.note(queue)
@@ -257,24 +259,24 @@ class PatternViews:
         return False
 
     def _end(self, view: View, error: LmqError) -> None:
-        """The view cannot be kept: its users get the reason."""
+        """Drop a view that cannot be kept, and pass the reason to its users."""
         if self._views.get(view.pattern) is view:
             self._forget(view)
         if view.complete.done():
             view.complete = self._loop.create_future()
         view.complete.set_exception(error.again())
-        # It counts as seen: perhaps nobody waits at this moment.
+        # # Mark the exception as retrieved: the view may have no waiting user.
         view.complete.exception()
         view.on_end(error)
 
     # --- following ------------------------------------------------------------------------------------------------
 
     def applied(self, applied: Applied) -> None:
-        """Take note of what a batch has changed."""
+        """Record the changes of a batch."""
         if not self._views:
             return
         events = self._events
-        # A queue that was deleted goes before another of its name comes.
+        # # A deleted queue must be followed before a new queue of the same name.
         for queue in applied.deleted:
             events[queue] = _Event.DELETED
         for queue in applied.created:
@@ -286,7 +288,7 @@ class PatternViews:
             self._settle()
 
     def _settle(self) -> None:
-        """Bring the views up to date, for one slice; the rest follows in the next turns."""
+        """Update the views for one slice; the rest follows in the next turns of the event loop."""
         if self._steps is None:
             return
         until_s = perf_counter() + SLICE_S

@@ -1,4 +1,4 @@
-"""Bodies that are not in memory are read before their messages are handed out, while other work of the node goes on."""
+"""Reading of paged-out bodies before their messages are handed out. The node's other work continues."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .deliveries import first_of
 __all__ = ["BodyFetcher"]
 
 PATIENCE_S = 10.0
-"""A page that cannot be read is asked of other members; a pull waits so long for it."""
+"""How long a pull waits for a page that cannot be read and is requested from other members, in seconds."""
 RETRY_S = 0.1
 
 Done = Callable[[list[Message] | None], None]
@@ -28,18 +28,21 @@ T = TypeVar("T")
 
 
 class BodyFetcher:
-    """Reads what is absent; `machine` returns the local replica's."""
+    """Reads paged-out bodies; `machine` returns the local replica's machine."""
 
     def __init__(self, machine: Callable[[], Machine]) -> None:
         self._machine = machine
         self._loop = asyncio.get_running_loop()
 
     def are_there(self) -> bool:
-        """Whether any body is absent, so that it is worth looking."""
+        """Return whether any body is paged out, so that deliveries have to be checked."""
         return self._machine().backlogs.paged_body_bytes > 0
 
     def bring(self, delivered: list[Delivered], done: Callable[[list[Delivered] | None], None]) -> None:
-        """Call `done` with the deliveries, with as many bodies as one pull may take, or with None if they cannot be read."""
+        """Call `done` with the deliveries once their bodies have been read, or with None if they cannot be read.
+
+        Only as many bodies are read as one pull may take.
+        """
         count, _ = first_of(delivered)
 
         def brought(messages: list[Message] | None) -> None:
@@ -52,10 +55,10 @@ class BodyFetcher:
         _Fetch(self._machine, self._loop, [one[3] for one in delivered[:count]], brought).go_on()
 
     async def brought(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages with their bodies.
+        """Return the messages with their bodies.
 
         Raises:
-            LmqError: one cannot be read.
+            LmqError: a body cannot be read.
         """
         future: asyncio.Future[list[Message]] = self._loop.create_future()
 
@@ -71,10 +74,10 @@ class BodyFetcher:
         return await future
 
     async def in_chunk(self, chunk: Chunk, use: Callable[[list[Message]], T]) -> T | None:
-        """Return what `use` makes of the messages of a chunk; None if the chunk left its line before its page was read.
+        """Return the result of `use` on the messages of a chunk; None if the chunk left its line before its page was read.
 
         Raises:
-            LmqError: its page cannot be read.
+            LmqError: the page cannot be read.
         """
         machine, until_s = self._machine(), self._loop.time() + PATIENCE_S
         while self._machine() is machine:
@@ -90,7 +93,7 @@ class BodyFetcher:
                 return None
             if self._loop.time() >= until_s:
                 raise self.error()
-            # Another member may send the page meanwhile.
+            # # Another member may send the page during the wait.
             await asyncio.sleep(RETRY_S)
         return None
 
@@ -118,7 +121,10 @@ def _use(
 
 
 class _Fetch:
-    """Messages whose bodies are being read. Each has its bytes as soon as they are here: pages do not stay in memory for long."""
+    """Messages whose bodies are being read.
+
+    Each message gets its bytes as soon as they are read, because pages do not stay in memory for long.
+    """
 
     def __init__(
         self, machine: Callable[[], Machine], loop: asyncio.AbstractEventLoop, messages: list[Message], done: Done
@@ -132,7 +138,7 @@ class _Fetch:
         self._failed = False
 
     def go_on(self) -> None:
-        """Read what is absent still."""
+        """Read the bodies that are still missing."""
         missing: dict[BodyChunk, list[int]] = {}
         for place, message in enumerate(self._messages):
             chunk = message.content.missing() if isinstance(message.content, Body) else None
@@ -168,6 +174,6 @@ class _Fetch:
         elif self._loop.time() >= self._until_s:
             self._done(None)
         else:
-            # Another member may send the page meanwhile.
+            # # Another member may send the page before the next attempt.
             self._failed = False
             self._loop.call_later(RETRY_S, self.go_on)

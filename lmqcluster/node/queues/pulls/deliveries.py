@@ -1,4 +1,4 @@
-"""Messages under lease, as front ends see them."""
+"""Leased messages in the form for front ends."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ....wire.ids import ReceiptFormat
 __all__ = ["Delivery", "Part", "first_of", "rendered"]
 
 UnixTime = Callable[[int], int]
-"""Returns the Unix time of a log time, both in microseconds."""
+"""Converts a log time to Unix time, both in microseconds."""
 PULL_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of the bodies that a pull of several messages takes."""
+"""Most bytes of bodies that a pull of several messages takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,17 +28,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One message under lease.
+    """One leased message.
 
     Attributes:
         queue: the queue's name.
         id: the receipt, 36 bytes.
-        compound: whether it was accumulated; then `parts` holds what was pushed and `content` is empty.
+        compound: whether the message was accumulated; then `parts` holds the pushed messages and `content` is empty.
         retry: deliveries that remain after this one.
         delivery: which delivery of the message this is, from 1 on.
         sequence: the number of the message in the cluster, in the order of pushes.
         pushed_s: Unix time of the push.
-        traits: what it was pushed with beyond body and headers.
+        traits: what the producer gave beside body and headers.
     """
 
     queue: bytes
@@ -56,7 +56,7 @@ class Delivery:
 
 
 def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], unix_us: UnixTime) -> list[Delivery]:
-    """Return deliveries of the core with their receipts."""
+    """Convert deliveries of the core to deliveries with receipts."""
     return [_rendered(receipts, one, unix_us) for one in delivered]
 
 
@@ -85,7 +85,10 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) 
 
 
 def first_of(delivered: Sequence[Delivered]) -> tuple[int, int]:
-    """How many deliveries have at most `PULL_BYTES_MAX` together, the first in any case, and their bytes."""
+    """Return how many deliveries, and of how many bytes, fit into `PULL_BYTES_MAX`.
+
+    The first one is always counted.
+    """
     size_bytes = 0
     for count, one in enumerate(delivered):
         more = content_bytes(one[3].content)

@@ -1,9 +1,11 @@
-"""Which clients hold the messages that this node has delivered.
+"""The connections that hold the messages this node has delivered.
 
-A lease belongs to nobody in the log: whoever shows its id may settle it, through any node. So the node that delivers a message
-remembers over which connection, and looks into its replica whether the lease is still there. What it remembers are runs of
-delivery numbers, one for each connection that a command has served. With each new run two old ones are looked at: they go if
-their leases have ended, else they are looked at last. So there are at most twice as many runs as those that hold something.
+In the log, a lease has no owner: any client that presents its id may settle it, through any node. The node that
+delivers a message therefore records the connection, and checks in its replica whether the lease still exists.
+
+The record consists of runs of delivery numbers, one for each connection that a command has served. With each new run
+two old runs are checked. They are dropped if their leases have ended, else they move to the end. So there are at most
+twice as many runs as those that still hold a lease.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from ...process.fair_slices import FairSlices
 __all__ = ["Holders", "Holding"]
 
 RUNS_MAX = 20_000
-"""Runs to remember; beyond them the oldest one is forgotten."""
+"""Most runs to keep; beyond them the oldest one is dropped."""
 NUMBERS_MAX = 500_000
-"""Delivery numbers that one list looks up."""
+"""Most delivery numbers that one list looks up."""
 _STEPS_MAX = 8
-"""Delivery numbers to look up for each new run."""
+"""Delivery numbers to check for each new run."""
 _NONE: dict[int, Message] = {}
 
 
@@ -47,14 +49,14 @@ class Holding:
     ends_us: int | None = None
 
     def add(self, message: Message) -> None:
-        """Count one lease more."""
+        """Count one more lease."""
         self.leased += 1
         if message.due_us != NEVER and (self.ends_us is None or message.due_us < self.ends_us):
             self.ends_us = message.due_us
 
 
 class _Run:
-    """Deliveries of one command to one connection: those under the numbers from `first` to `last` that are of the queue."""
+    """Deliveries of one command to one connection: those of `queue` with numbers from `first` to `last`."""
 
     __slots__ = ("first", "last", "place", "queue")
 
@@ -65,7 +67,7 @@ class _Run:
         self.last = last
 
     def holds(self, leases: Mapping[int, Message]) -> bool:
-        """Whether it may hold something; leaves out the first of its leases that have ended, some at a time."""
+        """Return whether the run may hold a lease; advance `first` past some leases that have ended."""
         number, last = self.first, min(self.last, self.first + _STEPS_MAX - 1)
         while number <= last and number not in leases:
             number += 1
@@ -74,7 +76,7 @@ class _Run:
 
 
 class Holders:
-    """Remembers to whom this node delivers.
+    """Records the connections to which this node delivers.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
@@ -83,14 +85,14 @@ class Holders:
     def __init__(self, machine: Callable[[], Machine]) -> None:
         self._machine = machine
         self._runs: deque[_Run] = deque()
-        # Log time at which the last lease of those ends that had to be forgotten.
+        # # Log time at which the last lease of the dropped runs ends.
         self._blind_until_us = 0
 
     def __len__(self) -> int:
         return len(self._runs)
 
     def note(self, place: ConnectionSlot | None, delivered: Sequence[Delivered], start: int, end: int) -> None:
-        """The deliveries from `start` on and before `end` go to a connection; None if it is no client's."""
+        """Record deliveries from `start` up to but not including `end` for a connection; None if it is no client's."""
         if place is None or start == end:
             return
         queue, first = delivered[start][:2]
@@ -103,7 +105,7 @@ class Holders:
     def _remember(self, run: _Run) -> None:
         runs = self._runs
         runs.append(run)
-        # Were it one, the list would grow as long as some hold something.
+        # # With one check for each new run, the list would grow while some runs still hold leases.
         for _ in range(min(2, len(runs))):
             oldest = runs.popleft()
             leases = self._leases(oldest.queue)
@@ -120,9 +122,10 @@ class Holders:
         return _NONE if found is None else found.leases.messages
 
     async def held(self, turns: FairSlices, client: bytes, queue: bytes | None = None) -> tuple[list[Holding], bool]:
-        """Who holds what, of one queue or of all, who holds most first; looked up in slices for this client.
+        """List the holdings of one queue or of all, largest first; look them up in slices for this client.
 
-        The second value is False if that may not be all: some had to be forgotten, or it is too much for one list.
+        The second value is False if the list may be incomplete: runs were dropped, or there are too many numbers for
+        one list.
         """
         found: dict[tuple[ConnectionSlot, bytes], Holding] = {}
         looked_up = 0

@@ -1,12 +1,12 @@
-"""Pulls from any queue that a pattern finds.
+"""Pulls from any queue that matches a pattern.
 
-The node looks at its own replica, names the queues whose messages have been due longest, and proposes a pull from the first of
-those that has one. If its replica shows none, it may only lag behind: the node sends a barrier through the log and looks again,
-so a message whose push was acknowledged before the pull came is found. A pull that finds nothing then waits in a line like any
-other, or is empty.
+The node looks at its own replica, names the queues whose messages have been due longest, and proposes a pull from the
+first of them that has a message. If the replica shows none, it may only lag. The node then sends a barrier through the
+log and looks again, so it finds every message whose push was acknowledged before the pull arrived. A pull that finds
+nothing waits in a line like any other pull, or returns empty.
 
-What a replica that lags behind cannot show are messages that were stored later than all it shows, so they are due later too.
-Only messages that were put back and queues that were resumed a moment ago can be overlooked in favour of a younger message.
+Messages that a lagging replica does not show were stored after all those that it shows, so they are also due later.
+Only messages put back and queues resumed a moment ago can be overlooked in favour of a younger message.
 """
 
 from __future__ import annotations
@@ -32,33 +32,33 @@ class WaitingPulls(Protocol):
     """The part of `Pulls` that keeps the lines.
 
     Attributes:
-        closing: why no more pulls wait, None as long as they do.
+        closing: why pulls do not wait any more; None while they do.
     """
 
     closing: LmqError | None
 
     def poke(self, line: WaitList) -> None:
-        """Claim messages for a line if any are due, or set a timer for the first that will be."""
+        """Claim messages for a line if any are due, else set a timer for the first due time."""
 
     def end_line(self, line: WaitList, error: LmqError) -> None:
-        """Answer all who wait in a line with `error`."""
+        """Fail all pulls that wait in a line with `error`."""
 
     def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
-        """Let pulls that found nothing wait in a line as long as they want to."""
+        """Add pulls that found nothing to a line until they time out."""
 
     def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
-        """Give what a group got to the line and to the group; returns who got nothing."""
+        """Give the messages of a command to the line and to its pulls; return the pulls that got none."""
 
 
 class PatternPulls:
-    """The first part of such pulls, up to an answer or a place in a line.
+    """The first phase of such pulls, up to an answer or a place in a line.
 
     Args:
         pulls: keeps the lines.
         proposer: takes commands.
         machine: returns the local replica's machine.
         clock: estimates log time.
-        views: what patterns find.
+        views: the queues that match patterns.
         lines: by pattern.
     """
 
@@ -82,12 +82,12 @@ class PatternPulls:
         self._groups: set[PendingCommand] = set()
 
     def start(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
-        """See `Pulls.start_any`."""
+        """Start a pull; see `Pulls.start_any`."""
         line = self._lines.get(pattern)
         if line is None:
             line = self._open(pattern, client)
         try:
-            # Who waits in the line already comes first.
+            # # Pulls that already wait in the line come first.
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [ticket])
                 return True
@@ -99,14 +99,14 @@ class PatternPulls:
         return False
 
     def tickets(self) -> Iterator[list[Ticket]]:
-        """Those who have not found out yet; a ticket may be replaced in its list."""
+        """Iterate over the lists of undecided pulls; a caller may replace a ticket in its list."""
         for group in self._groups:
             yield group.tickets
         for _line, tickets in self._tasks.values():
             yield tickets
 
     def close(self, error: LmqError) -> None:
-        """Answer those who have not found out yet with `error`."""
+        """Fail the undecided pulls with `error`."""
         for task, (line, tickets) in list(self._tasks.items()):
             task.cancel()
             self._fail(line, tickets, error)
@@ -133,11 +133,11 @@ class PatternPulls:
         self._groups.add(group)
 
     def ended(self, group: PendingCommand) -> None:
-        """A command has come back."""
+        """Remove a command whose outcome is known."""
         self._groups.discard(group)
 
     def look(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
-        """Pull if the replica, which shows all that matters, has something that is due; else wait or end."""
+        """Pull if the replica, which is now recent enough, shows a due message; else wait, or return empty."""
         waiting = [ticket for ticket in tickets if not ticket[0].closed]
         line.looking -= len(tickets) - len(waiting)
         if not waiting:
@@ -168,10 +168,10 @@ class PatternPulls:
             self.look(line, tickets)
 
     def pulled(self, line: PatternWaitList, group: PendingCommand, delivered: list[Delivered] | None) -> None:
-        """A pull was carried out."""
+        """Hand out the messages of a pull; look again for the pulls that got none."""
         self.ended(group)
         if delivered is None:
-            # Only exhausted messages were met, as many as one command may drop.
+            # # The pull met only exhausted messages, as many as one command may drop.
             empty_handed, group.tickets = group.tickets, []
         else:
             line.looking -= len(group.tickets)
@@ -180,7 +180,7 @@ class PatternPulls:
         self.look(line, empty_handed)
 
     def failed(self, line: PatternWaitList, group: PendingCommand, error: LmqError) -> None:
-        """A command was refused, or its outcome is unknown."""
+        """Fail the pulls of a command that was refused or whose outcome is unknown."""
         self.ended(group)
         tickets, group.tickets = group.tickets, []
         self._fail(line, tickets, error)
@@ -199,7 +199,7 @@ class PatternPulls:
 
 
 class _Looking:
-    """After the barrier the replica shows all that matters (`Sink`)."""
+    """Sink of a barrier, after which the replica is recent enough to look again (`Sink`)."""
 
     def __init__(self, pulls: PatternPulls, line: PatternWaitList) -> None:
         self._pulls = pulls
@@ -215,7 +215,7 @@ class _Looking:
 
 
 class _Pulling:
-    """A pull from the queues that the node has named (`Sink`)."""
+    """Sink of a pull from the queues that the node has named (`Sink`)."""
 
     def __init__(self, pulls: PatternPulls, line: PatternWaitList) -> None:
         self._pulls = pulls

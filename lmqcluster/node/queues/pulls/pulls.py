@@ -1,11 +1,13 @@
-"""Pulls: proposed at once, and if nothing is there, waiting at this node in order of arrival.
+"""Pulls. A pull is proposed immediately; if the queue is empty, it waits on this node, first come, first served.
 
-A waiter is this node's business alone; nothing of it is replicated, so no waiter can be left behind by a dead node. When
-the local replica shows a message in a queue somebody waits for, the node claims it with a pull of its own: one at a time for
-each line, and for no more messages than are due, so that a push wakes one of a thousand consumers that wait in sessions of
-their own. A wait whose time is over meanwhile ends with the claim, because whoever waited asks again: messages put back
-then would stand in the log behind that next pull, which would overtake them. What nobody wants when it arrives, because its
-client is gone, is put back, uncharged and in its old place.
+Waiting pulls are local to this node and not replicated, so a dead node leaves none behind. When the local replica shows
+a message in a queue with waiting pulls, the node claims it with a pull of its own. A line has one claim under way at a
+time, for no more messages than are due. So a push wakes one of a thousand consumers, even if each waits in its own
+session.
+
+A wait that times out during a claim ends with the claim, because the client pulls again: messages put back would stand
+in the log behind that next pull, which would overtake them. Messages that arrive for a client that is gone are put
+back, uncharged and in their old places.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ __all__ = ["DeliverySink", "Pulls", "Ticket", "Waiter"]
 _NO_MEMORY = "pulls that wait fill the client's share of the node's memory; wait until some have ended"
 _CLAIM_MAX = 512
 _ABANDONED_MAX = 2_000
-"""So many waits of a client that is gone end in one turn of the event loop."""
+"""Most waits of a disconnected client that end in one turn of the event loop."""
 _AGAIN_S = 0.002
 KEEP_PERIOD_S = 600.0
 _KEEP_MAX = 500
 _DELIVERY_BYTES = 16
-"""What a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
+"""Bytes that a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
 
 
 class Pulls:
@@ -52,14 +54,14 @@ class Pulls:
         proposer: takes pull commands.
         machine: returns the local replica's machine, which a snapshot may replace.
         clock: estimates log time.
-        views: what patterns find.
+        views: the queues that match patterns.
 
     Attributes:
         clock: the same.
-        holders: which clients hold what was delivered.
-        absent: brings bodies that are not in memory.
+        holders: the connections that hold delivered messages.
+        absent: reads bodies that are not in memory.
         empty_total: how many pulls ended without a message.
-        closing: why no more pulls wait, None as long as they do.
+        closing: why pulls do not wait any more; None while they do.
     """
 
     def __init__(
@@ -105,7 +107,7 @@ class Pulls:
             self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
 
     def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
-        """As `start`, for leases that end after their own time.
+        """Pull from a queue with the given lease duration.
 
         Raises:
             LmqError: the node takes no more requests.
@@ -113,7 +115,7 @@ class Pulls:
         self.start_asking(layout.asks_with_lease(lease_us), queue, ticket)
 
     def start_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
-        """As `start`, for a pull that asks for more.
+        """Pull from a queue with options beyond those of `start`.
 
         Raises:
             LmqError: the node takes no more requests.
@@ -133,34 +135,34 @@ class Pulls:
             self._proposer.add(PendingCommand(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
 
     def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
-        """Wait for a queue in which nothing is due, as if a pull had found that out."""
+        """Wait for messages of a queue, without a pull first because the queue is known to be empty."""
         command = layout.pull_asking(asked, queue, ticket[2])
         self.queue_up(self._line(command) or self._new_line(command), [ticket])
 
     def session_ended(self, session: int) -> None:
-        """Answer all who wait in a session that it has ended."""
+        """Fail all pulls that wait in a session that has ended."""
         error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")
         for line in self._queue_lines():
             if isinstance(line, LeaseLine) and line.session() == session:
                 self.end_line(line, error)
 
     def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
-        """Pull one message from any queue whose name the pattern finds, see `PatternPulls`.
+        """Pull one message from any queue whose name matches the pattern, see `PatternPulls`.
 
         Returns:
-            Whether the command that decides is on its way; otherwise this node has to look first, and what is sent next may
-            be carried out before.
+            Whether the command that decides is on its way. If not, this node has to look first, and requests sent later
+            may be carried out before.
 
         Raises:
-            LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there are too many
-                patterns.
+            LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there
+                are too many patterns.
         """
         return self._any.start(pattern, ticket, client)
 
     def cancel(self, puller: DeliverySink, token: Any) -> bool:
-        """End one wait early, as if its time were over. Returns whether there was a pull with that token.
+        """End one wait early, as if it had timed out. Return whether there was a pull with that token.
 
-        A pull whose first command has not come back from the log yet may not be seen.
+        A pull whose first command has not come back from the log may not be found.
         """
         for waiter in puller.waiting:
             if waiter.token == token and not waiter.is_over:
@@ -174,19 +176,22 @@ class Pulls:
         return False
 
     def is_looking(self, puller: DeliverySink) -> bool:
-        """Whether a pull that neither has got messages nor stands in a line is not on its way to the log either."""
+        """Return whether a pull is undecided with no command on its way: it has no messages and no place in a line."""
         tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
         return any(who.waiting is puller.waiting for who, *_ in tickets)
 
     def abandon(self, puller: DeliverySink) -> None:
-        """The puller is gone with all its pulls; `closed` must be set. What is on its way is put back when it arrives."""
+        """Drop all pulls of a puller that is gone; its `closed` must be set.
+
+        Messages on their way to it are put back when they arrive.
+        """
         for waiter in list(islice(puller.waiting, _ABANDONED_MAX)):
             self._finish(waiter)
         if puller.waiting:
             self._loop.call_soon(self.abandon, puller)
 
     def close(self, error: LmqError) -> None:
-        """Answer all waiters with `error`, now and from now on."""
+        """Fail all waiting pulls with `error`, and all that would wait later."""
         self.closing = error
         self._keeper.cancel()
         self._any.close(error)
@@ -194,30 +199,33 @@ class Pulls:
             self.end_line(line, error)
 
     def end_line(self, line: WaitList, error: LmqError) -> None:
-        """Answer all who wait in a line with `error`."""
+        """Fail all pulls that wait in a line with `error`."""
         for waiter in list(line.waiters):
             if waiter.open:
                 self._finish(waiter)
                 waiter.puller.pull_failed(waiter.token, error)
 
     def reopen(self) -> None:
-        """Let pulls wait again after `close`."""
+        """Allow pulls to wait again after `close`."""
         self.closing = None
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
 
     def waiting(self) -> int:
-        """How many pulls wait."""
+        """Return how many pulls wait."""
         return sum(line.live for line in self.lines())
 
     def waiting_for(self, queue: bytes) -> int:
-        """How many pulls wait for this queue by its name."""
+        """Return how many pulls wait for this queue by its name."""
         lines = self._queues.get(queue)
         return 0 if lines is None else sum(line.live for line in lines.in_turn())
 
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
     def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
-        """Hand out what a pull group got: to those who wait longer first, unless a claim for them is on its way."""
+        """Hand out the messages of a pull command.
+
+        Pulls that have waited longer come first, unless a claim for them is on its way.
+        """
         if self._again:
             self._again.discard(group)
         if delivered is None:
@@ -238,14 +246,17 @@ class Pulls:
         return lines.open(_asked_of(command))
 
     def lines(self) -> list[WaitList]:
-        """All lines, those in which nobody waits any more included."""
+        """Return all lines, those without waiting pulls included."""
         return [*self._queue_lines(), *self._patterns.values()]
 
     def _queue_lines(self) -> list[QueueWaitList]:
         return [line for lines in self._queues.values() for line in lines.in_turn()]
 
     def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
-        """Give what a group got to the line, as far as that has waited longer, and to the group; returns who got nothing."""
+        """Give the messages of a command to the line and to its pulls; return the pulls that got none.
+
+        The line, whose pulls have waited longer, comes first, unless it has a claim under way.
+        """
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered, group.command)
         empty_handed: list[Ticket] = []
@@ -268,7 +279,7 @@ class Pulls:
             else:
                 empty_handed.append(ticket)
         self._note(holder, delivered, start, position)
-        # After an unknown outcome `completed` may follow `failed`: then nobody wants anything any more.
+        # # After an unknown outcome, `completed` may follow `failed`. Its messages then have no taker.
         group.tickets = []
         if position < len(delivered):
             self.put_back(delivered[position:], unsent_of(group.command))
@@ -292,7 +303,7 @@ class Pulls:
         self.absent.bring(delivered, done)
 
     def _pull_again(self, group: PendingCommand) -> None:
-        """The pull met only exhausted messages, as many as one command may drop."""
+        """Repeat a pull that met only exhausted messages, as many as one command may drop."""
         tickets, group.tickets = group.tickets, []
         again = PendingCommand(layout.pull_again(group.command), tickets, self)
         try:
@@ -303,7 +314,7 @@ class Pulls:
             self._again.add(again)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """The pull command was refused."""
+        """Fail the pulls of a command that was refused."""
         self._again.discard(group)
         tickets, group.tickets = group.tickets, []
         for puller, token, _, _ in tickets:
@@ -313,7 +324,7 @@ class Pulls:
     # --- lines ----------------------------------------------------------------------------------------------------
 
     def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
-        """Let pulls that found nothing wait in a line as long as they want to."""
+        """Add pulls that found nothing to a line until they time out."""
         for puller, token, count, wait_s in tickets:
             if wait_s is not None and wait_s <= 0:
                 self.empty_total += 1
@@ -338,7 +349,7 @@ class Pulls:
             self._drop(line)
 
     def _expire(self, waiter: Waiter) -> None:
-        """The wait is over: now, or with the claim that may hold messages for it."""
+        """End a wait that timed out: now, or after a claim that may bring messages for it."""
         if not waiter.open:
             return
         if waiter.line is not None and waiter.line.claim is not None:
@@ -364,7 +375,7 @@ class Pulls:
         waiter.puller.waiting.discard(waiter)
         line.live -= 1
         line.wanted -= waiter.count
-        # Closed waiters are skipped when their turn comes; sweep them when they are the majority.
+        # # Closed waiters are skipped when their turn comes. Sweep them when they are the majority.
         if len(line.waiters) > 2 * line.live + 16:
             line.waiters = deque(w for w in line.waiters if w.open)
         if not line.is_needed():
@@ -374,11 +385,11 @@ class Pulls:
         looks_again = line.timer is not None
         line.drop()
         if looks_again and isinstance(line, QueueWaitList) and self.closing is None:
-            # The other lines of the queue rely on one timer.
+            # # The other lines of the queue rely on the same timer.
             self._wake(line.lines)
 
     def _serve(self, line: WaitList, delivered: list[Delivered], command: Command) -> list[Delivered]:
-        """Give what a command got to the line; returns what is left."""
+        """Give the messages of a command to the line; return the rest."""
         position = 0
         while position < len(delivered) and line.waiters:
             waiter = line.waiters.popleft()
@@ -395,7 +406,10 @@ class Pulls:
         return delivered[position:]
 
     def _keep_queues(self) -> None:
-        """Pull again for those who wait for a queue that ends if nobody asks for it, so that it is there as long as they wait."""
+        """Pull again for waiting pulls of queues that are deleted when idle.
+
+        So such a queue is kept while pulls wait for it.
+        """
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._keep_some(self._queue_lines())
 
@@ -412,26 +426,26 @@ class Pulls:
     # --- claims ---------------------------------------------------------------------------------------------------
 
     def notice(self, queues: list[Queue]) -> None:
-        """Queues that may have gained messages. Lines of patterns hear of them from their views."""
+        """Wake the lines of queues that may have gained messages. Views notify the lines of patterns."""
         for queue in queues:
             lines = self._queues.get(queue.name)
             if lines is not None:
                 self._wake(lines, has_gained=True)
 
     def notice_all(self) -> None:
-        """Anything may have changed: a snapshot was installed."""
+        """Wake all lines, because a snapshot was installed and any queue may have changed."""
         for lines in list(self._queues.values()):
             self._wake(lines, has_gained=True)
 
     def poke(self, line: WaitList) -> None:
-        """Claim messages for a line if any are due and no others claim them, or set a timer for the first that will be."""
+        """Claim messages for a line if some are due and unclaimed, else set a timer for the first due time."""
         if isinstance(line, QueueWaitList):
             self._wake(line.lines)
         elif line.claim is None and line.live:
             self._look(line, self.clock.now_us(), 0)
 
     def _wake(self, lines: QueueLines, *, has_gained: bool = False) -> None:
-        """Have the lines of a queue claim in turn, as long as more messages are due than are claimed."""
+        """Let the lines of a queue claim in turn while more messages are due than are claimed."""
         now_us = self.clock.now_us()
         for line in lines.in_turn():
             is_idle = line.claim is None and line.live > 0 and (has_gained or not line.rests)
@@ -439,15 +453,17 @@ class Pulls:
                 return
 
     def _look(self, line: WaitList, now_us: int, claimed: int) -> bool:
-        """Claim messages for a line, or set a timer for the first that will be due. Returns whether another line of the
-        queue may claim more."""
+        """Claim messages for a line, or set a timer for the first that will be due.
+
+        Return whether another line of the queue may claim more.
+        """
         head_us, stock = line.head()
         if head_us is None:
             return True
         if head_us > now_us:
             self._arm(line, (head_us - now_us) / 1e6)
             return False
-        # What is due by this node's clock, but not yet by the log's, is not counted.
+        # # Messages due by this node's clock but not yet by log time are not counted.
         count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
         return count > 0 and self._claim(line, count)
 
@@ -463,12 +479,12 @@ class Pulls:
         self.poke(line)
 
     def _claim(self, line: WaitList, count: int) -> bool:
-        """Pull for a line. Returns whether the command is on its way."""
+        """Pull for a line. Return whether the command is on its way."""
         claim = PendingCommand(line.command(count), [line], self._claims)
         try:
             self._proposer.add(claim, 64)
         except LmqError:
-            # The node is over its bounds or stopping; the next message or the retry below finds the line again.
+            # # The node is over its bounds or stopping. The next message or this retry finds the line again.
             self._arm(line, 0.1)
             return False
         line.claim = claim
@@ -478,9 +494,9 @@ class Pulls:
         return True
 
     def claim_ended(self, claim: PendingCommand, delivered: list[Delivered], error: LmqError | None = None) -> None:
-        """A claim is settled, with or without messages, or given up with an error."""
+        """Handle the end of a claim, with messages, without, or with an error."""
         line: WaitList = claim.tickets[0]
-        # After an unknown outcome a claim may end a second time, when the line has another one.
+        # # After an unknown outcome, a claim may end a second time while the line already has another one.
         if line.claim is claim:
             line.claim = None
             if isinstance(line, QueueWaitList):
@@ -499,7 +515,7 @@ class Pulls:
             self.poke(line)
 
     def _rest(self, line: WaitList) -> None:
-        """Another node was faster, or the leader's clock is a little behind ours: look again, but do not spin."""
+        """Look again after a pause: another node was faster, or the leader's clock is a little behind this node's."""
         head_us, _ = line.head()
         if head_us is not None:
             self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
@@ -542,7 +558,7 @@ def _asked_of(command: Command) -> Asked | None:
 
 
 class _ClaimSink:
-    """Outcomes of claims that the node made for a line."""
+    """Sink of the claims that the node makes for lines."""
 
     def __init__(self, pulls: Pulls) -> None:
         self._pulls = pulls
@@ -555,10 +571,10 @@ class _ClaimSink:
 
 
 class _ReturnSink:
-    """Nobody waits for messages that are put back."""
+    """Sink of commands that put messages back; no client waits for their outcome."""
 
     def completed(self, group: PendingCommand, result: object) -> None:
-        """Done."""
+        """Ignore the result."""
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """The lease will end by itself."""
+        """Ignore the error; the lease expires anyway."""

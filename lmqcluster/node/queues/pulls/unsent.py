@@ -1,4 +1,4 @@
-"""Ways to treat deliveries that do not reach the client that asked for them."""
+"""Treatment of deliveries that do not reach the client that asked for them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Unsent", "unsent_in_session", "unsent_of"]
 
 
 class Unsent(Enum):
-    """The ways.
+    """The treatments.
 
     Attributes:
         PUT_BACK: they return to their places, and the deliveries that they used up are restored.
-        GIVE_BACK: they return to their places; they have used up nothing.
-        KEEP: their session holds them, and the client's next pull returns them. Another pull of the session may have sent them
-            already, so that to return them would take them from the client.
+        GIVE_BACK: they return to their places; they have used up no delivery.
+        KEEP: their session holds them, and the client's next pull returns them. Another pull of the session may already
+            have sent them, so returning them would take them from the client.
     """
 
     PUT_BACK = auto()
@@ -26,12 +26,15 @@ class Unsent(Enum):
 
 
 def unsent_in_session(charge: int, known: int) -> Unsent:
-    """Return the way for a pull with this charge, whose client has received this delivery last (-1: it does not say)."""
+    """Return the treatment for a pull with this charge.
+
+    `known` is the last delivery that its client has received, -1 if the client does not give it.
+    """
     if known >= 0:
         return Unsent.KEEP
     return Unsent.PUT_BACK if charge else Unsent.GIVE_BACK
 
 
 def unsent_of(command: Command) -> Unsent:
-    """Return the way for a pull."""
+    """Return the treatment for a pull command."""
     return unsent_in_session(*charge_and_known(command))

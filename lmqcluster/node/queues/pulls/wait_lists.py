@@ -1,4 +1,4 @@
-"""Pulls that wait at a node: in lines, one for each queue and for each pattern, first come, first served."""
+"""Pulls that wait at a node: one line for each queue and for each pattern, first come, first served."""
 
 from __future__ import annotations
 
@@ -37,32 +37,32 @@ CANDIDATES_MAX = 16
 
 
 class DeliverySink(Protocol):
-    """Where the outcome of a pull goes: a connection or a coroutine."""
+    """The recipient of a pull's outcome: a connection or a coroutine."""
 
     @property
     def closed(self) -> bool:
-        """It is gone; what arrives for it is put back."""
+        """Whether the recipient is gone; messages that arrive for it are put back."""
 
     @property
     def waiting(self) -> set[Waiter]:
-        """Its waiters that stand in a line; kept by `Pulls`."""
+        """Its waiters that stand in a line; `Pulls` maintains the set."""
 
     @property
     def place(self) -> ConnectionSlot | None:
-        """The connection that the messages go to; None if it is no client's, or if they are settled on the way."""
+        """The connection that gets the messages; None if it is no client's, or if the node settles them first."""
 
     def may_wait(self) -> bool:
-        """Whether there is memory for one more pull of it that waits."""
+        """Return whether there is memory for one more waiting pull."""
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
-        """Messages, or none at the end of the wait."""
+        """Receive messages, or none at the end of the wait."""
 
     def pull_failed(self, token: Any, error: LmqError) -> None:
-        """The pull was refused, or its outcome is unknown."""
+        """Receive the error of a pull that was refused or whose outcome is unknown."""
 
 
 Ticket = tuple[DeliverySink, Any, int, float | None]
-"""One pull: who, its token, most messages wanted, how long to wait (None for ever, 0 not at all)."""
+"""One pull: recipient, its token, most messages wanted, seconds to wait (None without end, 0 not at all)."""
 
 
 class Waiter:
@@ -81,12 +81,12 @@ class Waiter:
 
 
 class WaitList(ABC):
-    """Waiters for the same, first come, first served.
+    """Waiters for messages of the same source, first come, first served.
 
     Attributes:
         key: name of the queue, or the pattern.
         live, wanted: how many waiters are not closed, and how many messages they want.
-        over: waiters whose time is over and who wait for the claim under way.
+        over: waiters that have timed out and end with the claim under way.
         claim: the pull that the node has under way for the line.
         timer: when to look again.
     """
@@ -112,18 +112,18 @@ class WaitList(ABC):
         """A pull for the line."""
 
     def is_needed(self) -> bool:
-        """Whether a pull waits, or something is under way."""
+        """Return whether a pull waits or a command is under way."""
         return self.live > 0 or self.claim is not None
 
     def drop(self) -> None:
-        """It is not needed."""
+        """Drop the line because it is not needed."""
         if self.timer is not None:
             self.timer.cancel()
             self.timer = None
 
 
 class QueueLines:
-    """The lines for one queue: one for each different thing that pulls ask for, in the order in which they were served last.
+    """The lines of one queue: one for each set of options of pulls, least recently served first.
 
     Attributes:
         key: name of the queue.
@@ -140,28 +140,28 @@ class QueueLines:
         self._machine = machine
 
     def line(self, asked: Asked | None) -> QueueWaitList | None:
-        """The line of pulls that ask for this, None for nothing beside a message; None if nobody waits for it."""
+        """Return the line of pulls with these options, None for pulls without; None if there is no such line."""
         return self._by_asked.get(asked)
 
     def open(self, asked: Asked | None) -> QueueWaitList:
-        """A new line, the last one."""
+        """Add a new line at the end."""
         line = QueueWaitList(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
         self._by_asked[asked] = line
         self._by_queue[self.key] = self
         return line
 
     def in_turn(self) -> list[QueueWaitList]:
-        """All lines; whose turn it is comes first."""
+        """Return all lines; the one whose turn it is comes first."""
         return list(self._by_asked.values())
 
     def served(self, line: QueueWaitList) -> None:
-        """It is the others' turn."""
+        """Move a line to the end, so that it is the others' turn."""
         if self._by_asked.get(line.asked) is line:
             del self._by_asked[line.asked]
             self._by_asked[line.asked] = line
 
     def remove(self, line: QueueWaitList) -> None:
-        """Nobody waits in it any more."""
+        """Remove a line in which no pull waits any more."""
         if self._by_asked.get(line.asked) is line:
             del self._by_asked[line.asked]
             if not self._by_asked and self._by_queue.get(self.key) is self:
@@ -173,8 +173,9 @@ class QueueWaitList(WaitList):
 
     Attributes:
         lines: all lines of the queue.
-        asked: what the pulls ask for beside a message, None for nothing.
-        rests: the last claim brought nothing; it claims again when the timer ends, or when the queue has gained messages.
+        asked: the options of the pulls, None for none.
+        rests: the last claim brought nothing; the line claims again when the timer fires or the queue has gained
+            messages.
     """
 
     __slots__ = ("_machine", "asked", "key", "lines", "rests")
@@ -200,7 +201,7 @@ class QueueWaitList(WaitList):
 
 
 class LeaseLine(QueueWaitList):
-    """A line for one queue, of pulls that ask for more than the queue's timeout."""
+    """A line for one queue, of pulls with options."""
 
     __slots__ = ("_asked",)
 
@@ -209,7 +210,7 @@ class LeaseLine(QueueWaitList):
         self._asked = asked
 
     def session(self) -> int | None:
-        """In which session they pull, None for none."""
+        """Return the session in which they pull, None for none."""
         return layout.session_asked(self._asked)
 
     def head(self) -> tuple[int | None, int]:
@@ -219,7 +220,7 @@ class LeaseLine(QueueWaitList):
             return None, 0
         if session is None or queue is None or not queue.is_exclusive():
             return super().head()
-        # The others hear of it when it is their turn.
+        # # The other sessions get a notice when it is their turn.
         if queue.suspended or machine.claims.holder(self.key) not in (0, session):
             return None, 0
         return queue.earliest_us(), queue.due_count(machine.now_us)
@@ -229,17 +230,17 @@ class LeaseLine(QueueWaitList):
 
 
 def polls_are_suspended(machine: Machine, queue: Queue) -> bool:
-    """Whether polls of a queue are refused for the time being."""
+    """Return whether polls of a queue are currently refused."""
     index = None if queue.rich is None else queue.rich.index
     own = index is not None and index.limits.suspended[Endpoint.POLL]
     return own or machine.poll_limits.suspended[Endpoint.POLL]
 
 
 class PatternWaitList(WaitList):
-    """A line for all queues that a pattern finds.
+    """A line for all queues that match a pattern.
 
     Attributes:
-        looking: how many pulls have not found out yet whether there is a message for them.
+        looking: how many pulls do not know yet whether there is a message for them.
     """
 
     __slots__ = ("_clock", "_lines", "_machine", "_views", "key", "looking", "view")
