@@ -251,7 +251,7 @@ class QueueService(CommandSender):
     async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
         """Store a copy in every existing queue whose name matches the pattern; return (queue, flag) sorted by queue.
 
-        See `copies`.
+        See `push_copies`.
         """
         return await push_copies(self, pattern, item.row(), client)
 

@@ -1,1 +1,1 @@
-"""Batch leases as front ends use them."""
+"""Batch leases for front ends."""

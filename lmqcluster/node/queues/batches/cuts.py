@@ -1,4 +1,7 @@
-"""Where a batch may be cut so that several readers can take parts of it: never within a group, whose order one reader keeps."""
+"""Cuts of a batch into parts for several readers.
+
+A cut never lies within a group, because one reader must keep the order of a group.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,14 @@ CUTS_MAX = 10_000
 
 
 class _Groups:
-    """Tells to which group a position of a batch belongs. Messages of one group stand side by side."""
+    """The groups of the messages of a batch. Messages of one group are adjacent."""
 
     def __init__(self, machine: State, batch: BatchLease) -> None:
         self._machine = machine
         self._batch = batch
 
     def at(self, position: int) -> tuple[bytes, bytes] | None:
-        """Queue and group; None without a group."""
+        """Return the queue and the group at a position; None without a group."""
         ((queue_name, number, _),) = self._batch.slice(position, 1)
         queue = self._machine.queues.get(queue_name)
         message = None if queue is None else queue.leases.messages.get(number)
@@ -30,7 +33,7 @@ class _Groups:
         return (queue_name, group) if group else None
 
     def end(self, position: int) -> int:
-        """The first position from this one on that does not go on with the group before it."""
+        """Return `position`, or the end of the group if `position` lies within one."""
         group = self.at(position - 1)
         if group is None or self.at(position) != group:
             return position
@@ -48,12 +51,14 @@ class _Groups:
 async def cuts(
     find: Callable[[], tuple[State, BatchLease] | None], parts: int, turns: Callable[[range], AsyncIterator[int]]
 ) -> list[int]:
-    """Positions at which parts of nearly equal size begin, the first one 0; fewer than `parts` where groups are large.
+    """Return the positions at which parts of nearly equal size begin, the first one 0.
+
+    If groups are large, there are fewer than `parts`.
 
     Args:
-        find: returns the machine and the batch as they are now, None once there is no such batch.
-        parts: how many are wanted.
-        turns: goes through numbers, in slices of the event loop.
+        find: returns the current machine and batch, None if the batch does not exist any more.
+        parts: wanted number of parts.
+        turns: iterates over numbers in slices of the event loop.
     """
     begins = [0]
     async for part in turns(range(1, parts)):

@@ -1,4 +1,4 @@
-"""Batch leases as front ends use them: commands repeated until they are complete, and reads that are up to date."""
+"""Batch leases for front ends: commands repeated until they are complete, and up-to-date reads."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ __all__ = ["Backlog", "BatchInfo", "QueueBacklog", "SubscriptionInfo", "Subscrip
 
 LEASE_S_MAX = 30 * 86_400
 SLICE_BYTES_MAX = 16 * 1024 * 1024
-"""A slice ends with the message that exceeds this, however many were asked for."""
+"""Bytes of bodies; a slice ends with the message that exceeds them, whatever its count."""
 QUEUES_SHOWN_MAX = 100
 _STEP_BYTES = 128 + 16 * STEP_MAX
 _NAMED_MAX = 256
-"""Most queues that a reservation from a pattern names at a time."""
+"""Most queues that one command of a reservation from a pattern names."""
 _CLOSED_MAX = 100
 _ENDED = {
     BatchState.SETTLED: "it was settled",
@@ -57,9 +57,9 @@ class SubscriptionInfo(NamedTuple):
 
     Attributes:
         owner: the principal that it belongs to; empty for clients that need no token.
-        session: the one that may use it; None if it was never claimed.
+        session: the session that may use it; None if it was never claimed.
         settled: the highest settled epoch.
-        batches: those that are not settled.
+        batches: the batches that are not settled.
     """
 
     name: bytes
@@ -73,10 +73,10 @@ class QueueBacklog(NamedTuple):
     """The messages of one queue that can be pulled now.
 
     Attributes:
-        messages: how many there are, those that wait behind another one of their group included.
-        name: of the queue.
-        body_bytes: bytes of their bodies, if these are as long as the queue's bodies on average.
-        oldest_due_us: log time in microseconds since which the oldest one waits; None if none does.
+        messages: number of messages, including those that wait behind another one of their group.
+        name: name of the queue.
+        body_bytes: estimated bytes of their bodies, from the average body of the queue.
+        oldest_due_us: log time in microseconds since which the oldest message waits; None if none waits.
     """
 
     messages: int
@@ -86,11 +86,11 @@ class QueueBacklog(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A queue that hands out nothing for the time being.
+    """A queue whose deliveries are currently blocked.
 
     Attributes:
         reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
-        messages: how many it has that nobody holds.
+        messages: number of its messages that are not leased.
     """
 
     queue: bytes
@@ -99,16 +99,17 @@ class Closed(NamedTuple):
 
 
 class Backlog(NamedTuple):
-    """What can be pulled now.
+    """The messages that can be pulled now.
 
     Attributes:
-        messages: how many there are.
+        messages: number of messages.
         oldest_due_us: log time in microseconds since which the oldest one waits.
-        fitting: how many of the first ones have about so many bytes as were asked for, at least one.
+        fitting: how many of the first messages have about the requested number of bytes, at least one.
         body_bytes: see `QueueBacklog`.
-        largest: the queues with most of them.
-        held: how many wait behind another one of their group. A batch takes those behind a message that it takes.
-        closed: queues that hand out nothing, at most 100. Messages of exclusive ones count, those of suspended ones do not.
+        largest: the queues with the most messages.
+        held: how many wait behind another one of their group. A batch also takes those behind a message that it takes.
+        closed: queues that are suspended or exclusive, at most 100. Messages of exclusive ones count, those of
+            suspended ones do not.
     """
 
     messages: int
@@ -124,9 +125,9 @@ class Slice(NamedTuple):
     """Messages of a batch.
 
     Attributes:
-        delivered: those that are still under lease.
-        next: position of the first one that was not looked at.
-        lost: how many of those before it are not leased any more.
+        delivered: the messages that are still leased.
+        next: position of the first message that was not read.
+        lost: how many of the messages before it are not leased any more.
     """
 
     delivered: list[Delivered]
@@ -135,7 +136,7 @@ class Slice(NamedTuple):
 
 
 class Subscriptions:
-    """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+    """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be retried."""
 
     def __init__(self, proposals: CommandSender) -> None:
         self._proposals = proposals
@@ -156,11 +157,13 @@ class Subscriptions:
         session: int | None = None,
         owner: bytes = b"",
     ) -> BatchInfo:
-        """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that a pattern finds, for an epoch.
+        """Lease up to `count` (1 to 100,000) messages of a queue, or of all queues that match a pattern, for an epoch.
 
-        An epoch that has a batch already keeps it, whatever the other arguments are. Here and below, a subscription that was
-        claimed asks for the session of the latest claim; otherwise the error is ``fenced``, and nothing is done. One that
-        belongs to another owner is ``forbidden``, except to the empty owner.
+        If the epoch already has a batch, it keeps that batch, whatever the other arguments are.
+
+        Here and below, a subscription that was claimed requires the session of the latest claim. With another session
+        the call raises ``fenced`` and does nothing. A subscription of another owner raises ``forbidden``, except for
+        the empty owner.
         """
         _check_name(name)
         if is_pattern:
@@ -182,7 +185,10 @@ class Subscriptions:
     async def _reserve_any(
         self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int, used: list[int | bytes]
     ) -> BatchInfo:
-        """Reserve from the queues that a pattern finds; the node names those that have something, so many at a time."""
+        """Reserve messages from the queues that match a pattern.
+
+        Each command names up to `_NAMED_MAX` queues that have messages.
+        """
         proposals = self._proposals
         view = proposals.views.open(pattern, client)
         try:
@@ -199,13 +205,16 @@ class Subscriptions:
             proposals.views.release(view)
 
     async def claim(self, name: bytes, owner: bytes = b"") -> int:
-        """Begin a new session of a subscription, which is made if need be; returns it. Every session before ends."""
+        """Begin a new session of a subscription and return it; create the subscription if necessary.
+
+        All earlier sessions of the subscription end.
+        """
         _check_name(name)
         session: int = await self._proposals.propose(layout.claim(name, owner), 64)
         return session
 
     async def renew(self, name: bytes, lease_s: float, session: int | None = None, owner: bytes = b"") -> int:
-        """Let all live batches of a subscription end `lease_s` seconds from now; returns how many there are."""
+        """Extend all live batches of a subscription to `lease_s` seconds from now; return how many there are."""
         _check_name(name)
         lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
         while more:
@@ -215,7 +224,10 @@ class Subscriptions:
         return renewed
 
     async def settle(self, name: bytes, epoch: int, session: int | None = None, owner: bytes = b"") -> list[int]:
-        """Ack all batches up to an epoch; returns those whose lease had ended, so that messages may have come again."""
+        """Ack all batches up to an epoch; return the epochs whose lease had ended.
+
+        Their messages may have been redelivered.
+        """
         _check_name(name)
         _check_range("an epoch", epoch, 1 << 61)
         expired: list[int] = []
@@ -229,21 +241,27 @@ class Subscriptions:
     async def abandon(self, name: bytes, session: int | None = None, owner: bytes = b"") -> None:
         """Put the messages of all batches of a subscription back in their places, uncharged.
 
-        A subscription that has settled nothing is deleted then.
+        If the subscription has settled nothing, it is then deleted.
         """
         _check_name(name)
         while await self._proposals.propose(layout.abandon_batches(name, *self._used(session, owner)), 64):
             pass
 
     async def take_back(self, name: bytes, owner: bytes = b"") -> None:
-        """As `abandon`, also if another consumer has claimed the subscription; its session ends."""
+        """Abandon the batches like `abandon`, even if another consumer has claimed the subscription.
+
+        The session of that consumer ends.
+        """
         _check_name(name)
         found = self._proposals.machine().batches.subscriptions.get(name)
         claimed = found is not None and found.session
         await self.abandon(name, await self.claim(name, owner) if claimed else None, owner)
 
     async def delete(self, name: bytes, owner: bytes = b"") -> bool:
-        """As `abandon`, and forget the subscription, also if another consumer has claimed it; False if there is none."""
+        """Abandon the batches and delete the subscription, even if another consumer has claimed it.
+
+        False if there is no such subscription.
+        """
         _check_name(name)
         more: bool | None = True
         existed = False
@@ -269,9 +287,10 @@ class Subscriptions:
         *,
         skips_lost: bool = False,
     ) -> Slice:
-        """Messages of a live batch from position `start` on, at most 10,000 and about 16 MiB; none behind its end.
+        """Return messages of a live batch from position `start` on, at most 10,000 and about 16 MiB.
 
-        A message that is not leased any more is an error, or is skipped.
+        Beyond the end of the batch there are none. A message that is not leased any more is an error, or is skipped
+        with `skips_lost`.
         """
         await self._proposals.barrier()
         batches = self._proposals.machine().batches
@@ -309,7 +328,10 @@ class Subscriptions:
         return LmqError("lease_expired", f"epoch {epoch} of subscription {_shown(name)} cannot be read: {reason}")
 
     async def cut(self, name: bytes, epoch: int, parts: int, client: bytes) -> list[int]:
-        """Positions at which about `parts` parts of a batch begin, none of them within a group; none if it is not live."""
+        """Return the positions at which about `parts` parts of a batch begin; none if the batch is not live.
+
+        No part begins within a group.
+        """
         _check_range("a number of parts", parts, CUTS_MAX)
         await self._proposals.barrier()
         return await cuts(
@@ -323,12 +345,12 @@ class Subscriptions:
         return machine, machine.batches.subscriptions[name].batches[epoch]
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
-        """One subscription, None if it is not known."""
+        """Return one subscription, None if it is unknown."""
         await self._proposals.barrier()
         return self._subscription(name)
 
     async def show_all(self, client: bytes) -> list[SubscriptionInfo]:
-        """All subscriptions by name, read in slices for this client."""
+        """Return all subscriptions by name, read in slices for this client."""
         await self._proposals.barrier()
         names = sorted(self._proposals.machine().batches.subscriptions)
         found = [self._subscription(name) async for name in self._proposals.turns.each(names, client)]
@@ -337,10 +359,12 @@ class Subscriptions:
     async def backlog(
         self, source: bytes, client: bytes, *, is_pattern: bool, bytes_max: int | None = None, largest: int = 0
     ) -> Backlog:
-        """Return what can be pulled now from a queue, or from all queues that a pattern finds, with so many of the largest.
+        """Return the messages that can be pulled now from a queue, or from all queues that match a pattern.
+
+        The result shows up to `largest` of the largest queues.
 
         Raises:
-            LmqError: ``bad_pattern``; ``bad_request`` if too many are to be shown.
+            LmqError: ``bad_pattern``; ``bad_request`` if too many queues are to be shown.
         """
         if not 0 <= largest <= QUEUES_SHOWN_MAX:
             raise LmqError("bad_request", f"0 to {QUEUES_SHOWN_MAX} queues can be shown, not {largest}")
@@ -382,7 +406,7 @@ class Subscriptions:
         found = batches.subscriptions.get(name)
         if found is None:
             return None
-        # An unsealed batch is one whose consumer died while it was made: it is shown as it is, live.
+        # # A batch whose consumer died while it was reserved is unsealed: it is shown as it is, live.
         rows = [
             self._info(
                 epoch,
@@ -400,7 +424,7 @@ class Subscriptions:
 
 
 def _fitting(messages: list[Message]) -> int:
-    """How many of the messages make a slice."""
+    """Return how many of the messages make up a slice."""
     size = 0
     for position, message in enumerate(messages, 1):
         size += content_bytes(message.content)
@@ -419,7 +443,10 @@ def _backlog_of(queue: Queue, now_us: int) -> QueueBacklog:
 
 
 def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
-    """How many messages of the queues have so many bytes: those at the head of one plain queue, otherwise average ones."""
+    """Return how many messages of the queues have about `bytes_max` bytes.
+
+    The sizes are those of the messages at the head if there is one plain queue, else the average size.
+    """
     total = sum(queue.body_bytes for queue in queues)
     if total <= bytes_max:
         return BatchLeases.COUNT_MAX

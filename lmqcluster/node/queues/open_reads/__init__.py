@@ -1,1 +1,1 @@
-"""Messages that a connection holds until it confirms or aborts them, as Kestrel's clients do."""
+"""Messages that a connection holds until it confirms or aborts them, as in Kestrel's protocol."""

@@ -1,4 +1,7 @@
-"""Messages that connections hold: leases of the node's session, which return to the head when connection or node is gone."""
+"""Messages held by connections.
+
+They are leases of the node's session. If the connection or the node is gone, they return to the head of their queue.
+"""
 
 from __future__ import annotations
 
@@ -28,14 +31,14 @@ _NUMBERS_MAX = 1_000
 
 
 class OpenReads:
-    """For protocols whose messages belong to a connection until it confirms them.
+    """The open reads of protocols in which a message belongs to a connection until the connection confirms it.
 
-    A message that is opened and aborted uses up none of its deliveries, unless its queue has a dead-letter queue, and stays open
-    as long as its connection.
+    Opening and aborting a message uses up none of its deliveries, unless its queue has a dead-letter queue. A message
+    stays open as long as its connection.
 
     Args:
         service: the queues.
-        session: the node's.
+        session: the session of the node.
     """
 
     def __init__(self, service: QueueService, session: NodeSession) -> None:
@@ -45,7 +48,10 @@ class OpenReads:
         self._turns = ReadBatcher(service.proposer, lambda: service.pulls)
 
     def on_lost(self, listener: Callable[[], None]) -> None:
-        """Be called when others have got what this node's connections held: these have to be closed."""
+        """Call `listener` when other clients have got the messages that this node's connections held.
+
+        The listener has to close these connections.
+        """
         self._session.on_lost.append(listener)
 
     async def open(
@@ -57,12 +63,13 @@ class OpenReads:
         lease_s: float | None = None,
         has_room: HasRoom | None = None,
     ) -> list[Delivery]:
-        """Take up to `count` messages out of the queue, waiting up to `wait_s` seconds (None: for ever) for the first.
+        """Take up to `count` messages from the queue; wait up to `wait_s` seconds (None: without end) for the first.
 
-        They stay open until they are confirmed or aborted, or `lease_s` is over.
+        They stay open until they are confirmed or aborted, or `lease_s` seconds have passed.
 
         Raises:
-            LmqError: as `QueueService.pull`; ``exclusive`` for an exclusive queue, which connections of a node would share.
+            LmqError: like `QueueService.pull`; ``exclusive`` for an exclusive queue, because all connections of a node
+                would share its turn.
         """
         found = await self.take(queue, count=count, wait_s=wait_s, lease_s=lease_s, has_room=has_room)
         return rendered(self._service.receipts(), found, self._service.unix_us)
@@ -77,7 +84,7 @@ class OpenReads:
         has_room: HasRoom | None = None,
         until: asyncio.Future[None] | None = None,
     ) -> list[Delivered]:
-        """As `open`, with the deliveries as the core names them. With `until` the wait is over, too, when that is done."""
+        """Take messages like `open`, in the core's form. The wait also ends when `until` is done."""
         service = self._service
         service.check_name(queue, OWNER)
         until_us = 0 if lease_s is None else lease_us(lease_s)
@@ -102,15 +109,15 @@ class OpenReads:
                     return delivered
                 if await self._is_held(session, delivered, unsent):
                     return delivered
-                # The session has ended meanwhile, and others get these.
+                # # The session has ended in the meantime, and other clients get these messages.
             except LmqError as exc:
                 if exc.code != "session_lost":
                     raise
-                # Nothing was taken. The node opens another session.
+                # # Nothing was taken. The node opens another session.
                 self._session.lost(session)
 
     def _check_room(self, holder: int) -> None:
-        """Tell a pull that brought nothing from one for which the others in its command have left no room.
+        """Check, after a pull that brought nothing, that the node's session has room for more messages.
 
         Raises:
             LmqError: ``quota_exceeded``.
@@ -121,10 +128,10 @@ class OpenReads:
             raise LmqError("quota_exceeded", reason)
 
     async def _is_held(self, session: bytes, delivered: list[Delivered], unsent: Unsent) -> bool:
-        """Whether what has come to a node that may have been frozen or cut off is open there still.
+        """Return whether messages that arrived after the node may have been frozen or cut off are still open here.
 
         Raises:
-            LmqError: it is not known; the messages return to their places.
+            LmqError: the answer is unknown; the messages return to their places.
         """
         try:
             return await self._session.is_alive(session)
@@ -133,10 +140,10 @@ class OpenReads:
             raise
 
     async def take_settled(self, queue: bytes) -> list[Delivered]:
-        """Take a message that is gone when this returns; none if there is none now.
+        """Take a message and remove it from its queue before this returns; none if there is none now.
 
         Raises:
-            LmqError: as `QueueService.pull`. If the outcome is not known, it may be gone.
+            LmqError: like `QueueService.pull`. If the outcome is unknown, the message may be gone.
         """
         service = self._service
         service.check_name(queue, OWNER)
@@ -147,7 +154,10 @@ class OpenReads:
         return await service.delivered(start, queue, (1, 0.0), None)
 
     async def _take_and_confirm(self, queue: bytes) -> list[Delivered]:
-        """Take a message whose body may have to be read first: as long as that can fail, it must not leave its queue."""
+        """Take a message whose body may have to be read first.
+
+        While the read can still fail, the message must not leave its queue.
+        """
         delivered = await self.take(queue)
         if not delivered:
             return []
@@ -161,41 +171,41 @@ class OpenReads:
         return [one for one, was_open in zip(delivered, were_open or [False], strict=True) if was_open]
 
     def confirm_soon(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
-        """Send the end of these deliveries with this turn, before what is opened in it.
+        """Confirm these deliveries in this turn of the event loop, before the reads that are opened in it.
 
-        What is returned tells which of them were open; None if there is no such queue.
+        Return a future that says which of them were open, None if there is no such queue.
         """
         return self._turns.confirm(queue, numbers)
 
     async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """The messages are gone. False for one that is not open any more, and may be another client's."""
+        """Remove the messages. False for a message that is not open any more and may belong to another client."""
         parse = self._service.receipts().parse
         settled = await self.confirm_soon(queue, [parse(one) for one in ids])
         return [False] * len(ids) if settled is None else settled
 
     async def abort(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
-        """The messages return to the head, in the order in which they are given. False for one that is not open any more."""
+        """Return the messages to the head in the given order. False for a message that is not open any more."""
         parse = self._service.receipts().parse
         return await self.abort_numbers(queue, [parse(one) for one in ids])
 
     async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
-        """As `abort`, with the numbers of the deliveries."""
+        """Abort deliveries by their numbers, like `abort`."""
         command = layout.give_back(queue, list(numbers), Place.HEAD)
         settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
         return [False] * len(numbers) if settled is None else settled
 
     def abort_soon(self, held: Mapping[bytes, Sequence[bytes]]) -> None:
-        """A connection is gone: what it held, by queue, returns to the head in order. Nothing waits for it.
+        """Return the messages of a closed connection, by queue, to the head in their order.
 
-        Should the node die first, its session ends, with the same effect.
+        The call does not wait for the outcome. If the node dies first, its session ends, with the same effect.
         """
         parse = self._service.receipts().parse
         self.abort_numbers_soon({queue: [parse(one) for one in ids] for queue, ids in held.items()})
 
     def abort_numbers_soon(self, held: Mapping[bytes, Sequence[int]]) -> None:
-        """As `abort_soon`, with the numbers of the deliveries."""
+        """Abort deliveries by their numbers, like `abort_soon`."""
         for queue, numbers in held.items():
-            # The last ones go to the head first, so that all of them stand in order there.
+            # # The last part goes to the head first, so that all parts end up in order.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
                 self._service.proposer.add_first(PendingCommand(layout.give_back(queue, part, Place.HEAD), [], unheard))
@@ -207,5 +217,5 @@ def _has_dead_letters(queue: Queue) -> bool:
 
 
 def _may_page(queue: Queue) -> bool:
-    """Whether the body of the next message may stand in a page by the time at which it is taken."""
+    """Return whether the body of the next message may be paged out when the message is taken."""
     return queue.gathered is not None and bool(queue.gathered.chunks)

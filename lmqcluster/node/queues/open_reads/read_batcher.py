@@ -1,8 +1,9 @@
-"""What the connections of a node ask of open reads in one turn of the event loop, as few commands.
+"""Batching of the open reads that the node's connections request in one turn of the event loop.
 
-A consumer closes one read and opens the next. Sent one behind the other, the ends and beginnings of many consumers would
-alternate in the log, each a command of its own. Here those of a turn are sorted by queue: first all ends in one command, then all
-beginnings in one. A connection that asks for both has them in its order; the order among connections is free.
+A consumer closes one read and opens the next. If each request were sent at once, the ends and beginnings of many
+consumers would alternate in the log, each as a separate command. The batcher sorts the requests of a turn by queue: it
+sends first all ends in one command, then all beginnings in one. A connection that requests both gets them in this
+order; the order among connections is free.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ from ..sending.coalesced_result import CoalescedResult, shares
 __all__ = ["ReadBatcher"]
 
 _NUMBERS_MAX = 1_000
-"""Ends in one command."""
+"""Deliveries that one command ends."""
 
 
 class _Turn:
-    """What was asked for of one queue."""
+    """The requests for one queue."""
 
     __slots__ = ("ends", "opens")
 
@@ -37,11 +38,11 @@ class _Turn:
 
 
 class ReadBatcher:
-    """One for the node.
+    """The batcher of the node.
 
     Args:
         proposer: takes commands.
-        pulls: returns what takes pulls, which changes when the node joins another cluster.
+        pulls: returns the present `Pulls`, which changes when the node joins another cluster.
     """
 
     def __init__(self, proposer: Proposer, pulls: Callable[[], Pulls]) -> None:
@@ -51,13 +52,13 @@ class ReadBatcher:
         self._turns: dict[bytes, _Turn] = {}
 
     def confirm(self, queue: bytes, numbers: Sequence[int]) -> asyncio.Future[list[bool] | None]:
-        """End these deliveries; what is returned tells which of them there were, None if there is no such queue."""
+        """End deliveries; return a future that says which of them existed, None if there is no such queue."""
         outcome: asyncio.Future[list[bool] | None] = self._loop.create_future()
         self._turn(queue).ends.append((numbers, CoalescedResult(outcome, len(numbers))))
         return outcome
 
     def open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
-        """Pull; an error that the command cannot be sent comes to the ticket."""
+        """Pull; if the command cannot be sent, the ticket gets the error."""
         self._turn(queue).opens.setdefault(asked, []).append(ticket)
 
     def _turn(self, queue: bytes) -> _Turn:

@@ -1,4 +1,4 @@
-"""Open reads that end when their time is over, and outlive the connection that opened them."""
+"""Open reads with a time limit, which outlive the connection that opened them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .open_reads import OpenReads
 __all__ = ["TIMED_READS_MAX", "TimedReads"]
 
 TIMED_READS_MAX = 100_000
-"""So many may be open at a node."""
+"""Most timed reads that may be open at a node."""
 _STALE_MIN = 1_000
 
 
@@ -27,17 +27,18 @@ class _Timed(NamedTuple):
 
 
 class TimedReads:
-    """One for the node. Anybody may confirm or abort them, through any node, until their time is over.
+    """The timed reads of the node. Any client may confirm or abort them, through any node, until their time is over.
 
     Args:
-        reads: whose messages these are. When the node dies, they return to the head as all others do.
+        reads: the open reads to which these messages belong. If the node dies, they return to the head like all others.
     """
 
     def __init__(self, reads: OpenReads) -> None:
         self._reads = reads
         self._loop = asyncio.get_running_loop()
         self._timed: dict[bytes, _Timed] = {}
-        # By the end of their time. What was settled stays there until then, or until there is too much of it.
+        # # By the end of their time. Settled reads are removed when their time is over, or when there are too many of
+        # them.
         self._ends: list[tuple[float, bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
         reads.on_lost(self._forget_all)
@@ -46,7 +47,7 @@ class TimedReads:
         return len(self._timed)
 
     def check_room(self) -> None:
-        """Refuse another one where there are too many.
+        """Refuse another read if there are too many.
 
         Raises:
             LmqError: ``overloaded``.
@@ -55,9 +56,9 @@ class TimedReads:
             raise LmqError("overloaded", f"{TIMED_READS_MAX} reads are open at this node; confirm or abort some")
 
     def begin(self, queue: bytes, opened: Iterable[Delivery], seconds: float, counts: Counter[bytes]) -> None:
-        """The time of these begins now; it is over after `seconds`.
+        """Start the time limit of these reads, `seconds` from now.
 
-        `counts` tells by queue how many of them are open, and is kept up to date.
+        `counts` holds the number of open reads by queue, and is kept up to date.
         """
         ends_s = self._loop.time() + seconds
         for one in opened:
@@ -67,11 +68,14 @@ class TimedReads:
         self._set_timer()
 
     async def confirm(self, queue: bytes, ids: Sequence[bytes]) -> int:
-        """The messages are gone; returns how many of them were open. Raises as `OpenReads.confirm`."""
+        """Remove the messages; return how many of them were open. Raises like `OpenReads.confirm`."""
         return self._settled(ids, await self._reads.confirm(queue, ids))
 
     async def abort(self, queue: bytes, ids: Sequence[bytes]) -> int:
-        """The messages return to the head in this order; returns how many of them were open. Raises as `OpenReads.abort`."""
+        """Return the messages to the head in this order; return how many of them were open.
+
+        Raises like `OpenReads.abort`.
+        """
         return self._settled(ids, await self._reads.abort(queue, ids))
 
     def _settled(self, ids: Sequence[bytes], were_open: Sequence[bool]) -> int:
@@ -92,7 +96,7 @@ class TimedReads:
         return timed
 
     def _forget_all(self) -> None:
-        """Others have got them."""
+        """Drop all reads, because other clients have the messages or the node's session ends."""
         for one in list(self._timed):
             self._forget(one)
         self._ends.clear()
@@ -103,7 +107,7 @@ class TimedReads:
         self._timer = self._loop.call_at(self._ends[0][0], self._end) if self._ends else None
 
     def _end(self) -> None:
-        """The time of some is over."""
+        """Abort the reads whose time is over."""
         now_s = self._loop.time()
         over: dict[bytes, list[tuple[int, bytes]]] = {}
         while self._ends and self._ends[0][0] <= now_s:
@@ -116,7 +120,7 @@ class TimedReads:
         self._set_timer()
 
     def close(self) -> None:
-        """Abort nothing any more: the node's session ends, and with it all of them."""
+        """Stop aborting reads: the node's session ends, and with it all reads."""
         if self._timer is not None:
             self._timer.cancel()
         self._forget_all()

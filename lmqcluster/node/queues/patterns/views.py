@@ -61,7 +61,7 @@ class View(PatternView):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the view can be used."""
+        """Return whether the view can be used."""
         return self.complete.done() and self.complete.exception() is None
 
 
@@ -103,7 +103,7 @@ class PatternViews:
 
     @property
     def listed(self) -> int:
-        """How many queues all views list together."""
+        """Return how many queues all views list together."""
         return self._listed_total
 
     # --- using ----------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ class BodyFetcher:
 
     @staticmethod
     def error() -> LmqError:
-        """The error for those who asked."""
+        """Return the error for a pull whose bodies cannot be read."""
         reason = "a body cannot be read from its page, and no other member has sent it yet; the log says which"
         return LmqError("overloaded", reason)
 

@@ -34,12 +34,12 @@ _NONE: dict[int, Message] = {}
 
 @dataclass(slots=True)
 class Holding:
-    """What one connection holds of one queue.
+    """The leases that one connection holds of one queue.
 
     Attributes:
-        place: the connection, which may be over.
+        place: the connection, which may be closed.
         queue: name of the queue.
-        leased: how many messages.
+        leased: number of messages.
         ends_us: log time at which the first of the leases ends; None if they end with a session.
     """
 

@@ -1,7 +1,7 @@
 """Pulls. A pull is proposed immediately; if the queue is empty, it waits on this node, first come, first served.
 
 Waiting pulls are local to this node and not replicated, so a dead node leaves none behind. When the local replica shows
-a message in a queue with waiting pulls, the node claims it with a pull of its own. A line has one claim under way at a
+a message in a queue with waiting pulls, the node claims it with its own pull. A line has one claim under way at a
 time, for no more messages than are due. So a push wakes one of a thousand consumers, even if each waits in its own
 session.
 
@@ -445,7 +445,7 @@ class Pulls:
             self._look(line, self.clock.now_us(), 0)
 
     def _wake(self, lines: QueueLines, *, has_gained: bool = False) -> None:
-        """Let the lines of a queue claim in turn while more messages are due than are claimed."""
+        """Make the lines of a queue claim in turn while more messages are due than are claimed."""
         now_us = self.clock.now_us()
         for line in lines.in_turn():
             is_idle = line.claim is None and line.live > 0 and (has_gained or not line.rests)

@@ -41,15 +41,15 @@ class DeliverySink(Protocol):
 
     @property
     def closed(self) -> bool:
-        """Whether the recipient is gone; messages that arrive for it are put back."""
+        """Return whether the recipient is gone; messages that arrive for it are put back."""
 
     @property
     def waiting(self) -> set[Waiter]:
-        """Its waiters that stand in a line; `Pulls` maintains the set."""
+        """Return its waiters that stand in a line; `Pulls` maintains the set."""
 
     @property
     def place(self) -> ConnectionSlot | None:
-        """The connection that gets the messages; None if it is no client's, or if the node settles them first."""
+        """Return the connection that gets the messages; None if it is no client's, or if the node settles them first."""
 
     def may_wait(self) -> bool:
         """Return whether there is memory for one more waiting pull."""
@@ -105,11 +105,11 @@ class WaitList(ABC):
 
     @abstractmethod
     def head(self) -> tuple[int | None, int]:
-        """Earliest due time of what the line waits for, and how many messages may be ready."""
+        """Return the earliest due time of the messages for the line, and how many may be ready."""
 
     @abstractmethod
     def command(self, count: int) -> Command:
-        """A pull for the line."""
+        """Return a pull command for the line."""
 
     def is_needed(self) -> bool:
         """Return whether a pull waits or a command is under way."""

@@ -1,1 +1,1 @@
-"""Pushes beyond a single queue: copies, pushes that wait, streams of jobs, transactions."""
+"""Pushes beyond a single queue: copies, waiting pushes, streams of jobs, transactions."""

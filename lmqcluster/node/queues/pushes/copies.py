@@ -1,4 +1,4 @@
-"""One message for every queue that a pattern finds."""
+"""Copies of one message for all queues that match a pattern."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ QUEUES_MAX = 100_000
 async def push_copies(
     proposals: CommandSender, pattern: bytes, row: list[Any], client: bytes
 ) -> list[tuple[bytes, int]]:
-    """Store a copy in every queue whose name the pattern finds; returns (queue, flag) sorted by queue.
+    """Store a copy in every queue whose name matches the pattern; return (queue, flag) sorted by queue.
 
-    It reaches every queue whose creation was acknowledged before the call and that is not deleted meanwhile; a queue that comes
-    while it is under way may get a copy or not. Of more than 1,000 queues it reaches so many at a time.
+    The call reaches every queue whose creation was acknowledged before it and that is not deleted during it. A queue
+    created during the call may or may not get a copy. Beyond 1,000 queues, each command reaches 1,000.
 
     Args:
-        proposals: the door to the log.
-        pattern: what is searched for in names.
+        proposals: sends the commands.
+        pattern: searched for in the names.
         row: the message as in the command `PUSH_ITEMS`.
-        client: who asks.
+        client: the client that asks.
 
     Raises:
-        LmqError: ``bad_pattern``, ``too_large``, ``overloaded``, ``quota_exceeded``, ``no_leader``; ``unknown_outcome`` if it
-            failed half-way.
+        LmqError: ``bad_pattern``, ``too_large``, ``overloaded``, ``quota_exceeded``, ``no_leader``; ``unknown_outcome``
+            if the call failed half-way.
     """
     size = len(row[0])
     check_pattern(pattern)
@@ -53,7 +53,7 @@ async def push_copies(
 
 
 async def _names(proposals: CommandSender, pattern: bytes, client: bytes) -> list[bytes]:
-    """The queues that the pattern finds, sorted."""
+    """Return the names of the queues that match the pattern, sorted."""
     view = proposals.views.open(pattern, client)
     try:
         await proposals.barrier()

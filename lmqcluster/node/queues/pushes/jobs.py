@@ -1,4 +1,4 @@
-"""Pushes of writers that number what they write, as front ends use them; see `lmqcluster.core.dedup.stream_positions`."""
+"""Pushes of writers that number what they write, for front ends; see `lmqcluster.core.dedup.stream_positions`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NOTES_SLICE_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A stream, by its job's name and its own, and to whom the job belongs."""
+    """The key of a stream: its job, its name, and the owner of the job."""
 
     job: bytes
     name: bytes
@@ -44,12 +44,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class MarkInfo:
-    """How far a stream is stored.
+    """The progress of a stream.
 
     Attributes:
-        position: of its next message.
+        position: position of its next message.
         done: whether it is complete.
-        note_bytes: how long its notes are.
+        note_bytes: size of its notes.
         notes: a part of them.
     """
 
@@ -64,13 +64,13 @@ class JobInfo:
     """A job of a writer.
 
     Attributes:
-        messages: how many are stored in all its streams; of a job that writes in epochs: of the open epoch, by all its runs,
-            or else of the last one that is finished.
-        note_bytes: how long their notes are, and the digests of earlier runs.
+        messages: number of stored messages of all its streams. If the job writes in epochs: those of the open epoch, by
+            all its runs, or of the last finished epoch if none is open.
+        note_bytes: size of its notes and of the digests of earlier runs.
         idle_s: seconds of log time since the last use.
-        finished_epoch: the last epoch that is finished; None if there is none.
-        open_epoch: the one that is being written; None if there is none.
-        unclaimed: messages that earlier runs of it have stored and that the present one has not come to.
+        finished_epoch: the last finished epoch; None if there is none.
+        open_epoch: the epoch that is being written; None if there is none.
+        unclaimed: messages that earlier runs have stored and that the present run has not reached yet.
     """
 
     owner: bytes
@@ -85,7 +85,7 @@ class JobInfo:
 
 
 class Jobs:
-    """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be repeated."""
+    """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be retried."""
 
     def __init__(self, proposals: CommandSender) -> None:
         self._proposals = proposals
@@ -101,15 +101,15 @@ class Jobs:
         done: bool,
         run: Run | None = None,
     ) -> int | None:
-        """Store the next messages of a stream, or nothing if they are stored already.
+        """Store the next messages of a stream, or nothing if they are already stored.
 
         Args:
-            rows: ``[content, content type, headers]`` of each, and perhaps a row of `PushOptions`.
-            run: of a job that writes in epochs; the note is the digests of the messages then.
+            rows: ``[content, content type, headers]`` of each message, optionally with a row of `PushOptions`.
+            run: the run, if the job writes in epochs; the note then holds the digests of the messages.
 
         Returns:
-            How many were stored, that is all but those that an earlier run of the epoch has stored; None if the stream had
-            passed them.
+            How many messages were stored: all but those that an earlier run of the epoch has stored. None if the stream
+                is already past them.
 
         Raises:
             LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
@@ -162,7 +162,7 @@ class Jobs:
         """Finish an epoch of a job whose rows have all been pushed.
 
         Args:
-            rows: how many.
+            rows: number of rows.
             digest: the sum of their digests modulo 2**128, most significant byte first.
 
         Raises:
@@ -175,7 +175,7 @@ class Jobs:
         await self._proposals.propose(layout.finish_epoch(job, run.epoch, run.name, rows, digest, owner), 128)
 
     async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
-        """How far a stream is stored, with its notes from a byte on; None if it is not known."""
+        """Return the progress of a stream, with its notes from byte `notes_from` on; None if it is unknown."""
         await self._proposals.barrier()
         found = self._proposals.machine().marks.find(stream.owner, stream.job, stream.name)
         if found is None:
@@ -184,14 +184,17 @@ class Jobs:
         return MarkInfo(found.position, found.done, found.note_bytes, notes)
 
     async def end(self, names: Sequence[bytes], owner: bytes) -> int:
-        """Forget an owner's jobs; returns how many streams they had."""
+        """Delete an owner's jobs; return how many streams they had."""
         if len(names) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
         ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))
         return ended
 
     async def show(self, owner: bytes | None, client: bytes) -> list[JobInfo]:
-        """An owner's jobs (None: everybody's), the least recently used first, read in slices for this client."""
+        """Return an owner's jobs (None: all jobs), the least recently used first.
+
+        They are read in slices for this client.
+        """
         await self._proposals.barrier()
         machine = self._proposals.machine()
         return [
@@ -219,7 +222,7 @@ def _info(owner: bytes, name: bytes, job: Job, now_us: int) -> JobInfo:
 
 
 def _part(chunks: list[bytes], start: int, size: int) -> bytes:
-    """Up to `size` bytes from `start` on of the chunks joined together."""
+    """Return up to `size` bytes of the joined chunks, from `start` on."""
     taken: list[bytes] = []
     at = have = 0
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""Several operations in one step, as front ends use them; see `lmqcluster.core.handlers.transactions`."""
+"""Several operations in one atomic step, for front ends; see `lmqcluster.core.handlers.transactions`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AckStep:
 
 @dataclass(frozen=True, slots=True)
 class NackStep:
-    """Give a message back; `delay_s` is None for what the queue says."""
+    """Give a message back; `delay_s` None takes the delay from the queue's properties."""
 
     queue: bytes
     id: bytes
@@ -58,7 +58,7 @@ class ExtendStep:
 
 
 _ENDING = {Op.ACK: Op.ACK, Op.GIVE_BACK: Op.NACK}
-"""Commands that end deliveries, and as what they are remembered."""
+"""Commands that end deliveries, and the commands under which their deliveries are remembered."""
 
 Step = PushStep | AckStep | NackStep | ExtendStep
 
@@ -68,13 +68,13 @@ def run_transaction(
 ) -> Coroutine[Any, Any, list[Stored | bool]]:
     """Carry out all steps, or none of them.
 
-    The command is sent when this is called, so that it keeps its place among the requests of a client.
+    The command is sent by this call itself, so it keeps its place among the client's requests.
 
     Args:
-        again: the client repeats a transaction whose answer it has lost, so it may have been carried out already.
+        again: the client repeats a transaction whose answer it has lost, so it may already have been carried out.
 
     Returns:
-        Awaited: of each push what became of it, of all others True.
+        Awaited: the result of each push, and True for each other step.
 
     Raises:
         LmqError: at once, or awaited. Nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
@@ -102,7 +102,7 @@ async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier
 
 
 class _Earlier:
-    """An earlier attempt of a transaction, as far as its traces tell of it.
+    """An earlier attempt of a transaction, reconstructed from its traces.
 
     If it was carried out, its settlements have ended their deliveries, and the keys of its pushes are known.
     """
@@ -113,15 +113,15 @@ class _Earlier:
         self._owner = owner
 
     def may_be_done(self, conflict: Conflict) -> bool:
-        """Whether the transaction may conflict because the earlier attempt carried it out."""
+        """Return whether the conflict may arise because the earlier attempt carried out the transaction."""
         settled = self._settlements()
         return False not in settled and (bool(settled) or conflict.code == "lease_lost")
 
     def results(self, conflict: Conflict) -> list[Stored | bool]:
-        """Return what the earlier attempt did, if it `may_be_done`.
+        """Return the results of the earlier attempt, if it `may_be_done`.
 
         Raises:
-            LmqError: ``unknown_outcome``: that cannot be told any more.
+            LmqError: ``unknown_outcome``: its results can no longer be determined.
         """
         settled = self._settlements()
         done = [self._pushed(*row) if row[layout.OP] == Op.PUSH_TRAITS else True for row in self._rows]
@@ -137,7 +137,10 @@ class _Earlier:
         return self._machine().settled_by(_ENDING[op], queue, number)
 
     def _pushed(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
-        """What became of a push, None if its key is not known; one without a key shares the fate of the others."""
+        """Return the result of a push, None if its key is unknown.
+
+        A push without a key counts as stored, because it has the same outcome as the other steps.
+        """
         key = row[3]
         if key is None:
             return Stored(PushFlag.STORED)

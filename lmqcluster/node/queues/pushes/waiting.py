@@ -1,4 +1,4 @@
-"""Pushes that wait for room in a full queue, until this node knows what became of them."""
+"""Pushes that wait for room in a full queue, until this node knows their outcome."""
 
 from __future__ import annotations
 
@@ -19,27 +19,29 @@ __all__ = ["WaitingPushes"]
 
 
 class WaitingPushes:
-    """Sends them. The line is part of the replicated state: whichever node a push came through, they are stored in order."""
+    """Sends such pushes.
+
+    Their line is part of the replicated state: they are stored in order, whichever nodes they came through.
+    """
 
     def __init__(self, proposals: CommandSender, board: LogWaiters) -> None:
         self._proposals = proposals
         self._board = board
         self._loop = asyncio.get_running_loop()
-        # Those that wait now; two of them may wait for the same push.
+        # # The pushes that wait now; two tickets may wait for the same push.
         self._waiting: set[_Ticket] = set()
         self._closing: LmqError | None = None
 
     def push(
         self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes
     ) -> Coroutine[Any, Any, list[Stored]]:
-        """Store messages, all of them or none, waiting up to `wait_s` seconds of log time for room.
+        """Store all messages or none; wait up to `wait_s` seconds of log time for room.
 
-        The command is sent at once; what is returned tells the outcome.
-
-        Cancelling the task withdraws the push, unless it is stored meanwhile.
+        The command is sent at once; the returned coroutine has the outcome. Cancelling its task withdraws the push,
+        unless the push has been stored first.
 
         Raises:
-            LmqError: ``full`` if there was no room in time; otherwise as `QueueService.push`.
+            LmqError: ``full`` if there was no room in time; otherwise like `QueueService.push`.
         """
         proposals = self._proposals
         rows = [item.row_with_options(proposals.due_times) for item in items]
@@ -66,34 +68,34 @@ class WaitingPushes:
         return [stored(*one) for one in result]
 
     def waits(self, ticket: _Ticket) -> asyncio.Future[Any]:
-        """A push waits now; what is returned tells what becomes of it."""
+        """Record that a push waits; return a future of its outcome."""
         self._waiting.add(ticket)
         if self._closing is not None:
             self.withdraw(ticket)
         return self._board.push(ticket.number)
 
     def withdraw(self, ticket: _Ticket) -> None:
-        """Refuse a push, unless it is stored by now, or a repetition of it waits too."""
+        """Refuse a push, unless it is already stored, or a repetition of it waits too."""
         command = layout.cancel_push(ticket.number, *self._proposals.owned(ticket.owner))
         self._proposals.proposer.add_first(PendingCommand(command, [], unheard))
 
     def close(self, error: LmqError) -> None:
-        """Withdraw what waits; what is not stored meanwhile is refused with `error`."""
+        """Withdraw the waiting pushes. Those that are not stored first are refused with `error`."""
         self._closing = error
         for ticket in self._waiting:
             self.withdraw(ticket)
 
     def reopen(self) -> None:
-        """Let pushes wait again after `close`."""
+        """Allow pushes to wait again after `close`."""
         self._closing = None
 
 
 class _Ticket:
-    """Takes the result of one push, or what will tell it, before the notices of the same batch (`Sink`).
+    """Sink of one push: takes its result, or a future of it, before the notices of the same batch (`Sink`).
 
     Attributes:
-        owner: whose push it is.
-        number: the ticket under which the push waits, 0 as long as it does not.
+        owner: owner of the push.
+        number: the ticket under which the push waits, 0 while it does not.
     """
 
     def __init__(self, pushes: WaitingPushes, owner: bytes) -> None:
@@ -103,13 +105,13 @@ class _Ticket:
         self.number = 0
 
     def abandon(self) -> None:
-        """Nobody waits for the push any more; it is withdrawn now, or when it begins to wait."""
+        """Withdraw the push, now or when it begins to wait, because its task was cancelled."""
         self._is_abandoned = True
         if self.number:
             self._pushes.withdraw(self)
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        """It is stored, or waits."""
+        """Take the outcome: the push is stored, or waits."""
         future = group.tickets[0]
         if isinstance(result, Waits):
             self.number = result.ticket
@@ -121,7 +123,7 @@ class _Ticket:
             future.set_result(result)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """It is refused."""
+        """Take the error of a refused push."""
         future = group.tickets[0]
         if not future.done():
             future.set_exception(error.again())

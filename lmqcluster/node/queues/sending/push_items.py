@@ -77,7 +77,7 @@ class PushItem:
         content_type: as the producer gave it, None if it gave none.
         headers: candidates for preserved headers, (lower-case name, value).
         key: idempotency key; a second push with it to the same queue within the window stores nothing.
-        options: None for none of them.
+        options: None for the defaults.
     """
 
     content: bytes
@@ -118,7 +118,7 @@ class Stored(NamedTuple):
 
     @property
     def told_sequence(self) -> int | None:
-        """The sequence with which the message is delivered.
+        """Return the sequence with which the message is delivered.
 
         None if the message joined others in a window, or if the command does not return it.
         """

@@ -1,1 +1,1 @@
-"""Views of queues that take nothing: lists, statistics, messages."""
+"""Views of queues that take no messages: lists, statistics, messages."""

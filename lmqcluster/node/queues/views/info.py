@@ -1,4 +1,4 @@
-"""What there is to know of a queue, read from the local replica."""
+"""Statistics of a queue, read from the local replica."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ....core.queue.counters import COUNTERS
 __all__ = ["QueueInfo", "Rates", "age_s", "counts_of", "dead_letters", "info_of", "no_rates"]
 
 Rates = Callable[[bytes], tuple[float, float]]
-"""Pushes and deliveries of a queue a second, over the last seconds, as this node has seen them."""
+"""Returns pushes and deliveries per second of a queue, over the last seconds, as seen by this node."""
 
 
 def no_rates(_queue: bytes) -> tuple[float, float]:
-    """Where nobody counts."""
+    """Return zero rates, for callers without a meter."""
     return 0.0, 0.0
 
 
 counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
-"""The counters of a queue, in the order of `COUNTERS`."""
+"""Returns the counters of a queue, in the order of `COUNTERS`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class QueueInfo:
     """Statistics of one queue on the local replica.
 
     Attributes:
-        suspended: whether it hands out nothing for the time being.
-        ready: messages that can be pulled now, but for those whose leases have ended.
+        suspended: whether its deliveries are suspended.
+        ready: messages that can be pulled now, except those whose leases have ended.
         delayed: messages that become due later, or wait for the one before them of their group.
         leased: messages under live or ended leases.
         accumulating: parts in the open accumulation window.
         pushes_waiting: pushes that wait for room.
-        dead_letters: messages that the cluster has put here and nobody holds.
-        groups: groups of messages one of which is in line or leased.
+        dead_letters: unleased messages that the cluster has put here.
+        groups: groups with a message in line or leased.
         held: messages that wait for the one before them of their group.
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
-        oldest_age_s: for how many seconds the message that is next to be delivered has been due; None if none is.
-        push_rate, pull_rate: messages pushed, and deliveries, a second.
-        counters: by the names of `COUNTERS`; they are those of the whole cluster.
+        oldest_age_s: seconds for which the next message to be delivered has been due; None if none is due.
+        push_rate, pull_rate: pushed messages and deliveries per second.
+        counters: by the names of `COUNTERS`, for the whole cluster.
     """
 
     name: bytes
@@ -65,7 +65,7 @@ class QueueInfo:
 
 
 def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
-    """Statistics of a queue at a log time."""
+    """Return statistics of a queue at a log time."""
     ready = queue.due_count(now_us)
     window = queue.window
     rich = queue.rich
@@ -92,10 +92,10 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
 
 
 def dead_letters(queue: Queue) -> int:
-    """How many messages the cluster has put into a queue, dead letters and expired ones, that nobody holds."""
+    """Return the number of unleased messages that the cluster has put here: dead letters and expired messages."""
     return 0 if queue.rich is None else queue.rich.count_moved()
 
 
 def age_s(due_us: int | None, now_us: int) -> float | None:
-    """For how long a message has been due, in seconds; None if none is."""
+    """Return for how many seconds a message has been due; None if none is due."""
     return None if due_us is None or due_us > now_us else (now_us - due_us) / 1e6

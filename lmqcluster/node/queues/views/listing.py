@@ -1,4 +1,7 @@
-"""All queues by name, and pages of the list of queues: filtered, sorted and cut at the node, in slices beside its other work."""
+"""All queues by name, and pages of the list of queues.
+
+The node filters, sorts and cuts the list, in slices beside its other work.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ from .info import QueueInfo, Rates, age_s, dead_letters, info_of, no_rates
 __all__ = ["SORT_KEYS", "STATES", "QueueList", "QueuePage", "each_queue", "list_queues", "names_in_order"]
 
 _TOGETHER = 1_000
-"""How many matches are sorted together."""
+"""Number of matches that are sorted together."""
 
 SORT_KEYS: dict[str, Callable[[Queue, int, Rates], float]] = {
     "name": lambda _queue, _now_us, _rates: 0,
@@ -38,7 +41,7 @@ SORT_KEYS: dict[str, Callable[[Queue, int, Rates], float]] = {
     "dead_lettered": lambda queue, _now_us, _rates: queue.dead_lettered_total,
     "dead_letters": lambda queue, _now_us, _rates: dead_letters(queue),
 }
-"""What a list can be sorted by, at a log time and with rates. Equal queues stand in the order of their names."""
+"""Sort keys of a list, from a log time and the rates. Queues with equal keys are in the order of their names."""
 
 STATES: dict[str, Callable[[Queue, int], bool]] = {
     "ready": lambda queue, now_us: queue.due_count(now_us) > 0,
@@ -49,24 +52,27 @@ STATES: dict[str, Callable[[Queue, int], bool]] = {
     "dropped": lambda queue, _now_us: queue.dropped_total > 0,
     "dead_letters": lambda queue, _now_us: dead_letters(queue) > 0,
 }
-"""What a list can be restricted to: queues with messages that are ready, leased or delayed; without messages; suspended; those
-that have dropped messages, and those that have dead letters."""
+"""Filters of a list.
+
+Queues with ready, leased or delayed messages; without messages; suspended; that have dropped messages; with dead
+letters.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueList:
-    """Which queues are wanted, and in which order.
+    """The wanted queues and their order.
 
     Attributes:
-        name: only queues in whose names this is found; upper and lower case of ASCII letters are the same.
-        pattern: only queues in whose names this regular expression is found.
+        name: only queues whose names contain this text; ASCII letters match in upper and lower case.
+        pattern: only queues whose names match this regular expression.
         state: only queues in this one of `STATES`; None for all.
         sort: a key of `SORT_KEYS`.
         descending: whether the largest come first.
-        after: only queues that stand behind this name; only for a list sorted by name.
-        offset: how many of them to leave out.
-        limit: how many to show.
-        visible: which names may be seen at all; None for every one.
+        after: only queues behind this name; only for a list sorted by name.
+        offset: how many of them to skip.
+        limit: how many to return.
+        visible: returns whether a name may be seen; None if all may be.
     """
 
     name: bytes = b""
@@ -81,11 +87,11 @@ class QueueList:
 
 
 class QueuePage(NamedTuple):
-    """A part of a list.
+    """A page of a list.
 
     Attributes:
-        total: how many queues match, on this page or not.
-        following: what to ask for as `QueueList.after` to go on; None at the end, and if the list is not sorted by name.
+        total: number of matching queues, on this page or not.
+        following: the `QueueList.after` of the next page; None at the end, and if the list is not sorted by name.
     """
 
     queues: list[QueueInfo]
@@ -97,10 +103,11 @@ _Row = tuple[float, bytes, Queue]
 
 
 def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwards: bool = False) -> Iterator[bytes]:
-    """The names of all queues from `start` on; or backwards, those before `start`, or all if that is empty.
+    """Iterate over the names of all queues from `start` on; backwards, over those before `start`, or all if it is empty.
 
-    It may be gone through slowly: the names are read from the state some at a time, behind those that were read before. So none
-    comes twice, and a queue that is made or deleted meanwhile comes or not. Whether a queue is there still has to be looked up.
+    The caller may iterate slowly: names are read from the state in parts, each behind the part before. So no name comes
+    twice. A queue that is created or deleted during the iteration may or may not come. The caller has to check whether
+    a queue still exists.
     """
     following: bytes | None = start or None if backwards else start
     while True:
@@ -115,7 +122,7 @@ def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwa
 async def each_queue(
     machine: Callable[[], Machine], turns: FairSlices, client: bytes, *, start: bytes = b"", backwards: bool = False
 ) -> AsyncIterator[Queue]:
-    """All queues by name, in slices; see `names_in_order`."""
+    """Iterate over all queues by name, in slices; see `names_in_order`."""
     async for name in turns.each(names_in_order(machine, start=start, backwards=backwards), client):
         queue = machine().queues.get(name)
         if queue is not None:
@@ -125,10 +132,11 @@ async def each_queue(
 async def list_queues(
     machine: Callable[[], Machine], wanted: QueueList, turns: FairSlices, client: bytes, rates: Rates = no_rates
 ) -> QueuePage:
-    """A page of the list of queues. It takes several slices of the event loop if there are many.
+    """Return a page of the list of queues. Many queues take several slices of the event loop.
 
     Raises:
-        LmqError: ``bad_pattern``; ``bad_request`` for an unknown sort key, and for `after` in a list that is not sorted by name.
+        LmqError: ``bad_pattern``; ``bad_request`` for an unknown sort key, and for `after` in a list that is not sorted
+            by name.
     """
     if wanted.sort not in SORT_KEYS:
         raise LmqError("bad_request", f"queues can be sorted by {', '.join(SORT_KEYS)}, not by {wanted.sort[:40]!r}")
@@ -151,23 +159,23 @@ async def list_queues(
 
 
 class _Finder(ABC):
-    """Finds the queues of a page, and one more, among those that match."""
+    """Selects the queues of a page, and one more, from those that match."""
 
     @abstractmethod
     def add(self, queue: Queue) -> bool:
-        """Look at the next one by name; returns whether `shorten` has something to do."""
+        """Take the next queue by name; return whether `shorten` has to be called."""
 
     @abstractmethod
     async def shorten(self) -> None:
-        """Drop those that cannot be on the page."""
+        """Drop the queues that cannot be on the page."""
 
     @abstractmethod
     async def page(self) -> list[Queue]:
-        """Those that were looked for."""
+        """Return the selected queues."""
 
 
 class _ByName(_Finder):
-    """The queues come in this order."""
+    """Selects by name; the queues arrive in this order."""
 
     def __init__(self, wanted: QueueList) -> None:
         self._after, self._descending = wanted.after, wanted.descending
@@ -192,7 +200,7 @@ class _ByName(_Finder):
 
 
 class _BySize(_Finder):
-    """By a figure: short sorted runs, which are merged in slices, because to sort very many at once takes long."""
+    """Selects by a figure: sorts short runs and merges them in slices, because one large sort takes too long."""
 
     def __init__(self, wanted: QueueList, now_us: int, rates: Rates, turns: FairSlices, client: bytes) -> None:
         self._key, self._sign = SORT_KEYS[wanted.sort], -1 if wanted.descending else 1

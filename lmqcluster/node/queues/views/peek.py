@@ -1,8 +1,8 @@
-"""Looking at the messages of a queue without taking them: the list of messages, page by page, for every front end.
+"""Listing of a queue's messages without taking them, page by page, for every front end.
 
-A page holds the messages with the lowest sequences from a given one on. Where it ends, because of its count, its bytes, or the
-bytes that had to be looked at, it says with which sequence the list goes on. So a message that stays in the queue while the
-list is read is shown once, whatever comes, goes or changes its place meanwhile.
+A page holds the messages with the lowest sequences from a given one on. It ends because of its count, its bytes, or the
+bytes that had to be read, and names the sequence at which the next page starts. So a message that stays in the queue
+during the listing is shown once, even if other messages come and go or it moves.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from ..sending.naming import no_queue
 __all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
 
 READ_BYTES_MAX = 32 << 20
-"""A page ends early rather than look at more bytes in chunks of a backlog, 300 for each message beside its body."""
+"""Bytes of paged-tail chunks after which a page ends early; a message counts 300 bytes beside its body."""
 _TOGETHER = 1_000
-"""How many messages are looked at before it is seen whether the slice is over, and gathered before they are sorted."""
+"""Messages that are checked before the end of a slice is, and gathered before they are sorted."""
 
 T = TypeVar("T")
 _Row = tuple[int, Message, int, int]
@@ -37,17 +37,17 @@ _Row = tuple[int, Message, int, int]
 
 @dataclass(frozen=True, slots=True)
 class PeekQuery:
-    """Which messages are wanted.
+    """The wanted messages.
 
     Attributes:
         start: the lowest sequence.
-        count: how many at most.
-        bytes_max: the page ends with the message that exceeds so many bytes.
-        body_bytes_max: of each body so many bytes are wanted, and count; None for all.
-        leased: whether those under a lease are wanted, too.
+        count: largest number of messages.
+        bytes_max: the page ends with the message that exceeds this number of bytes.
+        body_bytes_max: number of bytes of each body that are wanted, and count; None for all.
+        leased: whether leased messages are wanted too.
         label, group: only messages with this label or of this group; empty for all.
         end: all sequences are lower.
-        due_from_us, due_to_us: only messages that became due from the one log time on and before the other.
+        due_from_us, due_to_us: only messages that became due at or after the first log time and before the second.
     """
 
     start: int
@@ -66,11 +66,11 @@ class PeekQuery:
         return not self.label and not self.group and not self.is_timed()
 
     def is_timed(self) -> bool:
-        """Return whether it depends on its time whether a message is wanted."""
+        """Return whether the query is limited by the due times of messages."""
         return self.due_from_us > 0 or self.due_to_us < sys.maxsize
 
     def is_wanted(self, message: Message) -> bool:
-        """Return whether the message has the label and the group, and became due within the time."""
+        """Return whether the message has the label and the group, and became due within the limits."""
         if not self.due_from_us <= message.ready_us < self.due_to_us:
             return False
         if not self.label and not self.group:
@@ -83,15 +83,17 @@ class PeekQuery:
 
 @dataclass(frozen=True, slots=True)
 class PeekedMessage:
-    """A message as it was when it was looked at.
+    """A snapshot of a message.
 
     Attributes:
-        message: the message; of a body that was read for this page only as many bytes as were wanted, and one more.
+        message: the message. A body read for this page is cut to the wanted bytes and one more.
         state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
-        delivery: number of the delivery whose lease lives; None without one, or if it was made in this very moment.
-        age_s: seconds since it could first be pulled, or could again after a nack; 0 if it cannot yet.
-        due_in_s: seconds until it can be pulled (again), 0 if it can now; None if it is held for as long as a session lives.
-        deliveries_left: how many more there may be.
+        delivery: number of the delivery under a live lease; None if there is none, or if it was made while the page was
+            read.
+        age_s: seconds since it could first be pulled, or again after a nack; 0 if it cannot yet.
+        due_in_s: seconds until it can be pulled (again), 0 if it can now; None if it is held as long as a session
+            lives.
+        deliveries_left: how many more deliveries it may have.
         size: bytes of the body, of all parts of a compound message.
     """
 
@@ -105,12 +107,12 @@ class PeekedMessage:
 
     @property
     def sequence(self) -> int:
-        """The number of the message in the cluster, in the order of pushes."""
+        """Return the number of the message in the cluster, in the order of pushes."""
         return self.message.sequence
 
 
 class PeekPage(NamedTuple):
-    """A part of a list.
+    """A page of a list.
 
     Attributes:
         messages: in the order of their sequences.
@@ -122,7 +124,7 @@ class PeekPage(NamedTuple):
 
 
 class Peeks:
-    """Lists messages; `machine` returns the local replica's, `turns` hands out slices of the event loop."""
+    """Lists messages; `machine` returns the local replica's machine, `turns` provides slices of the event loop."""
 
     def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
@@ -130,17 +132,17 @@ class Peeks:
         self._absent = BodyFetcher(machine)
 
     async def page(self, name: bytes, query: PeekQuery, client: bytes) -> PeekPage:
-        """Return a page of the list of a queue's messages. A body that stands in a page by itself is not read.
+        """Return a page of the list of a queue's messages. Bodies that are paged out without their messages are not read.
 
         Raises:
-            LmqError: ``queue_not_found``; ``overloaded`` if a page of the disk cannot be read.
+            LmqError: ``queue_not_found``; ``overloaded`` if a page cannot be read from the disk.
         """
         queue, lowest = await self._rows(name, query, client)
         now_us = self._machine().now_us
         return PeekPage([_peeked(queue, row, now_us) for row in lowest.rows], lowest.following())
 
     async def whole_page(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[list[Message], int | None]:
-        """Return the messages of `page`, with bodies in memory if they are wanted, and where the next page starts."""
+        """Return the messages of `page`, with their bodies if these are wanted, and where the next page starts."""
         _, lowest = await self._rows(name, query, client)
         messages = [row[1] for row in lowest.rows]
         if query.body_bytes_max != 0:
@@ -157,9 +159,9 @@ class Peeks:
                 return queue, lowest
 
     async def _look(self, queue: Queue, query: PeekQuery, client: bytes) -> _Lowest | None:
-        """Return the rows of a page; None if the queue changed so that it has to be looked at once more."""
+        """Return the rows of a page; None if the queue changed and has to be read again."""
         lowest = _Lowest(query)
-        # Plain copies of what is there, all of one moment: pairs of a million leases would take longer.
+        # # Plain copies of the same moment: pairs of a million leases would take longer.
         line = queue.in_line()
         numbers = list(queue.leases.messages) if query.leased else []
         leased = list(queue.leases.messages.values()) if query.leased else []
@@ -170,13 +172,13 @@ class Peeks:
         )
         async for block in self._turns.each(blocks, client):
             lowest.add(*block)
-        # Nothing in a backlog has a label or a group.
+        # # Messages in the paged tail have neither label nor group.
         chunks = [] if query.label or query.group else _within(line.chunks, query)
         chunks.sort(key=attrgetter("low"))
         return lowest if await self._look_into(chunks, lowest, client) else None
 
     async def _look_into(self, chunks: list[Chunk], lowest: _Lowest, client: bytes) -> bool:
-        """Add what is in the chunks as far as it belongs to the page; False if one of them has left the queue."""
+        """Add the messages of the chunks that belong to the page; False if a chunk has left the queue."""
         read_bytes = 0
         for chunk in chunks:
             if lowest.is_complete_before(chunk.low, must_end=read_bytes > READ_BYTES_MAX):
@@ -194,7 +196,7 @@ class _Lowest:
 
     Attributes:
         rows: those with the lowest sequences so far, as many as the page may have; sorted after `trim`.
-        end: sequence from which nothing belongs to the page any more.
+        end: sequence from which no message belongs to the page.
     """
 
     def __init__(self, query: PeekQuery) -> None:
@@ -205,7 +207,7 @@ class _Lowest:
         self.end = query.end
 
     def add(self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0)) -> None:
-        """Add those of the messages that are wanted and may belong to the page."""
+        """Add the messages that are wanted and may belong to the page."""
         start, end = self._query.start, self.end
         rows = [
             (message.sequence, message, number, content_bytes(message.content))
@@ -220,7 +222,7 @@ class _Lowest:
             self.trim()
 
     def add_chunk(self, messages: list[Message], *, is_here: bool) -> bool:
-        """As `add`; of what was read for this page no more of each body is kept than is wanted."""
+        """Add messages like `add`; cut bodies that were read for this page to the wanted bytes."""
         before = len(self.rows)
         self.add(messages)
         if not is_here and self._query.body_bytes_max is not None:
@@ -229,7 +231,7 @@ class _Lowest:
         return True
 
     def trim(self) -> None:
-        """Sort the rows, and drop those that are too many."""
+        """Sort the rows and drop the excess ones."""
         self.rows.sort(key=itemgetter(0))
         self._size = 0
         for place, row in enumerate(self.rows):
@@ -240,13 +242,14 @@ class _Lowest:
             self._size += min(row[3], self._kept_max)
 
     def following(self) -> int | None:
-        """Return where the next page starts; None if this one is the last."""
+        """Return where the next page starts; None if this is the last one."""
         return self.end if self.end < self._query.end else None
 
     def is_complete_before(self, low: int, *, must_end: bool) -> bool:
-        """Return whether nothing from `low` on belongs to the page.
+        """Return whether no message from `low` on belongs to the page.
 
-        With `must_end` that is so if the page has a message before, or could have had one but for its time.
+        With `must_end` the page ends before `low` if it has an earlier message. It also does so if the query is limited
+        by due times and starts before `low`.
         """
         if len(self.rows) > self._query.count or self._size > self._query.bytes_max or must_end:
             self.trim()

@@ -1,6 +1,6 @@
-"""Ranges of sequences in which to read a queue in parallel, of nearly equal size.
+"""Ranges of sequences of nearly equal size, for reading a queue in parallel.
 
-Where a range ends is an estimate from samples; that the ranges put together are the whole queue is not.
+The ends of the ranges are estimated from samples. Together the ranges always cover the whole queue.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ __all__ = ["RANGES_MAX", "PeekRanges", "RangeWish"]
 
 RANGES_MAX: Final = 1_000
 _SAMPLES: Final = 4 * RANGES_MAX
-"""So many messages outside of chunks are looked at, and so many chunks; of either less than twice as many."""
+"""Number of messages outside of chunks that are sampled, and of chunks; of either fewer than twice as many."""
 
 
 class RangeWish(NamedTuple):
-    """How a queue is to be divided.
+    """The wanted division of a queue.
 
     Attributes:
-        size: a range is to have about so many bytes; a message counts as its body and `MESSAGE_BYTES`.
-        ranges_min: there are at least so many ranges, as far as there are messages.
+        size: approximate bytes of a range; a message counts as its body and `MESSAGE_BYTES`.
+        ranges_min: smallest number of ranges, if there are enough messages.
     """
 
     size: int
@@ -36,17 +36,17 @@ class RangeWish(NamedTuple):
 
 
 class PeekRanges:
-    """Divides queues; `machine` returns the local replica's, `turns` hands out slices of the event loop."""
+    """Divides queues; `machine` returns the local replica's machine, `turns` provides slices of the event loop."""
 
     def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
         self._machine = machine
         self._turns = turns
 
     async def bounds(self, name: bytes, wish: RangeWish, client: bytes) -> list[int]:
-        """Return where ranges begin, in order, and behind all messages that are there now the end of the last one.
+        """Return the beginnings of the ranges in order, and the end of the last one, which is behind all present messages.
 
-        Every message of the queue that nobody holds is in one of the ranges, at most `RANGES_MAX` of them. The cost follows
-        from the number of samples, and of references to chunks.
+        Every unleased message of the queue is in one of the ranges, of which there are at most `RANGES_MAX`. The cost
+        depends on the number of samples, and of references to chunks.
 
         Raises:
             LmqError: ``queue_not_found``.
@@ -62,7 +62,7 @@ class PeekRanges:
 
 
 def _samples(queue: Queue) -> Iterator[tuple[int, int]]:
-    """Sequences, each with the bytes that it stands for."""
+    """Yield sequences, each with the bytes that it stands for."""
     line = queue.in_line()
     step = max(1, (len(line.messages) + sum(map(len, line.entries))) // _SAMPLES)
     entries = (map(itemgetter(-1), block[::step]) for block in line.entries)

@@ -1,4 +1,4 @@
-"""Who at this node waits for something to happen to a queue without pulling: a message to look at, or the queue's end."""
+"""Requests at this node that wait, without pulling, for a message of a queue or for the queue's end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["QueueEvents"]
 
 
 class QueueEvents:
-    """Gets every batch that is applied here.
+    """Wakes the requests, from every batch that is applied here.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
@@ -24,15 +24,15 @@ class QueueEvents:
         self._ends: dict[bytes, set[asyncio.Future[None]]] = {}
 
     def arrival(self, queue: bytes) -> asyncio.Future[None]:
-        """Done when the queue may have gained messages. Cancel it to forget it."""
+        """Return a future that is done when the queue may have gained messages. Cancel it to forget it."""
         return self._wait(self._arrivals, queue)
 
     def waiting_for(self, queue: bytes) -> int:
-        """Return how many wait for a message of a queue to look at."""
+        """Return how many requests wait for a message of a queue."""
         return len(self._arrivals.get(queue, ()))
 
     def end(self, queue: bytes) -> asyncio.Future[None]:
-        """Done when the queue is deleted. Cancel it to forget it."""
+        """Return a future that is done when the queue is deleted. Cancel it to forget it."""
         return self._wait(self._ends, queue)
 
     def _wait(self, table: dict[bytes, set[asyncio.Future[None]]], queue: bytes) -> asyncio.Future[None]:
@@ -50,7 +50,7 @@ class QueueEvents:
         return future
 
     def applied(self, applied: Applied) -> None:
-        """A batch was applied."""
+        """Wake the requests for which an applied batch has an event."""
         if self._arrivals:
             for queue in applied.ready:
                 _wake(self._arrivals.get(queue.name, ()))
@@ -59,7 +59,7 @@ class QueueEvents:
                 _wake(self._ends.get(queue.name, ()))
 
     def replaced(self) -> None:
-        """A snapshot was installed: anything may have happened."""
+        """Wake all requests that may have missed an event because a snapshot was installed."""
         queues = self._machine().queues
         for futures in list(self._arrivals.values()):
             _wake(futures)

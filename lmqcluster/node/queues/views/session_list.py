@@ -1,4 +1,4 @@
-"""Sessions and locks as administrators see them: pages of those of all clients."""
+"""Sessions and locks of all clients, in pages, for administrators."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class SessionInfo:
 
     Attributes:
         session: its id.
-        owner: the token that it counts to; empty without one.
-        leased: deliveries that it holds. Of more than a hundred, those that were settled lately may be counted too.
+        owner: the token that it counts against; empty without one.
+        leased: deliveries that it holds. Above a hundred, recently settled ones may be counted too.
         locks: locks that it has, or waits for.
         queues: exclusive queues that it has, or waits for.
     """
@@ -58,8 +58,8 @@ class SessionList:
     """Reads the sessions and locks of the local replica.
 
     Args:
-        machine: the replicated state.
-        receipts: the ids of this cluster life.
+        machine: returns the replicated state.
+        receipts: returns the id format of this cluster life.
     """
 
     def __init__(self, machine: Callable[[], Machine], receipts: Callable[[], ReceiptFormat]) -> None:
@@ -67,7 +67,7 @@ class SessionList:
         self._receipts = receipts
 
     def sessions(self, *, offset: int, limit: int) -> tuple[list[SessionInfo], int]:
-        """A page of the sessions, those first that were opened first; and how many there are."""
+        """Return a page of the sessions, in the order in which they were opened; and the number of all sessions."""
         machine, format_id = self._machine(), self._receipts().format
         page = [
             SessionInfo(
@@ -84,7 +84,7 @@ class SessionList:
         return page, len(machine.sessions)
 
     def locks(self, *, offset: int, limit: int) -> tuple[list[LockInfo], int]:
-        """A page of the locks that are held, those first that were taken first; and how many there are."""
+        """Return a page of the held locks, in the order in which they were taken; and the number of all held locks."""
         locks, format_id = self._machine().locks, self._receipts().format
         page = [
             LockInfo(name, format_id(locks.holder(name)), locks.token(name), locks.length(name) - 1)
@@ -93,5 +93,5 @@ class SessionList:
         return page, len(locks)
 
     def owner(self, session: bytes) -> bytes | None:
-        """To whom a session counts; None if there is no such session."""
+        """Return the owner against which a session counts; None if there is no such session."""
         return self._machine().sessions.owner(self._receipts().parse(session))
