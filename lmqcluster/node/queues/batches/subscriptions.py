@@ -42,7 +42,7 @@ class BatchInfo:
     """One batch lease.
 
     Attributes:
-        state: ``live``, ``empty`` (nothing was there), ``settled`` or ``expired``.
+        state: ``live``, ``empty`` (there were no messages), ``settled`` or ``expired``.
         expires_in_s: seconds until the lease ends, 0 if there is none.
     """
 
