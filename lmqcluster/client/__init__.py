@@ -1,7 +1,7 @@
 """The Python client: `AsyncClient` and its blocking twin `Client`, over MessagePack-RPC.
 
-``transport`` sends calls, knows which may be repeated, and keeps them alive when a node is lost. ``aio`` and ``blocking`` are
-thin surfaces on top of it; ``recipes`` are queues that call the application's code. The package imports no server code.
+``transport`` sends calls, knows which are safe to retry, and retries them elsewhere if a node fails. ``aio`` and ``blocking``
+are thin layers on top of it. ``recipes`` are queues that call the application's code. The package imports no server code.
 """
 
 from typing import TYPE_CHECKING

@@ -1,4 +1,4 @@
-"""Batch leases: what the calls of both clients return."""
+"""Results of the batch calls of both clients."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class BatchLease:
     """The answer to a reservation.
 
     Attributes:
-        state: ``live``; ``empty``: nothing was there, and nothing is kept; ``settled``: the epoch is not above the settled one;
-            ``expired``: it was live once, and its messages went back to their queues.
-        count: how many messages the batch has.
+        state: ``live``; ``empty``: there was no message, and the cluster stores nothing; ``settled``: the epoch is not above
+            the settled one; ``expired``: the lease ended, and its messages returned to their queues.
+        count: number of messages in the batch.
         expires_in_s: seconds until the lease ends.
     """
 
@@ -40,7 +40,7 @@ class BatchLease:
 
 @dataclass(frozen=True, slots=True)
 class QueueBacklog:
-    """The messages of one queue that can be pulled now, and those behind them in their groups; see `Backlog`."""
+    """Messages of one queue that can be pulled now, and those behind them in their groups; see `Backlog`."""
 
     queue: str
     messages: int
@@ -50,11 +50,11 @@ class QueueBacklog:
 
 @dataclass(frozen=True, slots=True)
 class ClosedQueue:
-    """A queue that hands out nothing for the time being.
+    """A queue from which this client cannot pull at present.
 
     Attributes:
         reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
-        messages: how many it has that nobody holds.
+        messages: number of its messages that are not leased.
     """
 
     queue: str
@@ -64,16 +64,18 @@ class ClosedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What can be pulled now.
+    """Messages that can be pulled now.
 
     Attributes:
-        messages: how many.
+        messages: their number.
         oldest_due_us: log time (microseconds since 1970) since which the oldest one waits; None if there is none.
-        fitting: how many of the first ones have about so many bytes as were asked for; None if none were.
-        body_bytes: bytes of their bodies, an estimate where some of a queue are leased or not due; None if not asked for.
-        queues: those with most messages, as many as were asked for.
-        held: how many wait behind another one of their group. A batch takes those behind a message that it takes.
-        closed: queues that hand out nothing, at most 100. Messages of exclusive ones count, those of suspended ones do not.
+        fitting: number of the first messages that together have about the requested number of bytes; None if not requested.
+        body_bytes: bytes of their bodies; an estimate if some messages of a queue are leased or not due; None if not requested.
+        queues: the queues with the most messages, as many as requested.
+        held: number of messages that wait behind another one of their group. A batch that takes a message also takes those
+            behind it.
+        closed: queues from which this client cannot pull, at most 100. `messages` includes those of exclusive queues, but not
+            those of suspended ones.
     """
 
     messages: int
@@ -99,14 +101,14 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class BatchMessage:
-    """One message of a slice, as it is stored.
+    """One message of a slice, as the cluster stores it.
 
     Attributes:
-        id: the receipt of its delivery, a UUID; None for a message that was only looked at.
+        id: the receipt of its delivery, a UUID; None for a peeked message.
         sequence: its number in the cluster, unique, in the order of pushes.
         due_us: log time (microseconds since 1970) since which it could be pulled.
-        retry: how many more deliveries there may be after this one.
-        body: the bytes as they are stored, MessagePack if it was pushed over MessagePack-RPC; for a compound message its parts.
+        retry: number of deliveries left after this one.
+        body: the stored bytes, MessagePack if the message was pushed over MessagePack-RPC; the parts of a compound message.
     """
 
     queue: str
@@ -121,16 +123,16 @@ class BatchMessage:
 
 @dataclass(frozen=True, slots=True)
 class BatchDetails:
-    """What a slice tells beside the messages themselves when it is asked for `details`, column by column.
+    """Extra columns of a slice, which the node sends if `details` are requested.
 
     Attributes:
-        deliveries: how often each message was delivered, for one under a batch lease this delivery included.
+        deliveries: number of deliveries of each message, including this one under a batch lease.
         pushed_us: log time (microseconds since 1970) of its push.
-        priorities: lower ones are delivered first; 0 if none was given.
-        groups, labels: those that it was pushed with, None without.
-        origins: where the cluster has moved it from, None if it has not: queue, reason (``exhausted`` or ``expired``), log time
-            of the move, and how often it had been delivered, its sequence and the log time of its push there.
-        expires_us: log time from which it is not delivered any more, None for never.
+        priorities: lower values are delivered first; 0 without one.
+        groups, labels: those of its push, None without.
+        origins: where the cluster moved it from, None if it was not moved: queue, reason (``exhausted`` or ``expired``), log
+            time of the move, and its number of deliveries, sequence and log time of the push there.
+        expires_us: log time after which it is not delivered, None for never.
     """
 
     deliveries: list[int]
@@ -143,19 +145,19 @@ class BatchDetails:
 
 
 class BatchColumns:
-    """A slice of messages, column by column: the quickest form for tables. Iterating gives `BatchMessage` objects.
+    """A slice of messages, column by column: the fastest form for tables. Iteration yields `BatchMessage` objects.
 
     Attributes:
-        queues: [name, how many messages in a row].
+        queues: [name, number of consecutive messages].
         id_prefix, numbers: an id is the prefix and twelve hexadecimal digits of the number; None and empty without ids.
         sequences, due_us, retries: see `BatchMessage`.
-        metas: [content type or None, headers, how many messages in a row].
-        bodies: bytes, or for a compound message a list of [content type or None, headers, body]; empty if they were left out.
-        details: None if they were not asked for.
-        next: of messages that were looked at, the `start_sequence` of the next page, None at the end; of those of a batch, the
-            position behind the last one.
-        lost: how many messages of a batch were skipped, because they are not leased any more.
-        incarnation: the life of the cluster in which the sequences were given, see `AsyncClient.incarnation`.
+        metas: [content type or None, headers, number of consecutive messages].
+        bodies: bytes, or for a compound message a list of [content type or None, headers, body]; empty bytes if not requested.
+        details: None if not requested.
+        next: for peeked messages, the `start_sequence` of the next page, None at the end; for those of a batch, the position
+            after the last one.
+        lost: number of messages of a batch that were skipped because they are no longer leased.
+        incarnation: the incarnation of the cluster that assigned the sequences, see `AsyncClient.incarnation`.
     """
 
     __slots__ = (
@@ -164,7 +166,7 @@ class BatchColumns:
     )
 
     def __init__(self, reply: dict[bytes, Any]) -> None:
-        """Take the reply of a node."""
+        """Read the columns from the reply of a node."""
         self.queues: list[tuple[str, int]] = [(name_text(name), count) for name, count in reply[b"queue"]]
         ids = reply[b"id"]
         self.id_prefix: str | None = None if ids is None else ids[0].decode()

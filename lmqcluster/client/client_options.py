@@ -1,4 +1,4 @@
-"""The keyword arguments of the clients, for code that hands them on."""
+"""Keyword arguments of the clients, for code that passes them through."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["ClientOptions"]
 
 
 class ClientOptions(TypedDict, total=False):
-    """Keyword arguments of `Client`: those of `AsyncClient`, where they are described."""
+    """Keyword arguments of `Client`, the same as those of `AsyncClient`, which documents them."""
 
     timeout_s: float
     connect_timeout_s: float

@@ -22,18 +22,18 @@ class Settler(Protocol):
     """The part of a client that a message needs."""
 
     def done(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
-        """Ack."""
+        """Ack a message."""
 
     def release(
         self, queue: str | bytes, message_id: str | bytes, *, delay: float | None = None, place: Place = "tail"
     ) -> Awaitable[bool]:
-        """Nack."""
+        """Nack a message."""
 
     def retain(self, queue: str | bytes, message_id: str | bytes, *, lease: float | None = None) -> Awaitable[bool]:
-        """Extend the lease."""
+        """Extend the lease of a message."""
 
     def put_back(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
-        """Give back without a charged retry."""
+        """Return a message to its queue without charging a retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class Origin:
 
     Attributes:
         queue: name of the queue.
-        reason: ``exhausted`` if it had no deliveries left there, ``expired`` if its time was over.
-        deliveries: how often it had been delivered there.
-        sequence: the number that it had there.
+        reason: ``exhausted`` if it had no retries left there, ``expired`` if its TTL had elapsed.
+        deliveries: number of its deliveries there.
+        sequence: its sequence number there.
     """
 
     queue: str
@@ -57,11 +57,11 @@ class Delivery:
     """One message under lease.
 
     Attributes:
-        content: the content. MessagePack-RPC does not tell strings from bytes, so every string, also within lists and maps,
-            is `bytes`, unless the client was made with ``decode=True``: then it is `str` where it is UTF-8.
+        content: the content. MessagePack-RPC does not distinguish strings from bytes, so every string, also within lists and
+            maps, is `bytes`. If the client has ``decode=True``, strings that are valid UTF-8 are `str`.
     """
 
-    # Names and the like stay as they came until somebody asks: most consumers never do, and the ack needs them as they are.
+    # Names are decoded on access only: most consumers do not read them, and the ack sends the raw bytes back.
     __slots__ = ("_reply", "content")
 
     def __init__(self, reply: dict[bytes, Any], content: Any) -> None:
@@ -70,67 +70,67 @@ class Delivery:
 
     @property
     def queue(self) -> str:
-        """Name of the queue. What is not UTF-8 appears as surrogate escapes; every method of the client takes them back."""
+        """Name of the queue. Bytes that are not UTF-8 are surrogate escapes, which every method of the client accepts."""
         return name_text(self._reply[b"queue"])
 
     @property
     def id(self) -> str:
-        """The receipt, a UUID; a redelivery has another one."""
+        """The receipt, a UUID. Each redelivery has a new one."""
         return name_text(self._reply[b"id"])
 
     @property
     def type(self) -> str:
-        """``normal``, or ``package`` for a compound message, whose content is the list of the parts' contents."""
+        """``normal``, or ``package`` for a compound message, whose content is the list of the contents of its parts."""
         return name_text(self._reply[b"type"])
 
     @property
     def retry(self) -> int:
-        """How many more deliveries there may be after this one."""
+        """Number of deliveries left after this one."""
         retry: int = self._reply[b"retry"]
         return retry
 
     @property
     def content_type(self) -> str | None:
-        """As it was pushed, ``application/x-msgpack`` if over MessagePack-RPC; None if there is none and for packages."""
+        """Content type from the push, ``application/x-msgpack`` if over MessagePack-RPC; None without one and for packages."""
         if self._reply[b"type"] == b"package":
             return None
-        # The node names the type only where it is not the one of everything pushed over MessagePack-RPC.
+        # The node omits the type of messages that were pushed over MessagePack-RPC.
         content_type = self._reply.get(b"content_type", CONTENT_TYPE)
         return None if content_type is None else name_text(content_type)
 
     @property
     def delivery(self) -> int | None:
-        """Which delivery of the message this is, from 1 on.
+        """Number of this delivery of the message, from 1.
 
-        None where the node did not tell: of the first delivery of a message without any option it tells neither this nor
+        None if the node omitted it: for the first delivery of a message without options, the node sends neither this nor
         `pushed_at`.
         """
         return self._reply.get(b"delivery")
 
     @property
     def pushed_at(self) -> float | None:
-        """Unix time of the push in seconds, by the node's clock; None where the node did not tell, see `delivery`."""
+        """Unix time of the push in seconds, by the node's clock; None if the node omitted it, see `delivery`."""
         return self._reply.get(b"pushed_at")
 
     @property
     def priority(self) -> int:
-        """As it was pushed, 0 if without one; lower ones are delivered first."""
+        """Priority from the push, 0 without one. Lower values are delivered first."""
         priority: int = self._reply.get(b"priority", 0)
         return priority
 
     @property
     def label(self) -> str | None:
-        """As it was pushed, None if without one."""
+        """Label from the push, None without one."""
         return self._name(b"label")
 
     @property
     def group(self) -> str | None:
-        """As it was pushed, None if without one."""
+        """Group from the push, None without one."""
         return self._name(b"group")
 
     @property
     def origin(self) -> Origin | None:
-        """Where the message was before, if the cluster has moved it: of a dead letter, for example."""
+        """Origin of a message that the cluster moved, such as a dead letter; None for any other message."""
         origin = self._reply.get(b"origin")
         if origin is None:
             return None
@@ -147,8 +147,8 @@ class Delivery:
         """The content as a string.
 
         Raises:
-            UnicodeDecodeError: it is not UTF-8.
-            TypeError: it is neither a string nor bytes.
+            UnicodeDecodeError: the content is not UTF-8.
+            TypeError: the content is neither a string nor bytes.
         """
         if isinstance(self.content, str):
             return self.content
@@ -158,7 +158,7 @@ class Delivery:
 
     @property
     def value(self) -> Any:
-        """The content with `str` for every string in it that is UTF-8, keys of maps too, as ``decode=True`` has it."""
+        """The content with every UTF-8 string in it, including keys of maps, as `str`. ``decode=True`` does the same."""
         return decode_strings(self.content)
 
     def __repr__(self) -> str:
@@ -169,8 +169,8 @@ class Delivery:
 class Message(Delivery):
     """A message pulled by an `AsyncClient`.
 
-    Used as ``async with message:`` it is acked when the block is left normally and nacked when an exception leaves it; when
-    the task is cancelled it is given back without a charged retry. A message that was settled within the block is left alone.
+    ``async with message:`` acks the message at the end of the block and nacks it if the block raises. If the task is
+    cancelled, the message returns to its queue without charging a retry. A message that the block settled stays settled.
     """
 
     __slots__ = ("_client", "_settled")
@@ -182,24 +182,30 @@ class Message(Delivery):
         self._settled = False
 
     def ack(self) -> Awaitable[bool]:
-        """Remove the message for good. Awaited, tells whether the lease was still alive; if not, it will be redelivered."""
+        """Remove the message for good.
+
+        Awaited, return whether the lease was still valid. If not, the cluster redelivers the message.
+        """
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
     def nack(self, *, delay: float | None = None, place: Place = "tail") -> Awaitable[bool]:
-        """Give the message back for redelivery, which costs a retry; see `AsyncClient.release`.
+        """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
 
-        Awaited, tells whether the lease was alive.
+        Awaited, return whether the lease was still valid.
         """
         self._settled = True
         return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
 
     def extend(self, *, lease: float | None = None) -> Awaitable[bool]:
-        """Restart the lease, for so many seconds or the queue's ``timeout``. Awaited, tells whether it was still alive."""
+        """Restart the lease, for `lease` seconds or the queue's ``timeout``.
+
+        Awaited, return whether the lease was still valid.
+        """
         return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
 
     def put_back(self) -> Awaitable[bool]:
-        """Give the message back as if it had never been pulled: no retry is charged."""
+        """Return the message to its queue as if it had never been pulled: no retry is charged."""
         self._settled = True
         return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
 

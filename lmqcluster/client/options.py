@@ -1,4 +1,4 @@
-"""Options of pushes and of settlements: what callers give, and what goes over the wire."""
+"""Options of pushes and settlements, as callers give them and as they go over the wire."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 Place = Literal["tail", "keep", "head"]
-"""Where a message goes that is given back."""
+"""Where a returned message goes in its queue."""
 Header = tuple[Name, Name]
 """Name and value."""
 _PLACES = ("tail", "keep", "head")
@@ -29,18 +29,18 @@ _NUMBERS = frozenset(("delay", "due", "ttl", "priority", "wait"))
 
 
 class PushOptions(TypedDict, total=False):
-    """How a message is to be stored and delivered. None stands for: without.
+    """Options that control how the cluster stores and delivers a message. None means without the option.
 
     Attributes:
-        key: an idempotency key of the application's own: a further push to the queue with the same key within 5 minutes, by any
-            client, stores nothing.
-        delay: seconds after which it can be pulled.
+        key: an idempotency key chosen by the application. For 5 minutes, another push to the queue with the same key stores
+            nothing, whichever client sends it.
+        delay: seconds after which the message can be pulled.
         due: the same as a Unix time in seconds, such as ``time.time() + 60``.
-        ttl: seconds after which it is not delivered any more.
-        priority: an integer of 32 bits; lower ones are delivered first, and 0 is that of messages without one.
-        label: the producer's name for it, by which it can be counted and withdrawn while it waits; 1 to 255 bytes.
+        ttl: seconds after which the message expires.
+        priority: an integer of 32 bits. Lower values are delivered first; messages without one have 0.
+        label: the producer's name for the message, by which waiting messages can be counted and withdrawn; 1 to 255 bytes.
         group: messages of a group are delivered one at a time, in their order; 1 to 255 bytes.
-        wait: seconds for which the push waits for room if the queue is full, behind those that wait already; for `push` alone.
+        wait: seconds for which the push waits for room if the queue is full, first come, first served; only for `push`.
     """
 
     key: Name | None
@@ -54,15 +54,15 @@ class PushOptions(TypedDict, total=False):
 
 
 def random_key() -> bytes:
-    """A key that nobody else uses."""
+    """Return a unique key of 16 random bytes."""
     return os.urandom(16)
 
 
 def packed_push_options(options: PushOptions) -> dict[str, Any]:
-    """What of the options goes over the wire.
+    """Return the options that differ from their defaults, as a request has them.
 
     Raises:
-        TypeError: there is no such option.
+        TypeError: an option is unknown.
     """
     packed: dict[str, Any] = {}
     for name, value in options.items():
@@ -75,15 +75,15 @@ def packed_push_options(options: PushOptions) -> dict[str, Any]:
 
 
 def packed_headers(headers: Iterable[Iterable[Header] | None]) -> list[list[list[bytes]] | None]:
-    """The headers of several messages as a request has them."""
+    """Return the headers of several messages as a request has them."""
     return [None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one] for one in headers]
 
 
 def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
-    """The same for a message that is given back.
+    """Return the options of a returned message as a request has them.
 
     Raises:
-        ValueError: there is no such place.
+        ValueError: the place is unknown.
     """
     if place not in _PLACES:
         raise ValueError(f"a place is one of {', '.join(_PLACES)}, not {place!r}")
@@ -94,13 +94,13 @@ def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
 
 
 class BatchOptions:
-    """Those of a push of several messages.
+    """Options of a push of several messages.
 
     Args:
-        count: how many messages it has. The others are those of `AsyncClient.push_many`.
+        count: number of messages. The other arguments are those of `AsyncClient.push_many`.
 
     Raises:
-        ValueError, TypeError: they do not go together, or are not as many as the messages.
+        ValueError, TypeError: the options conflict, or their number differs from `count`.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class BatchOptions:
             self._each["headers"] = packed_headers(headers)
 
     def of(self, start: int, end: int) -> dict[str, Any] | None:
-        """Those of a part of the messages, None if there are none at all."""
+        """Return the options of the messages from `start` to `end`, None if no message has any."""
         if not self._each:
             return None
         return {name: values[start:end] for name, values in self._each.items()}

@@ -1,4 +1,4 @@
-"""The nodes a client may talk to, as users write them."""
+"""Addresses of nodes, as users write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PORT = 18800
 
 
 class NodeAddress(NamedTuple):
-    """Where one node listens for MessagePack-RPC."""
+    """Address at which one node listens for MessagePack-RPC."""
 
     host: str
     port: int
@@ -23,12 +23,12 @@ class NodeAddress(NamedTuple):
 
 
 def parse_addresses(nodes: str | Iterable[str]) -> list[NodeAddress]:
-    """Read ``"host:18800,host:18810"`` or a list of such texts; the port defaults to 18800.
+    """Parse ``"host:18800,host:18810"`` or several such strings; the port defaults to 18800.
 
-    Doubles are dropped, the order is kept.
+    Duplicates are dropped, the order is kept.
 
     Raises:
-        ValueError: there is none, or one of them is not ``HOST[:PORT]``.
+        ValueError: there is no address, or one of them is not ``HOST[:PORT]``.
     """
     texts = nodes.split(",") if isinstance(nodes, str) else [part for node in nodes for part in node.split(",")]
     addresses = [_parse(text.strip()) for text in texts if text.strip()]

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt to reach a node."""
+"""Backoff between attempts to reach a node."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ __all__ = ["Backoff"]
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Jittered exponential back-off.
+    """Exponential backoff with jitter.
 
     Attributes:
-        first_s: about how long to wait after every address has failed once, in seconds.
-        max_s: about the longest wait, in seconds. All waits are spread over half to the whole of their length, so that
-            clients which lost the same node do not come back at once.
+        first_s: wait after every address has failed once, in seconds.
+        max_s: longest wait, in seconds. Jitter shortens each wait by up to half, so that clients which lost the same node
+            do not reconnect at the same time.
     """
 
     first_s: float = 0.05
     max_s: float = 2.0
 
     def delay_s(self, failures: int, addresses: int) -> float:
-        """The wait before the next attempt, after `failures` in a row at `addresses` nodes: none within the first round."""
+        """Return the wait after `failures` consecutive failures at `addresses` nodes; the first round has none."""
         rounds = failures // addresses
         if rounds == 0:
             return 0.0

@@ -1,11 +1,10 @@
 """The tokens and certificates of a client, which may be replaced while it runs.
 
-Files are read again while the client runs. A token's file is read when a node refuses the token: if it holds another one by
-then, the client shows that and repeats what was refused, which had no effect. If not, the refusal is the answer, so that each
-refusal leads to one more attempt at most. Files for TLS are read for each new connection.
+If a node refuses the token, the client reads the token file again. If the file holds a new token, the client presents it and
+repeats the refused request, which had no effect. Otherwise the request fails, so each refusal leads to at most one more attempt.
+The client reads the TLS files for each new connection.
 
-A file that cannot be used while the client runs, such as one that is just being written, changes nothing: what was read last
-stays in force.
+If a file cannot be used while the client runs, for example because it is just being written, the last contents stay in force.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _TLS_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class Credentials:
-    """The credentials of one client. Its threads share them."""
+    """The credentials of one client, shared by its threads."""
 
     def __init__(
         self,
@@ -43,15 +42,15 @@ class Credentials:
         """Read the files.
 
         Args:
-            token: shown first of all.
-            token_file: file with the token; where `token` is given too, it is read only when nodes refuse that.
+            token: the token to present first.
+            token_file: file with the token; if `token` is also given, the file is read only after a node refuses `token`.
             tls_ca: file with the certificate of the nodes' authority, or `SYSTEM`.
-            tls_cert: file with the certificate and key to show.
+            tls_cert: file with the certificate and key to present.
             tls: a context in place of these files.
 
         Raises:
-            ValueError: files and a context are given, or a file holds no token.
-            OSError: a file cannot be read, or not be used.
+            ValueError: both files and a context are given, or a file holds no token.
+            OSError: a file cannot be read or used.
         """
         if tls is not None and not (tls_ca is None and tls_cert is None):
             raise ValueError("tls takes the place of tls_ca and tls_cert: give one or the other")
@@ -59,7 +58,7 @@ class Credentials:
         if token is None and token_file is not None:
             token = read_token(token_file)
         self.token = None if token is None else token.encode()
-        """The token that new connections show; None for none."""
+        """Token that new connections present; None for none."""
         self._ca = SYSTEM if tls_ca is None else os.fspath(tls_ca)
         self._cert = None if tls_cert is None else os.fspath(tls_cert)
         self._follows_files = not (tls_ca is None and tls_cert is None)
@@ -74,7 +73,7 @@ class Credentials:
         return self._context is not None
 
     def tls(self) -> ssl.SSLContext | None:
-        """Return the context for a new connection, with what the files hold now; None for one without TLS."""
+        """Return the context for a new connection, from the current contents of the files; None without TLS."""
         if self._follows_files:
             try:
                 self._load()
@@ -83,7 +82,7 @@ class Credentials:
         return self._context
 
     def renew(self, refused: bytes | None) -> bool:
-        """Look for another token than one that a node has refused, and return whether there is one to show now."""
+        """Look for a token other than the one that a node refused, and return whether there is one to present."""
         if self._token_file is None or refused != self.token:
             return refused != self.token
         try:
@@ -104,10 +103,10 @@ class Credentials:
 
 
 def read_token(file: FileName) -> str:
-    """Return the token that a file holds, without the blanks around it.
+    """Return the token in a file, without surrounding whitespace.
 
     Raises:
-        ValueError: the file holds none.
+        ValueError: the file holds no token.
         OSError: the file cannot be read.
     """
     text = _read(file, TOKEN_BYTES_MAX)

@@ -1,4 +1,4 @@
-"""Why it is of no use to try an address again."""
+"""Reasons not to retry an address."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["denial"]
 
 
 async def denial(address: NodeAddress, error: Exception, *, has_tls: bool) -> LmqError | None:
-    """Return why it is of no use to try an address again after an error, None if it may be.
+    """Return why a retry at an address cannot succeed after an error, None if it may.
 
     Args:
         address: the node.
-        error: what came of connecting to it.
-        has_tls: whether the client speaks TLS.
+        error: the error of the connection attempt.
+        has_tls: whether the client uses TLS.
     """
     if isinstance(error, LmqError) and error.code in {"unauthorized", "forbidden"}:
         return LmqError(error.code, f"{address}: {error}", retryable=False)
@@ -28,7 +28,7 @@ async def denial(address: NodeAddress, error: Exception, *, has_tls: bool) -> Lm
         return LmqError("unreachable", f"{address}: {error}", retryable=False)
     if isinstance(error, (ConnectionRefusedError, TimeoutError)) or address.host == IN_MEMORY:
         return None
-    # It took the connection and did not answer as a node does.
+    # The peer accepted the connection but did not answer like a node.
     wanted = Answers(Speaks.RPC, tls=has_tls)
     found = await asyncio.to_thread(what_answers, address.host, address.port)
     if found is None or not found.is_other_than(wanted):

@@ -1,6 +1,6 @@
-"""Clusters in this process, made by `lmqcluster.testing`: a client reaches them without the network.
+"""Clusters in this process, made by `lmqcluster.testing`, which clients reach without the network.
 
-They go by addresses such as ``in-memory:1``. Nothing is known of them here but how to connect to them.
+Their addresses look like ``in-memory:1``. This module only connects to them.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from .addresses import NodeAddress
 __all__ = ["IN_MEMORY", "connect", "publish", "withdraw"]
 
 IN_MEMORY: Final = "in-memory"
-"""The host of all their addresses; no network has a host of this name."""
+"""Host of all their addresses; no network has a host of this name."""
 
 _numbers = itertools.count(1)
 _clusters: dict[NodeAddress, Callable[[socket.socket], None]] = {}
 
 
 def publish(accept: Callable[[socket.socket], None]) -> NodeAddress:
-    """Let clients connect to a cluster; returns its address.
+    """Make a cluster reachable for clients and return its address.
 
     Args:
         accept: takes the cluster's end of a new connection; called on the client's thread.
@@ -35,12 +35,12 @@ def publish(accept: Callable[[socket.socket], None]) -> NodeAddress:
 
 
 def withdraw(address: NodeAddress) -> None:
-    """The cluster is no more."""
+    """Remove a cluster that no longer exists."""
     _clusters.pop(address, None)
 
 
 def connect(address: NodeAddress) -> socket.socket:
-    """The client's end of a new connection.
+    """Open a connection and return the client's end.
 
     Raises:
         ConnectionRefusedError: this process has no such cluster.

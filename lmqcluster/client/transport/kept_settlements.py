@@ -1,7 +1,7 @@
-"""Settlements with which a client goes on after their callers were told, or have gone.
+"""Settlements that a client retries after their callers have timed out or were cancelled.
 
-A delivery that nobody settles stays leased, for as long as its session is renewed. So an ack, a nack and the like, also within a
-transaction, is repeated until its outcome is known, and its caller waits for ``timeout_s`` only.
+A delivery without a settlement stays leased as long as its session is renewed. So the client repeats acks, nacks and the like,
+also within a transaction, until their outcome is known, although the caller waits only for ``timeout_s``.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ __all__ = ["KeptSettlements"]
 logger = logging.getLogger("lmqcluster.client")
 
 _ATTEMPT_S = 30.0
-"""Shortest time after which an attempt counts as lost, so that a short ``timeout_s`` cannot end all attempts."""
+"""Minimum time in seconds after which an attempt counts as lost, so that a short ``timeout_s`` cannot end every attempt."""
 _OUTCOMES = frozenset({"lease_lost", "unknown_outcome"})
-"""Refusals of a delivery that has ended; the second one says that nobody knows how."""
+"""Errors of a delivery that has ended; ``unknown_outcome`` if the cluster no longer knows how."""
 _LOGGED_EVERY = 1_000
 
 
 class KeptSettlements:
-    """See the module. Bound to the event loop of its session.
+    """Settlements in retry, see the module. Bound to the event loop of its session.
 
     Attributes:
-        asked: digests of what was kept lately. A caller that asks for the same again repeats it.
-        given_up: how many settlements ended without a known outcome, or were refused after their caller had gone.
+        asked: digests of recent requests that were kept. A caller that sends an equal request repeats that one.
+        given_up: number of settlements that ended without a known outcome, or failed after their caller had stopped waiting.
     """
 
     COUNT_MAX = 65_536
@@ -42,24 +42,24 @@ class KeptSettlements:
         self.asked: dict[bytes, None] = {}
         self.given_up = 0
         self._attempt_s = max(timeout_s, _ATTEMPT_S)
-        self._calls: dict[Settlement, int] = {}  # with their sizes, oldest first
+        self._calls: dict[Settlement, int] = {}  # with their sizes in bytes, oldest first
         self._bytes = 0
 
     def join(self, call: Settlement) -> None:
-        """Make a call a repetition if an earlier one asked for the same, so that it gets the outcome of that one."""
+        """Turn a call into a repetition if an equal one was kept, so that it gets the outcome of that one."""
         if call.ends and _digest(call.repetition()) in self.asked:
             call.ask_again()
 
     def keep(self, call: Call, now: float, error: LmqError | None = None) -> bool:
-        """Go on with a call whose time is over.
+        """Keep retrying a call after its deadline, if it is a settlement.
 
         Args:
             call: any call; one that settles nothing is not kept.
             now: loop time in seconds.
-            error: why; None if the caller has gone.
+            error: why the call failed; None if its caller was cancelled.
 
         Returns:
-            Whether the call goes on. Its caller has been told then, unless it waits for the outcome.
+            Whether the client keeps retrying. If so, the caller has received an error, unless it waits for the outcome.
         """
         if not isinstance(call, Settlement) or not call.ends or call.persistence is Persistence.WHILE_AWAITED:
             return False
@@ -108,7 +108,7 @@ class KeptSettlements:
         call.fail(LmqError("unknown_outcome", reason))
 
     def give_up_all(self) -> None:
-        """Go on with no call any more."""
+        """Stop retrying and fail all calls."""
         count = len(self._calls)
         for call in list(self._calls):
             self._bytes -= self._calls.pop(call)

@@ -1,11 +1,11 @@
-"""The nodes that a client may turn to: those it was given, and those that the cluster names.
+"""The nodes that a client may connect to: those from its configuration, and those that the cluster names.
 
-The addresses that a client is given are where it starts. A node that it reaches names the addresses of all members (the method
-``cluster``), so that the client goes on when every node it was given has gone. The client asks again with each connection, and
-from time to time on one that stands.
+A client starts with the addresses it is given. A node that it reaches names the addresses of all members (the method
+``cluster``), so the client keeps working even if all the nodes it started with are gone. The client asks on each new
+connection, and periodically on an open one.
 
-An answer replaces the one before it and counts up to `NAMED_MAX` addresses, so that no node can make the list grow. A named
-address that leads every machine to itself is taken only from a node that the client reaches in the same way.
+Each answer replaces the one before it. At most `NAMED_MAX` addresses of it are used, so that no node can make the list grow.
+The client accepts a loopback address only from a node that it also reaches at a loopback address.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from .in_memory import IN_MEMORY
 __all__ = ["NAMED_MAX", "KnownNodes"]
 
 NAMED_MAX: Final = 32
-"""Most addresses that are taken from an answer."""
+"""Maximum number of addresses accepted from an answer."""
 _TEXT_BYTES_MAX: Final = 300
-"""Longest address that is taken: a host name has at most 255 bytes."""
+"""Length of the longest accepted address in bytes: a host name has at most 255."""
 
 
 class KnownNodes:
-    """A list of nodes; clients of one cluster may share it, also from several threads.
+    """A list of nodes. Clients of one cluster may share it, also between threads.
 
     Attributes:
         given: the addresses to start with, in order of preference.
-        discovers: whether clients ask the cluster for further ones.
+        discovers: whether clients ask the cluster for more.
     """
 
     def __init__(self, nodes: str | Iterable[str], *, discovers: bool = True) -> None:
-        """Take the addresses to start with, see `parse_addresses`.
+        """Store the addresses to start with, see `parse_addresses`.
 
         Raises:
-            ValueError: there is none, or one is malformed.
+            ValueError: there is no address, or one is malformed.
         """
         self.given = tuple(parse_addresses(nodes))
         self.discovers = discovers
@@ -48,7 +48,7 @@ class KnownNodes:
 
     @property
     def all(self) -> tuple[NodeAddress, ...]:
-        """Every address: the given ones first, then what the cluster named last."""
+        """All addresses: the given ones first, then those that the cluster named last."""
         return self._all
 
     @property
@@ -57,19 +57,19 @@ class KnownNodes:
         return self._all[len(self.given) :]
 
     def after(self, address: NodeAddress | None) -> NodeAddress:
-        """Return the address to try after one that failed; the first one if that is not in the list any more."""
+        """Return the address to try after one that failed; the first one if that is no longer in the list."""
         nodes = self._all
         if address not in nodes:
             return nodes[0]
         return nodes[(nodes.index(address) + 1) % len(nodes)]
 
     def learn(self, named: Any, source: NodeAddress) -> None:
-        """Take the addresses that a node has named, in place of those that were named before.
+        """Replace the named addresses by those from a node's answer.
 
         Args:
-            named: the node's answer, which may be anything; what is no usable address in it is left out. An answer without
-                any changes nothing.
-            source: where the node was reached.
+            named: the node's answer, which may be any value. Elements that are no usable address are dropped. An answer
+                without any usable address changes nothing.
+            source: the address of the node that answered.
         """
         if not self.discovers or not isinstance(named, list):
             return
@@ -78,7 +78,7 @@ class KnownNodes:
             self.take(found)
 
     def take(self, named: Iterable[NodeAddress]) -> None:
-        """Take addresses that another client of the cluster has learned."""
+        """Replace the named addresses by those that another client of the cluster has learned."""
         self._all = tuple(dict.fromkeys((*self.given, *named)))
 
 

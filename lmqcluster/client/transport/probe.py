@@ -1,6 +1,6 @@
-"""What it is that answers at an address where a node's protocol was expected and did not come.
+"""Detection of the protocol that listens at an address, if it is not the expected one.
 
-Looked at only after a connection has failed, so that the error names a wrong port or TLS at once.
+The client probes only after a connection has failed, so that the error names a wrong port or a TLS mismatch immediately.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["Answers", "Speaks", "what_answers"]
 
 TIMEOUT_S = 1.0
 _READ_BYTES = 64
-# A ping for MessagePack-RPC; the empty lines make an HTTP server answer that this is no request.
+# A ping for MessagePack-RPC. The empty lines make an HTTP server answer with an error.
 _QUESTION = b"\x94\x00\x00" + request_body(b"ping", []) + b"\r\n\r\n"
 _REPLY = (b"\x94\x01", b"\x93\x02")
 _TLS_RECORDS = (b"\x15\x03", b"\x16\x03")
-# What OpenSSL says of an answer that is not TLS.
+# OpenSSL's reasons for an answer that is not TLS.
 _NOT_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "PACKET_LENGTH_TOO_LONG"}
 
 
@@ -35,11 +35,11 @@ class Speaks(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What was found at an address, or is wanted there.
+    """The protocol found or expected at an address.
 
     Attributes:
-        speaks: the protocol, None if it did not show.
-        tls: whether it is spoken over TLS.
+        speaks: the protocol, None if unknown.
+        tls: whether it runs over TLS.
     """
 
     speaks: Speaks | None
@@ -51,17 +51,17 @@ class Answers:
         return f"{self.speaks} over TLS" if self.tls else f"{self.speaks} without TLS"
 
     def is_other_than(self, wanted: Answers) -> bool:
-        """Whether it is certain that this is something else; a node that is just ending does not show what it speaks."""
+        """Return whether this certainly differs from `wanted`; a node that is shutting down does not reveal its protocol."""
         return (
             self.tls != wanted.tls if self.speaks is None and self.tls else self.speaks is not None and self != wanted
         )
 
 
 def what_answers(host: str, port: int) -> Answers | None:
-    """Ask what listens at an address; blocks for up to four times `TIMEOUT_S`. No token or certificate is shown.
+    """Probe an address, blocking for up to four times `TIMEOUT_S`. The probe sends no token and no certificate.
 
     Returns:
-        None if nobody listens.
+        None if nothing listens there.
     """
     try:
         first = _first_bytes(host, port, tls=False)
@@ -69,7 +69,7 @@ def what_answers(host: str, port: int) -> Answers | None:
             return Answers(_protocol(first), tls=False)
         first = _first_bytes(host, port, tls=True)
     except ssl.SSLError as exc:
-        # An alert, such as one that asks for a certificate, is TLS as well.
+        # An alert, such as a request for a certificate, is TLS too.
         return Answers(None, tls=exc.reason not in _NOT_TLS and not isinstance(exc, ssl.SSLEOFError))
     except (ConnectionResetError, BrokenPipeError, TimeoutError):
         return Answers(None, tls=False)
@@ -85,10 +85,10 @@ def _protocol(first: bytes) -> Speaks | None:
 
 
 def _first_bytes(host: str, port: int, *, tls: bool) -> bytes:
-    """What comes first in answer to the question; nothing if the other side stays silent or closes.
+    """Return the first bytes of the answer to the probe; empty if the peer stays silent or closes.
 
     Raises:
-        OSError: there is no connection, or no TLS.
+        OSError: the connection or the TLS handshake failed.
     """
     with contextlib.ExitStack() as stack:
         link = stack.enter_context(connect(host, port, timeout_s=TIMEOUT_S, lookup_s=TIMEOUT_S))
@@ -98,12 +98,12 @@ def _first_bytes(host: str, port: int, *, tls: bool) -> bytes:
             link.sendall(_QUESTION)
             return link.recv(_READ_BYTES)
         except OSError:
-            # Whether TLS was spoken is known by now.
+            # The handshake has already shown whether the peer speaks TLS.
             return b""
 
 
 def _anybody() -> ssl.SSLContext:
-    """TLS with an unverified peer, to which nothing is trusted."""
+    """Return a TLS context that accepts any peer; nothing confidential is sent over it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

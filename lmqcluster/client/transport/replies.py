@@ -1,4 +1,4 @@
-"""What nodes answer: error texts to `LmqError`, results to Python values."""
+"""Decoding of replies: error texts to `LmqError`, results to Python values."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ _CODE_BY_TEXT = {spec.rpc: code for code, spec in ERRORS.items() if spec.rpc is 
 _PUSH_TEXTS = {text.encode(): text for text in ("ok", "packing started", "packed")}
 
 push_text = _PUSH_TEXTS.__getitem__
-"""The result of a push as `str`; KeyError if it is none of LMQ's three."""
+"""Decoder of the result of a push to `str`; raises KeyError if it is none of LMQ's three."""
 
 RETRY_ELSEWHERE = frozenset({"overloaded", "no_leader", "shutting_down", "left_cluster", "unreachable"})
-"""Refusals that another node, or the same one a little later, may not repeat."""
+"""Codes of errors after which a retry at another node, or later at the same one, may succeed."""
 
 
 def name_text(name: bytes) -> str:
-    """A name from the wire as `str`; what is not UTF-8 is escaped so that `name_bytes` gives the same bytes again."""
+    """Decode a name from the wire. Bytes that are not UTF-8 become surrogate escapes, which `name_bytes` reverses."""
     return name.decode("utf-8", "surrogateescape")
 
 
 def parse_error(element: Any) -> LmqError:
-    """The error that a response's error element stands for. Never raises: unknown texts are a bug of the server."""
+    """Return the error for the error element of a response. Never raises: an unknown text is a bug of the server."""
     if not isinstance(element, bytes):
         return LmqError("internal", f"the node answered with an error that is not a text: {element!r}")
     text = element.decode(errors="replace")
@@ -38,7 +38,7 @@ def parse_error(element: Any) -> LmqError:
 
 
 def decode_strings(value: Any) -> Any:
-    """The value with every string in it as `str` where it is UTF-8; others stay bytes."""
+    """Return the value with every string in it that is UTF-8 as `str`; others stay bytes."""
     if isinstance(value, bytes):
         try:
             return value.decode()

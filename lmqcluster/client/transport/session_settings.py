@@ -1,4 +1,4 @@
-"""The settings that the sessions of one client share."""
+"""Settings that the sessions of one client share."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["SessionSettings"]
 
 @dataclass(frozen=True, kw_only=True)
 class SessionSettings:
-    """See `AsyncClient` for the limits.
+    """Settings of a session. See `AsyncClient` for the limits.
 
     Attributes:
-        nodes: where to connect to; sessions add what the cluster names.
-        credentials: what to show to nodes.
-        late: takes the result of a pull whose caller has gone.
+        nodes: addresses to connect to; sessions add those that the cluster names.
+        credentials: tokens and certificates to present to nodes.
+        late: called with the result of a pull whose caller was cancelled.
     """
 
     nodes: KnownNodes

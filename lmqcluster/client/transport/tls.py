@@ -1,4 +1,4 @@
-"""TLS as clients use it."""
+"""TLS contexts and errors for clients."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Final
 __all__ = ["SYSTEM", "client_context", "explain"]
 
 SYSTEM: Final = "system"
-"""In place of a file: the authorities that the machine trusts."""
+"""Value that stands for the authorities that the machine trusts, in place of a file."""
 
 
 def client_context(ca_file: str, cert_file: str | None) -> ssl.SSLContext:
-    """What a client needs to talk to nodes that speak TLS.
+    """Return the TLS context for connections to nodes.
 
     Args:
-        ca_file: the certificate of the authority that nodes have theirs from, or `SYSTEM`.
-        cert_file: certificate and key to show to nodes that ask for one.
+        ca_file: the certificate of the authority that signed the nodes' certificates, or `SYSTEM`.
+        cert_file: certificate and key to present to nodes that request them.
 
     Raises:
-        OSError: a file cannot be used; an `ssl.SSLError` is one.
+        OSError: a file cannot be used; this includes `ssl.SSLError`.
     """
     context = ssl.create_default_context(cafile=None if ca_file == SYSTEM else ca_file)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -29,7 +29,7 @@ def client_context(ca_file: str, cert_file: str | None) -> ssl.SSLContext:
 
 
 def explain(error: OSError) -> str:
-    """Why a connection could not be made, for people."""
+    """Describe for the user why a connection failed."""
     reason = str(getattr(error, "reason", ""))
     if reason in {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}:
         return f"the node does not speak TLS ({reason})"
