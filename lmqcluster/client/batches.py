@@ -50,7 +50,7 @@ class QueueBacklog:
 
 @dataclass(frozen=True, slots=True)
 class ClosedQueue:
-    """A queue from which this client cannot pull at present.
+    """A queue that delivers no messages at present.
 
     Attributes:
         reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
@@ -74,8 +74,8 @@ class Backlog:
         queues: the queues with the most messages, as many as requested.
         held: number of messages that wait behind another one of their group. A batch that takes a message also takes those
             behind it.
-        closed: queues from which this client cannot pull, at most 100. `messages` includes those of exclusive queues, but not
-            those of suspended ones.
+        closed: queues that deliver nothing, at most 100. `messages` includes those of exclusive queues, but not those of
+            suspended ones.
     """
 
     messages: int

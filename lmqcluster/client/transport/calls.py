@@ -1,15 +1,15 @@
-"""One call under way: what to send, what becomes of the answer, and whether it may be sent again.
+"""Calls in flight: what to send, how to decode the answer, and whether a retry is safe.
 
-A call is *in doubt* once a connection was lost while it was unanswered: it may have taken effect. What that means differs by
-kind, and this module is where it is decided:
+A call is *in doubt* if its connection was lost before the answer: it may have taken effect. This module decides for each kind of
+call what the client does then:
 
-* pushes carry a producer sequence number (or a key) under which the cluster stores them once, so they are sent again;
-* acks, nacks and returns are sent again as repetitions: the cluster knows whether an earlier attempt settled the receipt;
-* extends, property changes, deletes, purges, suspending, resuming and reads can be repeated harmlessly;
-* pulls are sent again; a message that was on its way to us comes back when its lease ends; but if the node acknowledges what it
-  sends, nothing comes back, so the outcome is unknown;
-* transactions are sent again as repetitions: the settlements in them, or the keys of their pushes, tell whether they were done;
-* a push to all queues of a pattern and a move cannot be repeated: their outcome is unknown.
+* pushes carry a producer sequence number (or a key) under which the cluster stores them once, so the client retries them;
+* acks, nacks and returns are retried as repetitions: the cluster knows whether an earlier attempt settled the receipt;
+* extends, property changes, deletes, purges, suspends, resumes and reads are idempotent;
+* pulls are retried; a message that was in flight is redelivered after its lease expires; but if the node acknowledges on sending,
+  there is no redelivery, so the outcome is unknown;
+* transactions are retried as repetitions: their settlements, or the keys of their pushes, show whether they were executed;
+* a push to all queues of a pattern and a move cannot be retried: their outcome is unknown.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ __all__ = [
 
 _packed_wait = lru_cache(maxsize=256)(pack)
 _NO_LIMIT = pack(1e8)
-"""Three years. The batch pull does not know a wait without limit, so no pull uses one."""
+"""Three years in seconds. The batch pull does not support an unlimited wait, so no pull uses one."""
 _LEAST_WAIT_S = 0.001
 _ONE, _TWO = b"\x91", b"\x92"
 _GONE = frozenset({"not_found", "queue_not_found"})
 
 
 class Call:
-    """A request that may be repeated harmlessly, and the future its caller awaits.
+    """An idempotent request, and the future that its caller awaits.
 
     Attributes:
-        future: resolves to what `decode` makes of the result.
+        future: resolves to the result that `decode` returns.
         body: the request after its msgid.
-        decode: result element to value; may raise anything for a result that makes no sense.
-        item: what is the call's own in a request that it shares.
-        share: what calls must have in common to share a request, see `shared_requests`; None for a request of its own.
+        decode: converts the result element to a value; may raise any exception for an invalid result.
+        item: the part of a shared request that belongs to this call.
+        share: key that calls must have in common to share a request, see `shared_requests`; None for a separate request.
         deadline: loop time in seconds after which the call fails with a timeout.
         serial: position among the requests of the connection it was last sent on.
         doubt: whether an earlier attempt may have taken effect.
@@ -60,9 +60,9 @@ class Call:
     __slots__ = ("body", "deadline", "decode", "doubt", "future", "item", "serial", "share")
 
     waits = False
-    """Whether the node may hold the answer back for as long as it likes."""
+    """True if the node may delay the answer indefinitely."""
     gives_back = False
-    """Whether the messages of an answer that nobody awaits any more return to their queue."""
+    """True if messages return to their queue when the answer arrives after the caller was cancelled."""
 
     def __init__(self, future: asyncio.Future[Any], body: bytes, decode: Callable[[Any], Any], deadline: float) -> None:
         self.future = future
@@ -75,45 +75,45 @@ class Call:
         self.share: bytes | None = None
 
     def fail(self, error: LmqError) -> None:
-        """Tell the caller."""
+        """Raise the error in the caller, unless the call is done."""
         if not self.future.done():
             self.future.set_exception(error)
 
     def refused(self, error: LmqError) -> None:
-        """Take an error answer that is no reason to try again."""
+        """Handle an error answer that does not justify a retry."""
         self.fail(error)
 
     def lost(self, reason: str) -> bool:  # noqa: ARG002 - subclasses need it
-        """The answer will never come. Returns whether the call is to be sent again."""
+        """Handle the loss of the answer. Return whether to send the call again."""
         self.doubt = True
         self.share = None
         return not self.future.done()
 
     def parked(self, now: float, timeout_s: float) -> None:
-        """Called when the call has to wait to be sent (again)."""
+        """Prepare the call for waiting in the backlog, before its first or a later attempt."""
 
     def renew(self, now: float) -> None:
-        """Called before the call is sent, first or again, other than on the straight path."""
+        """Prepare the call for sending from the backlog, for its first or a later attempt."""
 
 
 class Sender(Protocol):
-    """Takes calls; their futures tell what came of them."""
+    """A sender of calls, whose futures receive the outcomes."""
 
     def submit_push(self, call: Push, /) -> None:
-        """Take a push."""
+        """Send a push."""
 
     def submit(self, call: Call, /) -> None:
-        """Take any other call."""
+        """Send any other call."""
 
     def enqueue(self, call: Call, /) -> None:
-        """Take a large call, of any kind."""
+        """Queue a large call of any kind for sending."""
 
 
 class WaitingCall(Call):
-    """A request that the node may hold back for a time that it names; sent again, it waits for what is left.
+    """A request that names how long the node may delay the answer; a retry waits for the remaining time.
 
     Attributes:
-        make: the body for so many seconds.
+        make: returns the body for a wait in seconds.
         wait_until: loop time in seconds.
     """
 
@@ -133,7 +133,7 @@ class WaitingCall(Call):
         self.wait_until = now + wait_s
 
     def renew(self, now: float) -> None:
-        """Wait at the node for what is left of the time."""
+        """Set the wait at the node to the remaining time."""
         self.body = self.make(max(_LEAST_WAIT_S, self.wait_until - now))
 
 
@@ -143,18 +143,18 @@ class NonRepeatableCall(Call):
     __slots__ = ()
 
     def lost(self, reason: str) -> bool:
-        """Give up: the outcome is unknown."""
+        """Fail, because the outcome is unknown."""
         self.fail(LmqError("unknown_outcome", f"there was no answer, and the request cannot be repeated: {reason}"))
         return False
 
 
 class Control(Call):
-    """A request of the connection's own, which ends with it."""
+    """A request that concerns the connection itself and ends with it."""
 
     __slots__ = ()
 
     def lost(self, reason: str) -> bool:
-        """Fail: it was about this connection."""
+        """Fail, because the request concerned the lost connection."""
         self.fail(LmqError("unreachable", reason))
         return False
 
@@ -164,12 +164,12 @@ class Push(Call):
 
     Attributes:
         sequence: number of its (first) content, 0 until it is sent.
-        count: how many contents, and so numbers, it has.
+        count: number of contents, each of which takes one sequence number.
     """
 
     __slots__ = ("count", "sequence")
 
-    # Redefined instead of calling the parent's: this is the hot path.
+    # Hot path: a call of the parent's constructor would cost time.
     def __init__(
         self,
         future: asyncio.Future[str],
@@ -195,7 +195,7 @@ class PushMany(Push):
     __slots__ = ()
 
     HEAD = pack_raw(b"push_many")
-    """What the body begins with; it is followed by the number of arguments."""
+    """First bytes of the body, before the number of arguments."""
 
     def __init__(self, future: asyncio.Future[list[str]], body: bytes, deadline: float, count: int) -> None:
         Call.__init__(self, future, body, push_texts, deadline)
@@ -204,17 +204,17 @@ class PushMany(Push):
 
 
 def push_texts(results: Sequence[bytes]) -> list[str]:
-    """The results of a batch push as `str`."""
+    """Return the results of a batch push as `str`."""
     return list(map(push_text, results))
 
 
 class Persistence(Enum):
-    """How long the client repeats a settlement.
+    """Condition that ends the retries of a settlement.
 
     Attributes:
-        WHILE_AWAITED: until its caller has the outcome, or has gone.
-        WHILE_UNKNOWN: until the outcome is known; the call fails after ``timeout_s`` with an unknown outcome.
-        UNTIL_KNOWN: the same, and the caller waits for it.
+        WHILE_AWAITED: retry until the caller has the outcome, or is cancelled.
+        WHILE_UNKNOWN: retry until the outcome is known; the call fails after ``timeout_s`` with an unknown outcome.
+        UNTIL_KNOWN: retry until the outcome is known; the caller waits for it.
     """
 
     WHILE_AWAITED = auto()
@@ -223,11 +223,11 @@ class Persistence(Enum):
 
 
 class Settlement(Call):
-    """A request that settles deliveries. In doubt it is repeated as one that asks what became of an earlier attempt.
+    """A request that settles deliveries. If in doubt, the client repeats it and asks for the outcome of the earlier attempt.
 
     Attributes:
-        ends: whether a receipt is dead afterwards, which is not so for extend.
-        persistence: how long it is repeated if it ends a delivery.
+        ends: whether the request invalidates the receipt; false for extend.
+        persistence: how long the client retries it, if it ends a delivery.
     """
 
     __slots__ = ("ends", "persistence")
@@ -236,25 +236,25 @@ class Settlement(Call):
     persistence: Persistence
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
-        """In doubt, ask as for a repetition."""
+        """Become a repetition if in doubt."""
         if self.doubt and self.ends:
             self.ask_again()
 
     def repetition(self) -> bytes:
-        """The body of a repetition, by which two calls are known to ask for the same."""
+        """Return the body of a repetition, which is equal for equal requests."""
         raise NotImplementedError
 
     def ask_again(self) -> None:
-        """Become a repetition; of no effect the second time."""
+        """Become a repetition; a no-op the second time."""
         self.body = self.repetition()
 
 
 class Settle(Settlement):
-    """An ack, nack or extend of one message; the result is whether it found the lease alive."""
+    """An ack, nack or extend of one message; the result is whether the lease was still valid."""
 
     __slots__ = ()
 
-    # Redefined instead of calling the parent's: this is the hot path.
+    # Hot path: a call of the parent's constructor would cost time.
     def __init__(
         self,
         future: asyncio.Future[bool],
@@ -276,20 +276,20 @@ class Settle(Settlement):
         self.persistence = persistence
 
     def repetition(self) -> bytes:
-        """The body as a batch, because only the batch methods can be asked for a repetition."""
+        """Return the body as a batch, because only the batch methods support repetitions."""
         if self.decode is not _is_ok:
             return self.body
         method, (queue, receipt, *options) = unpack_body(self.body)
         return request_body(method + b"_many", [queue, [receipt], _again(options)])
 
     def ask_again(self) -> None:
-        """Become a repetition, which has a request of its own."""
+        """Become a repetition, which shares no request."""
         self.body = self.repetition()
         self.decode = _only_result
         self.share = None
 
     def refused(self, error: LmqError) -> None:
-        """There is no such lease."""
+        """Return False to the caller if the lease does not exist; otherwise fail."""
         if error.code not in _GONE:
             self.fail(error)
         elif not self.future.done():
@@ -308,10 +308,10 @@ def _only_result(results: list[bool | None]) -> bool:
 
 
 def known_results(results: list[bool | None]) -> list[bool]:
-    """Results of a repeated batch of settlements.
+    """Return the results of a repeated batch of settlements.
 
     Raises:
-        LmqError: ``unknown_outcome``: the cluster does not know any more.
+        LmqError: ``unknown_outcome``: the cluster no longer knows them all.
     """
     forgotten = results.count(None)
     if forgotten:
@@ -321,12 +321,12 @@ def known_results(results: list[bool | None]) -> list[bool]:
 
 
 def _again(options: list[Any]) -> dict[Any, Any]:
-    """The last argument of a request that is a repetition."""
+    """Return the last argument of a repetition."""
     return {"again": True, **(options[0] if options else {})}
 
 
 class SettleMany(Settlement):
-    """As `Settle` for several messages of one queue."""
+    """An ack, nack, extend or return of several messages of one queue."""
 
     __slots__ = ("_is_repetition", "count")
 
@@ -352,7 +352,7 @@ class SettleMany(Settlement):
         return known_results(results)
 
     def repetition(self) -> bytes:
-        """The same batch."""
+        """Return the body of the same batch as a repetition."""
         if self._is_repetition:
             return self.body
         method, (queue, receipts, *options) = unpack_body(self.body)
@@ -364,7 +364,7 @@ class SettleMany(Settlement):
         self._is_repetition = True
 
     def refused(self, error: LmqError) -> None:
-        """There is no such queue."""
+        """Return False for each message if the queue does not exist; otherwise fail."""
         if error.code not in _GONE:
             self.fail(error)
         elif not self.future.done():
@@ -372,19 +372,19 @@ class SettleMany(Settlement):
 
 
 class Moved(Exception):  # noqa: N818 - not an error
-    """A pull that was to go to another node has been answered as empty: nothing was on its way to it."""
+    """Raised if the node answers a pull that moves to another node as empty: no message was in flight."""
 
 
 class Pull(Call):
     """A pull of any kind, which may wait at the node.
 
-    Its body ends with the time that is left to wait, so it is recreated when the call is sent again. A pull without limit has
-    a deadline only while it cannot be sent.
+    Its body ends with the remaining time to wait, so each retry has a new body. A pull without limit has a deadline only while
+    it waits to be sent.
 
     Attributes:
         head: the body up to the last argument, the timeout.
-        moving: what `decode` is otherwise, while the pull is to leave the node it waits at.
-        shared: the request that it shares, None if it has one of its own.
+        moving: the original `decode` while the pull moves to another node, else None.
+        shared: the request that it shares, None for a separate one.
         wait_until: loop time in seconds, or None for no limit.
     """
 
@@ -421,18 +421,18 @@ class Pull(Call):
         self.share = self.body if may_share else None
 
     def parked(self, now: float, timeout_s: float) -> None:
-        """Without a limit the time to find a node starts now."""
+        """Start the time to find a node, if the pull has no limit."""
         if self.wait_until is None:
             self.deadline = now + timeout_s
 
     def move(self) -> None:
-        """The node was asked to end the wait early: if its answer is empty, the pull goes to another node."""
+        """Move the pull to another node if this node, asked to end the wait early, answers as empty."""
         if self.moving is None:
             self.moving = decode = self.decode
             self.decode = lambda result: _unless_empty(decode(result))
 
     def renew(self, now: float) -> None:
-        """Wait at the node for what is left of the time."""
+        """Set the wait at the node to the remaining time."""
         if self.moving is not None:
             self.decode, self.moving = self.moving, None
         if self.wait_until is None:
@@ -445,18 +445,18 @@ class Pull(Call):
 
 
 def wait_left(pull: Pull, now: float) -> bytes:
-    """The last argument of a pull that is sent now."""
+    """Return the last argument of a pull that is sent now."""
     return _NO_LIMIT if pull.wait_until is None else pack(max(0.0, pull.wait_until - now))
 
 
 class PullOptions(NamedTuple):
-    """How a pull takes its messages.
+    """Options of a pull.
 
     Attributes:
-        lease: how long the lease lasts, in seconds; None for what the queue says.
-        auto_ack: whether the node acknowledges what it sends.
+        lease: duration of the lease in seconds; None for that of the queue.
+        auto_ack: whether the node acknowledges messages when it sends them.
         session: id of the session with which the lease ends.
-        after: id of the last message of the queue that arrived in the session, empty if none did; None to say nothing of it.
+        after: id of the last message of the queue that arrived in the session, empty if none did; None to omit it.
     """
 
     lease: float | None
@@ -465,7 +465,7 @@ class PullOptions(NamedTuple):
     after: str | bytes | None = None
 
     def packed(self) -> bytes:
-        """As the last argument of a request."""
+        """Return the options as the last argument of a request."""
         options: dict[str, Any] = {"auto_ack": True} if self.auto_ack else {}
         if self.lease is not None:
             options["lease"] = self.lease
@@ -477,12 +477,12 @@ class PullOptions(NamedTuple):
 
 
 class OptionPull(Pull):
-    """A pull with options, which stand behind the time to wait.
+    """A pull with options, which follow the time to wait.
 
     Attributes:
-        gives_back: False if the session's next pull returns the messages again: giving them back would take them from it.
-        settles: whether the node acknowledges what it sends.
-        tail: the options.
+        gives_back: False if the session's next pull returns the messages again: returning them to the queue would prevent that.
+        settles: whether the node acknowledges messages when it sends them.
+        tail: the encoded options.
     """
 
     __slots__ = ("gives_back", "settles", "tail")
@@ -504,26 +504,26 @@ class OptionPull(Pull):
         self.body += self.tail
 
     def lost(self, reason: str) -> bool:
-        """If messages may have been acknowledged and lost, the call fails."""
+        """Fail if messages may have been acknowledged and lost."""
         if self.settles:
             text = f"there was no answer, so a message may have been acknowledged and lost: {reason}"
             self.fail(LmqError("unknown_outcome", text))
         return super().lost(reason)
 
     def renew(self, now: float) -> None:
-        """As of other pulls."""
+        """Set the wait at the node to the remaining time, and append the options again."""
         super().renew(now)
         if self.wait_until is not None:
             self.body += self.tail
 
 
 class Transaction(Settlement):
-    """Several operations in one step."""
+    """Several operations that take effect atomically."""
 
     __slots__ = ("_is_repetition",)
 
     HEAD = pack_raw(b"transaction")
-    """What the body begins with; it is followed by the number of arguments."""
+    """First bytes of the body, before the number of arguments."""
 
     def __init__(
         self,
@@ -541,12 +541,12 @@ class Transaction(Settlement):
         self.persistence = persistence
 
     def renew(self, now: float) -> None:  # noqa: ARG002 - the parent's signature
-        """In doubt, ask as for a repetition, which the keys of pushes make possible where nothing is settled."""
+        """Become a repetition if in doubt. Without settlements, the keys of the pushes make that possible."""
         if self.doubt:
             self.ask_again()
 
     def repetition(self) -> bytes:
-        """The same operations."""
+        """Return the body with the same operations as a repetition."""
         if self._is_repetition:
             return self.body
         return self.HEAD + _TWO + self.body[len(self.HEAD) + 1 :] + pack({"again": True})

@@ -1,6 +1,6 @@
-"""One connection to one node: frames out, replies in, matched by msgid.
+"""One connection to one node, which sends requests and matches replies by msgid.
 
-Decides nothing: errors, losses and late answers are handed to the `Owner`.
+It makes no decisions: it reports errors, losses and late answers to the `Owner`.
 """
 
 from __future__ import annotations
@@ -26,15 +26,13 @@ from .tls import explain
 __all__ = ["NONSENSE", "REPLY_BYTES_MAX", "Connection", "Owner"]
 
 REPLY_BYTES_MAX = 512 * 1024 * 1024
-"""Largest reply that is taken; a batch pull can ask for very much."""
+"""Size of the largest accepted reply; a batch pull can return many large messages."""
 _WRITE_BYTES = 256 * 1024
 _BUFFER_BYTES_MAX = 1024 * 1024
-"""With more than this unsent the connection counts as paused."""
+"""If more bytes than this are unsent, the connection counts as paused."""
 _MSGID_MASK = 0xFFFF_FFFF
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError)
-"""What decoding an answer raises that makes no sense."""
-
-"""What a node answers that does not know the method."""
+"""Exceptions that decoding an invalid answer raises."""
 
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
 
@@ -44,39 +42,39 @@ def _rpc_addresses(result: Any) -> Any:
 
 
 class Owner(Protocol):
-    """What a connection reports to."""
+    """Receiver of a connection's events."""
 
     def answered_error(self, connection: Connection, call: Call, element: Any) -> None:
-        """The node answered `call` with an error; it is no longer pending."""
+        """Handle an error answer to `call`, which is no longer pending."""
 
     def answered_moved(self, call: Call) -> None:
-        """The node let go of a pull that is to go to another node; nothing was on its way to it."""
+        """Handle a pull that moves to another node; the node cancelled it, and no message was in flight."""
 
     def answered_late(self, call: Call, value: Any) -> None:
-        """The node answered, but the caller has gone."""
+        """Handle an answer that arrived after the caller was cancelled."""
 
     def received(self, connection: Connection) -> None:
-        """A piece of input has been worked off, or the node reads again."""
+        """Continue after input was processed, or after the node reads again."""
 
     def write_paused(self, connection: Connection) -> None:
-        """The node does not read fast enough; `received` follows when it does."""
+        """Pause because the node reads too slowly; `received` follows when it catches up."""
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
-        """No reply will come any more."""
+        """Handle the loss of the connection, after which no reply arrives."""
 
 
 class Connection(asyncio.Protocol):
-    """See the module.
+    """A connection to one node, see the module.
 
     Attributes:
         address: the node.
-        since: loop time in seconds when it was made.
+        since: loop time in seconds of its creation.
         lost: done when the connection has ended.
         paused: whether the node reads too slowly at present.
-        pending: calls without an answer yet, by msgid, in the order they were sent.
+        pending: unanswered calls by msgid, in the order they were sent.
         next_sequence: the producer sequence number that the node will give to the next push.
-        token: what was shown to the node, None for nothing.
-        silent_sweeps: how many sweeps of the owner have passed since the node sent anything.
+        token: the token presented to the node, None without one.
+        silent_sweeps: number of sweeps of the owner since the node last sent anything.
     """
 
     def __init__(self, owner: Owner, loop: asyncio.AbstractEventLoop, address: NodeAddress) -> None:
@@ -92,9 +90,9 @@ class Connection(asyncio.Protocol):
         self._loop = loop
         self._serial = 0
         self._out: list[bytes | SharedRequest] = []
-        # What was added to it last, if another call may join it.
+        # The last element of `_out`, if another call may join it.
         self._last: Call | SharedRequest | None = None
-        # Shared requests without an answer yet, by msgid.
+        # Unanswered shared requests by msgid.
         self._shared: dict[int, SharedRequest] = {}
         self._reason = ""
         self._transport: asyncio.Transport | None = None
@@ -103,11 +101,11 @@ class Connection(asyncio.Protocol):
     # --- out ------------------------------------------------------------------------------------------------------
 
     def send(self, call: Call) -> None:
-        """Send the call's body under a fresh msgid, together with all others of this turn of the event loop."""
+        """Send the call under a fresh msgid, in one write with all others of this turn of the event loop."""
         serial = self._serial + 1
         pending = self.pending
         msgid = serial & _MSGID_MASK
-        while msgid in pending or msgid in self._shared:  # Only after 2**32 requests, over one that still waits.
+        while msgid in pending or msgid in self._shared:  # Only if a request is pending since 2**32 requests.
             serial += 1
             msgid = serial & _MSGID_MASK
         self._serial = call.serial = serial
@@ -124,7 +122,7 @@ class Connection(asyncio.Protocol):
         self._last = call if share is not None and type(call) in SHARED else None
 
     def _join(self, call: Call, last: Call | SharedRequest) -> None:
-        """Let the call share the request of what was sent last in this turn."""
+        """Coalesce the call into the last request of this turn."""
         if isinstance(last, Call):
             shared = SHARED[type(last)](last)
             self._out[-2:] = [shared]
@@ -136,23 +134,23 @@ class Connection(asyncio.Protocol):
             self._last = None
 
     def authenticate(self, token: bytes) -> asyncio.Future[Any]:
-        """Show the node a token; a connection whose token is refused ends."""
+        """Present a token to the node. If the node refuses it, the connection ends."""
         self.token = token
         return self._control(b"auth", [token])
 
     def bind(self, producer: bytes, first_sequence: int) -> asyncio.Future[Any]:
-        """Tell the node the number of the next push, where the count begins or has a gap.
+        """Announce the number of the next push, at the start and after a gap.
 
-        A node that refuses that cannot be used, so the connection ends then.
+        If the node refuses, the connection ends, because it cannot be used.
         """
         self.next_sequence = first_sequence
         return self._control(b"producer", [producer, first_sequence])
 
     def ask_for_nodes(self, learn: Callable[[Any, NodeAddress], None]) -> None:
-        """Ask the node for the addresses of all members, which `learn` gets with that of the node, if it names them."""
+        """Ask the node for the addresses of all members. If it answers, call `learn` with them and the node's address."""
 
         def answered(future: asyncio.Future[Any]) -> None:
-            # A client may be refused this, and a node may not know the method.
+            # The client may lack the permission, and an old node may not have the method.
             if not future.cancelled() and future.exception() is None:
                 learn(future.result(), self.address)
 
@@ -161,7 +159,7 @@ class Connection(asyncio.Protocol):
         self.send(call)
 
     def ping(self) -> None:
-        """Make a living node answer."""
+        """Ping the node."""
         self._control(b"ping", [])
 
     def _control(self, method: bytes, arguments: list[object]) -> asyncio.Future[Any]:
@@ -175,7 +173,7 @@ class Connection(asyncio.Protocol):
             self.abort(f"the node refused a request of the connection itself: {error}")
 
     def cancel(self, call: Call) -> None:
-        """Tell the node that nobody waits for a pull any more; it then answers it as empty."""
+        """Cancel a pull at the node, which then answers it as empty."""
         msgid = call.serial & _MSGID_MASK
         if self.pending.get(msgid) is not call:
             return
@@ -192,7 +190,7 @@ class Connection(asyncio.Protocol):
         self._last = None
 
     def ask_again(self, shared: SharedRequest) -> None:
-        """Send a shared request for those of its calls that are left, under another msgid."""
+        """Send a shared request again for its remaining calls, under a new msgid."""
         if not self._out:
             self._loop.call_soon(self._flush)
         shared.msgid = -1
@@ -231,7 +229,7 @@ class Connection(asyncio.Protocol):
         return _head(0x94, 0, 0xCE, shared.msgid), *shared.body()
 
     def _flush_in_pieces(self, transport: asyncio.Transport, out: list[bytes]) -> None:
-        # The transport copies what the socket does not take, so it gets no more than it asks for.
+        # The transport copies unsent bytes, so writes stop as soon as it is paused.
         start = 0
         while start < len(out) and not self.paused:
             end, size = start, 0
@@ -243,12 +241,12 @@ class Connection(asyncio.Protocol):
         self._out[:0] = out[start:]
 
     def pause_writing(self) -> None:
-        """The transport's buffer is full."""
+        """Pause because the transport's buffer is full."""
         self.paused = True
         self._owner.write_paused(self)
 
     def resume_writing(self) -> None:
-        """The transport's buffer is nearly empty."""
+        """Resume because the transport's buffer is nearly empty."""
         self.paused = False
         if self._out:
             self._flush()
@@ -257,7 +255,7 @@ class Connection(asyncio.Protocol):
     # --- in -------------------------------------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Work off whatever replies are complete."""
+        """Process all complete replies."""
         self.silent_sweeps = 0
         unpacker = self._unpacker
         pending, shared = self.pending, self._shared
@@ -281,7 +279,7 @@ class Connection(asyncio.Protocol):
         self._owner.received(self)
 
     def answer(self, call: Call, result: Any) -> None:
-        """Tell the caller what the node has answered."""
+        """Resolve the call with the node's answer."""
         try:
             call.future.set_result(call.decode(result))
         except LmqError as exc:
@@ -301,34 +299,34 @@ class Connection(asyncio.Protocol):
             self.take(call)
             self.refuse(call, error)
 
-    # --- what a shared request does with its calls --------------------------------------------------------------------
+    # --- called by shared requests ------------------------------------------------------------------------------------
 
     def take(self, call: Call) -> None:
-        """The call is answered."""
+        """Remove an answered call from the pending ones."""
         self.pending.pop(call.serial & _MSGID_MASK, None)
 
     def refuse(self, call: Call, element: Any) -> None:
-        """The node has answered the call with an error."""
+        """Report an error answer to the call."""
         self._owner.answered_error(self, call, element)
 
     def late(self, call: Call, result: Any) -> None:
-        """The node has answered a call whose caller has gone."""
+        """Report an answer that arrived after the caller was cancelled."""
         self._owner.answered_late(call, call.decode(result))
 
     # --- life -----------------------------------------------------------------------------------------------------
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """Return whether the connection is open for requests."""
         return self._transport is not None and not self.lost.done()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """The TCP connection stands."""
+        """Store the transport of the open TCP connection."""
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=_BUFFER_BYTES_MAX)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The TCP connection has ended, from whichever side."""
+        """Report the end of the TCP connection, whichever side closed it."""
         self.lost.set_result(None)
         self._out.clear()
         reason = self._reason or self._why_lost(exc)
@@ -344,13 +342,13 @@ class Connection(asyncio.Protocol):
         return reason
 
     def abort(self, reason: str) -> None:
-        """End the connection without sending what is buffered; `connection_lost` follows."""
+        """End the connection and discard buffered output; `connection_lost` follows."""
         if self._transport is not None and not self._reason:
             self._reason = reason
             self._transport.abort()
 
     def close(self, reason: str) -> None:
-        """End the connection after sending what is buffered; `connection_lost` follows."""
+        """End the connection after sending buffered output; `connection_lost` follows."""
         if self._transport is not None and not self._reason:
             self._flush()
             self._reason = reason

@@ -1,15 +1,15 @@
-"""Calls that survive the loss of a node.
+"""Failover of calls to another node.
 
-A session holds one connection at a time. While it stands, calls go straight onto it. When it is lost, or when the node says that
-it cannot serve (no leader, shutting down, overloaded), the session goes on to the next address and sends every unanswered
-call again that may be sent again, in the order they were first sent.
+A session holds one connection at a time. While it is open, calls go directly onto it. If it is lost, or if the node reports that
+it cannot serve (no leader, shutting down, overloaded), the session connects to the next address. It then repeats every unanswered
+call that may be retried, in the order in which they were first sent.
 
-Exactly-once pushes. The session is a *producer* with a random id; every content of an un-keyed push takes the next sequence
-number when it is first sent, and the cluster stores no number that is not above the last one stored. So:
+Exactly-once pushes: the session is a *producer* with a random id. Each content of a push without key takes the next sequence
+number when it is first sent. The cluster stores only numbers above the last stored one. So:
 
 * a push in doubt is sent again under its old number, before anything with a higher one;
 * a push that was certainly not applied takes a new number, because a higher one may have been stored since;
-* a gap in the numbers (a call that was given up) is announced with ``producer``, once all earlier pushes are answered.
+* a gap in the numbers (after a failed call) is announced with ``producer``, as soon as all earlier pushes are answered.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ __all__ = ["FailoverConnection", "closed_error"]
 
 _SWEEP_S = 0.25
 _DRAIN_SWEEPS = 2
-"""How many sweeps a node that turns calls away gets to answer the others."""
+"""Number of sweeps for which a node that rejects calls may still answer earlier ones."""
 _SHUTDOWN_SWEEPS = 20
-"""The same for a node that shuts down or leaves: it answers what it took and then closes the connection itself."""
+"""The same for a node that shuts down or leaves: it answers accepted calls and then closes the connection itself."""
 _GOING = frozenset({"shutting_down", "left_cluster"})
 _CANCEL_S = 1.0
-"""How long a client that is being closed waits for the answers to pulls that it has cancelled."""
+"""Time in seconds for which a closing client waits for the answers to cancelled pulls."""
 ASK_S = 30.0
-"""How often a client asks which nodes there are."""
+"""Interval in seconds at which a client asks for the addresses of the nodes."""
 _TURN_BYTES = 1024 * 1024
-"""About how much of the backlog is written in one turn of the event loop."""
+"""Approximate maximum of the backlog that is written in one turn of the event loop."""
 
 
 class FailoverConnection:
-    """See the module. Bound to the event loop of its first call; not thread-safe."""
+    """A session that fails over between nodes, see the module. Bound to the event loop of its first call; not thread-safe."""
 
     def __init__(self, settings: SessionSettings, producer: bytes | None = None, sequence: int = 1) -> None:
-        """Connect when there is a call.
+        """Prepare the session, which connects on its first call.
 
         Args:
             settings: limits and the like.
-            producer: whose pushes these are; default: one of the session's own.
+            producer: id of the producer; default: a random one.
             sequence: number of the producer's next push.
         """
         self.settings = settings
@@ -78,16 +78,16 @@ class FailoverConnection:
         self._backoff = settings.backoff
         self._late = settings.late
         self.kept = KeptSettlements(settings.timeout_s)
-        self._denied_by: set[NodeAddress] = set()  # since the last connection that stood
+        self._denied_by: set[NodeAddress] = set()  # since the last successful connection
 
         self._producer = producer or os.urandom(16)
-        self._sequence = sequence  # of the next fresh push
+        self._sequence = sequence  # of the next new push
         self._backlog: deque[Call] = deque()
         self._backlog_bytes = 0
-        self._live: Connection | None = None  # while calls may go straight out
+        self._live: Connection | None = None  # while calls bypass the backlog
         self._connection: Connection | None = None
         self._refused: list[Call] = []
-        self._drain_sweeps = 0  # above 0 while the node gets no more calls
+        self._drain_sweeps = 0  # above 0 while draining
         self._next_address = self._nodes.after(None)
         self._asker: asyncio.TimerHandle | None = None
         self._failures = 0
@@ -97,13 +97,13 @@ class FailoverConnection:
         self._progress: asyncio.Event | None = None  # while closing
         self._loop: asyncio.AbstractEventLoop | None = None
         self.watchers: list[Callable[[bool], None]] = []
-        """Told on the event loop whether there is a connection, whenever that changes; they must not raise."""
+        """Callbacks for connects (True) and disconnects (False), called on the event loop; they must not raise."""
 
     # --- calls ----------------------------------------------------------------------------------------------------
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop the session is bound to, from now on if it was not.
+        """The event loop of the session; the first access binds the session to the running one.
 
         Raises:
             RuntimeError: no event loop is running.
@@ -115,11 +115,11 @@ class FailoverConnection:
     @property
     def address(self) -> NodeAddress | None:
         """The node that the session is connected to."""
-        connection = self._connection  # Other threads ask too.
+        connection = self._connection  # Other threads read it too.
         return None if connection is None else connection.address
 
     def submit_push(self, call: Push) -> None:
-        """Send a push now if possible, else as soon as possible."""
+        """Send a push immediately if possible, otherwise as soon as possible."""
         connection = self._live
         if connection is None or len(connection.pending) >= self._in_flight_limit:
             self.enqueue(call)
@@ -131,7 +131,7 @@ class FailoverConnection:
             self._start_sweeper()
 
     def submit(self, call: Call) -> None:
-        """Send any other call now if possible, else as soon as possible."""
+        """Send any other call immediately if possible, otherwise as soon as possible."""
         connection = self._live
         if connection is None or len(connection.pending) >= self._in_flight_limit:
             self.enqueue(call)
@@ -141,11 +141,11 @@ class FailoverConnection:
             self._start_sweeper()
 
     def enqueue(self, call: Call, *, internal: bool = False) -> None:
-        """Send a call after those that wait already. Large ones always come this way, for the limit in bytes.
+        """Append a call to the backlog. Large calls always take this path, because the backlog limits bytes.
 
         Args:
-            call: the call; over a limit it fails at once.
-            internal: whether the client itself makes the call, which it may also do while it is being closed.
+            call: the call; if a limit is exceeded, it fails immediately.
+            internal: whether the client itself makes the call, which it may also do while closing.
         """
         if self._progress is not None and not internal:
             call.fail(closed_error())
@@ -166,17 +166,17 @@ class FailoverConnection:
             self._start_sweeper()
         if self._connection is None:
             self._start_connector()
-        elif len(self._backlog) == 1:  # Otherwise it has to wait for room, as the others do.
+        elif len(self._backlog) == 1:  # A longer backlog already waits for room.
             self._leave_straight_path()
             self._pump()
 
     def forget(self, call: Call) -> None:
-        """The caller of a pull has gone: let the node forget the pull too."""
+        """Cancel a pull at the node after its caller was cancelled."""
         connection = self._connection
         if connection is not None:
             connection.cancel(call)
 
-    # --- the straight path and the backlog ------------------------------------------------------------------------
+    # --- the direct path and the backlog --------------------------------------------------------------------------
 
     def _leave_straight_path(self) -> None:
         if self._live is not None:
@@ -184,7 +184,7 @@ class FailoverConnection:
             self._live = None
 
     def _pump(self) -> None:
-        """Send what waits, as far as the limits let it; then open the straight path."""
+        """Send the backlog as far as the limits allow; if it is empty, open the direct path."""
         connection = self._connection
         if connection is None or self._drain_sweeps or self._live is not None:
             return
@@ -216,13 +216,13 @@ class FailoverConnection:
     def _has_room(self, connection: Connection) -> bool:
         if len(connection.pending) < self._in_flight_limit:
             return True
-        # Pulls that wait at the node must not keep acks and pushes from being sent.
+        # Pulls that wait at the node must not block acks and pushes.
         waiting = sum(call.waits for call in connection.pending.values())
         self._in_flight_limit = self._in_flight_max + waiting
         return len(connection.pending) < self._in_flight_limit
 
     def _number(self, connection: Connection, push: Push) -> bool:
-        """Give the push its sequence number. Returns False if it cannot be sent yet."""
+        """Assign the sequence number of the push. Return False if the push cannot be sent yet."""
         sequence = push.sequence or self._sequence
         if not self._skip_to(connection, sequence):
             return False
@@ -233,10 +233,10 @@ class FailoverConnection:
         return True
 
     def _skip_to(self, connection: Connection, sequence: int) -> bool:
-        """Make `sequence` the number of the next push. Returns False if that has to wait.
+        """Make `sequence` the number of the next push. Return False if that has to wait.
 
-        A node that refuses a push also refuses all that follow, until the next ``producer``. So that may only be sent when no
-        push is unanswered: otherwise one could be stored over the head of one refused before.
+        A node that refuses a push also refuses all later ones, until the next ``producer``. So the session sends ``producer``
+        only if no push is unanswered: otherwise a later push could be stored before one that was refused.
         """
         if sequence == connection.next_sequence:
             return True
@@ -245,10 +245,10 @@ class FailoverConnection:
         connection.bind(self._producer, sequence)
         return True
 
-    # --- what the connection reports ------------------------------------------------------------------------------
+    # --- events of the connection ---------------------------------------------------------------------------------
 
     def received(self, connection: Connection) -> None:
-        """Replies have been worked off: there may be room, or a drained connection to end."""
+        """Send more of the backlog after replies, or end the connection if it is drained."""
         if self._live is None and connection is self._connection:
             if self._drain_sweeps:
                 self._end_if_drained(connection)
@@ -257,22 +257,22 @@ class FailoverConnection:
             self._note_progress()
 
     def write_paused(self, connection: Connection) -> None:
-        """The node does not read fast enough: let calls wait in the backlog, whose size is limited."""
+        """Collect calls in the backlog, whose size is limited, because the node reads too slowly."""
         if connection is self._connection:
             self._leave_straight_path()
 
     def answered_late(self, call: Call, value: Any) -> None:
-        """The caller has gone; messages that were pulled for it have to go back."""
+        """Return messages that were pulled for a cancelled caller."""
         if call.gives_back:
             self._late(value)
 
     def answered_moved(self, call: Call) -> None:
-        """A pull that waited at a node that is being left: it goes to the next one."""
+        """Send a pull that waited at a draining node to the next one."""
         if not call.future.done():
             self._refused.append(call)
 
     def answered_error(self, connection: Connection, call: Call, element: Any) -> None:
-        """Decide between telling the caller and trying again."""
+        """Fail the call or retry it, depending on the error."""
         error = parse_error(element)
         if isinstance(call, Control):
             call.fail(error)
@@ -280,7 +280,7 @@ class FailoverConnection:
             self._refused.append(call)
             self._drain(connection, error)
         elif error.code == "unknown_outcome":
-            # The node does not know either: the same as if it had gone.
+            # The node does not know the outcome, as if the connection had been lost.
             if call.lost(error.message) or not self._is_over(call):
                 self._refused.append(call)
             self._drain(connection, error)
@@ -288,10 +288,10 @@ class FailoverConnection:
             call.refused(error)
 
     def connection_lost(self, connection: Connection, reason: str) -> None:
-        """Sort what was under way into what is sent again and what is given up, and go to the next node."""
+        """Select the unanswered calls to retry, fail the others, and connect to the next node."""
         again = [call for call in connection.pending.values() if call.lost(reason) or not self._is_over(call)]
         if connection is not self._connection:
-            return  # It had not become the session's yet; the connector sees to it.
+            return  # `_try` handles the loss of a connection that is not in use yet.
         if self._drain_sweeps == 0:
             self._trouble = LmqError("unreachable", f"{connection.address}: {reason}")
         self._leave_straight_path()
@@ -322,9 +322,10 @@ class FailoverConnection:
     # --- draining -------------------------------------------------------------------------------------------------
 
     def _drain(self, connection: Connection, error: LmqError) -> None:
-        """The node turns calls away: let it answer what it took, then go to the next one.
+        """Drain a node that rejects calls: wait for its answers to accepted calls, then connect to the next node.
 
-        Waiting pulls are called back first. Simply leaving would lose what is just being delivered to them until its lease ends.
+        The session cancels waiting pulls first. If it closed the connection at once, messages in flight to them would be lost
+        until their leases expire.
         """
         self._trouble = error
         if connection is self._connection and self._drain_sweeps == 0:
@@ -346,9 +347,9 @@ class FailoverConnection:
             self._connector = self.loop.create_task(self._connect(), name="lmqcluster-connect")
 
     async def _connect(self) -> None:
-        """Try one address after the other until one answers or nothing waits any more."""
+        """Try one address after the other until one answers or the backlog is empty."""
         for host in {address.host for address in self._nodes.all} - {IN_MEMORY}:
-            # The next node's address is to be at hand when it is needed.
+            # A failover must not wait for the DNS lookup of the next node.
             RESOLVER.look_up(host)
         try:
             while self._backlog and self._connection is None:
@@ -369,7 +370,7 @@ class FailoverConnection:
                 await self._open(connection, reached)
                 if token is not None:
                     await connection.authenticate(token)
-                # A paused process still accepts connections: only an answer shows that it lives.
+                # The kernel accepts connections for a stalled process too, so only an answer proves that the node is alive.
                 await connection.bind(self._producer, self._sequence)
         except (LmqError, OSError) as exc:
             if isinstance(exc, TimeoutError):
@@ -400,7 +401,7 @@ class FailoverConnection:
             watcher(self._connection is not None)
 
     def _ask_for_nodes(self, connection: Connection) -> None:
-        """Ask which nodes there are, now and from time to time while the connection stands."""
+        """Ask for the addresses of the nodes, now and every `ASK_S` seconds while the connection is open."""
         if self._asker is not None:
             self._asker.cancel()
             self._asker = None
@@ -428,9 +429,9 @@ class FailoverConnection:
             await self.loop.create_connection(lambda: connection, sock=reached, ssl=tls, server_hostname=name)
 
     def _denied(self, address: NodeAddress, reason: LmqError) -> None:
-        """A node refuses us, is not one that we trust, or is none. When that goes for all, nothing that waits has a chance.
+        """Note that a node refuses the client, is not trusted, or is not a node. If that is true of all, fail the backlog.
 
-        Nodes that only the cluster has named do not count: they may go by other names here.
+        Nodes that only the cluster has named do not count: they may have other names on the client's network.
         """
         self._trouble = reason
         self._denied_by.add(address)
@@ -448,7 +449,7 @@ class FailoverConnection:
         self._note_progress()
 
     def _step(self, *, stood_s: float) -> None:
-        """Go to the next address. A connection that stood for long restarts the back-off."""
+        """Select the next address. A connection that lasted longer than the longest backoff resets the backoff."""
         if stood_s > self._backoff.max_s:
             self._failures = 0
         self._failures += 1
@@ -466,7 +467,7 @@ class FailoverConnection:
         yield from self._backlog
 
     def _sweep(self) -> None:
-        """Look at deadlines and at the health of the connection: one timer for all calls."""
+        """Check deadlines and the health of the connection; one timer serves all calls."""
         self._sweeper = None
         now = self.loop.time()
         connection = self._connection
@@ -475,7 +476,7 @@ class FailoverConnection:
             for call in late:
                 self._expire(call, now, sent=True)
             if late:
-                # Whatever hangs at that node, it must not fill up our table.
+                # Calls that hang at that node must not fill the table of pending calls.
                 connection.abort(f"no answer to a call within {self.timeout_s:g} s")
             else:
                 self._check_health(connection)
@@ -495,7 +496,7 @@ class FailoverConnection:
             call.fail(error)
 
     def _is_over(self, call: Call) -> bool:
-        """Whether nobody needs an answer to a call: not its caller, and not the client itself."""
+        """Return whether neither the caller nor the client itself needs the answer to a call."""
         return call.future.done() and not (call.future.cancelled() and self.kept.keep(call, self.loop.time()))
 
     def _timed_out(self, call: Call, *, sent: bool) -> LmqError:
@@ -509,7 +510,7 @@ class FailoverConnection:
         if self._drain_sweeps:
             self._drain_sweeps -= 1
             if self._drain_sweeps == 0:
-                self._drain_sweeps = 1  # Until it is gone.
+                self._drain_sweeps = 1  # stays above 0 until the connection has ended
                 connection.abort(f"the node turns calls away: {self._trouble}")
         elif connection.silent_sweeps == self._silent_sweeps_max:
             connection.ping()
@@ -523,10 +524,10 @@ class FailoverConnection:
             self._progress.set()
 
     async def close(self, grace_s: float) -> None:
-        """Take no more calls, let waiting pulls go, wait for the rest and end the connection.
+        """Reject new calls, cancel waiting pulls, wait for the other answers and end the connection.
 
         Args:
-            grace_s: how long to wait for answers; what has none by then fails.
+            grace_s: how long to wait for answers, in seconds; then the unanswered calls fail.
         """
         if self._progress is not None:
             return
@@ -547,7 +548,7 @@ class FailoverConnection:
                 self.forget(call)
         while not all(call.waits or isinstance(call, Control) for call in self._unanswered()):
             await self._advance(progress)
-        # The node answers cancelled pulls; messages that were on their way are given back.
+        # The node answers cancelled pulls; messages that were in flight return to their queues.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_CANCEL_S):
                 while not all(isinstance(call, Control) for call in self._unanswered()):
@@ -583,7 +584,7 @@ class FailoverConnection:
 
 
 def closed_error() -> LmqError:
-    """The error of a call that comes too late."""
+    """Return the error of a call to a closed client."""
     return LmqError("unreachable", "the client is closed", retryable=False)
 
 

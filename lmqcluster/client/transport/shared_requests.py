@@ -1,8 +1,8 @@
-"""Calls that are made in the same turn of the event loop and ask the same of one queue share a request.
+"""Coalescing of calls with the same method and queue, made in the same turn of the event loop, into one request.
 
-A request costs a node and the client more than what is in it. Each call keeps its number, its deadline and an outcome of its own;
-only the bytes are shared: pushes as ``push_each``, settlements as ``done_many`` and the like, pulls as ``pull_many``. A call that
-is sent again because its outcome is not known goes alone.
+A request costs the node and the client more than its contents. Each call keeps its number, deadline and outcome; only the bytes
+are shared: pushes as ``push_each``, settlements as ``done_many`` and the like, pulls as ``pull_many``. A retry of a call with
+unknown outcome is sent separately.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
 __all__ = ["CALLS_MAX", "ITEM_BYTES_MAX", "SHARED", "SharedPull", "SharedRequest"]
 
 CALLS_MAX: Final = 256
-"""Most calls that share a request."""
+"""Maximum number of calls that share a request."""
 ITEM_BYTES_MAX: Final = 1024
-"""A message above this has a request of its own: what it costs is in its bytes."""
+"""Size of the largest message that shares a request. The cost of a larger one is in its bytes, so sharing saves little."""
 
 
 def _split(share: bytes) -> tuple[bytes, bytes]:
-    """The method and the encoded name of the queue in the head of a request, see `Heads`."""
+    """Return the method and the encoded queue name in the head of a request, see `Heads`."""
     end = 1 + (share[0] & 0x1F)
     return share[1:end], share[end + 1 :]
 
 
 class SharedRequest:
-    """Some calls with one request, of which there are at least two when it is sent.
+    """A request of several calls, at least two when it is sent.
 
     Attributes:
-        calls: in the order in which they were made.
-        msgid: under which it was sent last.
-        share: what calls must have in common to share a request, see `Call`.
+        calls: its calls, in the order in which they were made.
+        msgid: msgid of its last attempt.
+        share: key that its calls have in common, see `Call`.
     """
 
     __slots__ = ("calls", "msgid", "share")
@@ -50,19 +50,19 @@ class SharedRequest:
         self.msgid = -1
 
     def add(self, call: Call) -> None:
-        """One more call."""
+        """Add a call."""
         self.calls.append(call)
 
     def live_calls(self) -> Iterable[Call]:
-        """Those that an answer is for."""
+        """Return the calls that the next answer resolves."""
         return self.calls
 
     def body(self) -> tuple[bytes, ...]:
-        """The request after its msgid."""
+        """Return the request after its msgid."""
         raise RuntimeError(f"a subclass knows the request for {self.share!r}")
 
     def answered(self, connection: Connection, result: Any) -> None:
-        """Tell each caller what the node has answered for its call."""
+        """Resolve each call with its part of the node's answer."""
         calls = self.calls
         if type(result) is not list or len(result) != len(calls):
             connection.abort(f"the node answered {len(calls)} calls with {result!r:.200}")
@@ -83,7 +83,7 @@ class SharedPush(SharedRequest):
     _HEAD: ClassVar = pack_raw(b"push_each") + b"\x92"
 
     def body(self) -> tuple[bytes, ...]:
-        """``push_each(queue, contents)``."""
+        """Return ``push_each(queue, contents)``."""
         return self._HEAD, _split(self.share or b"")[1], pack_array([call.item for call in self.calls])
 
 
@@ -93,12 +93,12 @@ class SharedSettle(SharedRequest):
     __slots__ = ()
 
     def body(self) -> tuple[bytes, ...]:
-        """``done_many(queue, ids)`` and the like."""
+        """Return ``done_many(queue, ids)`` and the like."""
         method, queue = _split(self.share or b"")
         return pack_raw(method + b"_many"), b"\x92", queue, pack_array([call.item for call in self.calls])
 
     def answered(self, connection: Connection, result: Any) -> None:
-        """True is the "ok" of a single call, false the answer for a message that is not under this lease."""
+        """Convert each result to that of a single call: true to "ok", false to the error for a message without this lease."""
         if type(result) is list:
             result = [b"ok" if settled else [_NOT_FOUND] for settled in result]
         super().answered(connection, result)
@@ -108,9 +108,9 @@ _NOT_FOUND: Final = b"not_found: there is no such message under lease"
 
 
 class SharedPull(SharedRequest):
-    """Pulls from one queue that wait equally long.
+    """Pulls from one queue with the same timeout.
 
-    An answer with fewer messages than calls is for the first of them; the others go on waiting, with one request again.
+    If an answer has fewer messages than calls, it resolves the first calls; the others keep waiting with a new shared request.
     """
 
     __slots__ = ("_is_cancelled", "_left")
@@ -124,7 +124,7 @@ class SharedPull(SharedRequest):
         self._join(first)
 
     def add(self, call: Call) -> None:
-        """One more pull."""
+        """Add a pull."""
         super().add(call)
         self._join(call)
 
@@ -134,11 +134,11 @@ class SharedPull(SharedRequest):
         self._left.append(pull)
 
     def live_calls(self) -> Iterable[Call]:
-        """Those that wait still."""
+        """Return the pulls that are still waiting."""
         return self._left
 
     def drop_ended(self, connection: Connection) -> None:
-        """Forget calls whose callers have gone."""
+        """Drop calls whose callers were cancelled."""
         ended = [call for call in self._left if call.future.done()]
         for call in ended:
             connection.take(call)
@@ -146,7 +146,7 @@ class SharedPull(SharedRequest):
             self._left = deque(call for call in self._left if not call.future.done())
 
     def body(self) -> tuple[bytes, ...]:
-        """``pull_many(queue, max, timeout)``."""
+        """Return ``pull_many(queue, max, timeout)``."""
         first = self._left[0]
         return (
             self._HEAD,
@@ -156,14 +156,14 @@ class SharedPull(SharedRequest):
         )
 
     def cancel(self) -> bool:
-        """A caller has gone; returns whether the node has to be told, which then answers what it has."""
+        """Note that a caller was cancelled. Return whether to cancel the request at the node, which then answers early."""
         if self.msgid < 0 or self._is_cancelled:
             return False
         self._is_cancelled = True
         return True
 
     def answered(self, connection: Connection, result: Any) -> None:
-        """Hand the messages to the first callers; if there are none, the time is over."""
+        """Resolve the first calls with the messages; an empty answer means that the timeout has elapsed."""
         if type(result) is not list or len(result) > len(self._left):
             connection.abort(f"the node answered {len(self._left)} pulls with {result!r:.200}")
             return
@@ -196,4 +196,4 @@ class SharedPull(SharedRequest):
 
 
 SHARED: Final[dict[type[Call], type[SharedRequest]]] = {Push: SharedPush, Settle: SharedSettle, Pull: SharedPull}
-"""By kind of call, what calls of that kind share."""
+"""Classes of shared requests by class of call."""
