@@ -37,7 +37,7 @@ class NodeSession:
         self._opening: asyncio.Task[bytes] | None = None
         self._renewing: asyncio.Task[None] | None = None
         self._closed = False
-        # # Until this time, by the node's own clock, the cluster cannot have considered the node dead.
+        # Until this time, by the node's own clock, the cluster cannot have considered the node dead.
         self._sure_until_s = 0.0
         self.on_lost: list[Callable[[], None]] = []
 
@@ -52,7 +52,7 @@ class NodeSession:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
             self._opening.add_done_callback(self._opened)
-        # # Cancelling one caller must not cancel the opening for the others.
+        # Cancelling one caller must not cancel the opening for the others.
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> bytes:
@@ -69,7 +69,7 @@ class NodeSession:
     def _opened(self, task: asyncio.Task[bytes]) -> None:
         self._opening = None
         if not task.cancelled():
-            # # Mark the exception as retrieved: all callers may have been cancelled.
+            # Mark the exception as retrieved: all callers may have been cancelled.
             task.exception()
 
     async def _renew(self, session: bytes) -> None:
@@ -78,7 +78,7 @@ class NodeSession:
             try:
                 await self._renew_once(session)
             except LmqError as exc:
-                # # There is no leader now. The next attempt shows whether the session is alive.
+                # There is no leader now. The next attempt shows whether the session is alive.
                 log.debug("session not renewed", reason=exc.message)
 
     async def _renew_once(self, session: bytes) -> None:

@@ -94,7 +94,7 @@ class QueueOperations:
         gone = await asyncio.gather(*(self._send(layout.with_limit(command, _WHOLE)) for command in commands))
         done = 0
         for command, count in zip(commands, gone, strict=True):
-            # # None: the queue has been deleted.
+            # None: the queue has been deleted.
             done += count or 0
             step = count or 0
             while step >= STEP_MAX and self._out_of_line(command[layout.QUEUE]):
@@ -181,7 +181,7 @@ class QueueOperations:
             command = layout.redrive(queue, sources, label)
             gone = await self._next(command, step, done) if done else await self._first(command, step)
             done, left = done + gone, left - gone
-            # # A message that came from a queue not checked above also ends the step early.
+            # A message that came from a queue not checked above also ends the step early.
             if gone < step or left <= 0:
                 return self._told(command, done)
 
@@ -284,10 +284,10 @@ class QueueOperations:
 
     async def _next(self, command: Command, step: int, done: int) -> int:
         try:
-            # # A queue deleted since the last step has nothing left.
+            # A queue deleted since the last step has nothing left.
             return int(await self._send(layout.with_limit(command, step)) or 0)
         except LmqError as exc:
-            # # Earlier steps took effect, so the error must not look like a refused request.
+            # Earlier steps took effect, so the error must not look like a refused request.
             reason = f"{done} messages were {_DONE[command[layout.OP]]} before this: {exc.message}"
             raise LmqError("unknown_outcome", reason, retryable=command[layout.OP] in (Op.PURGE, Op.WITHDRAW)) from exc
 

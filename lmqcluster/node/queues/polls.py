@@ -90,7 +90,7 @@ class PolledQueues:
         self._receipts = receipts
         self._pulls = pulls
         self._wait_for = wait_for
-        # # Polls since the node's start that found nothing and left no trace in the log.
+        # Polls since the node's start that found nothing and left no trace in the log.
         self._empty: Counter[bytes] = Counter()
 
     # --- queues ---------------------------------------------------------------------------------------------------
@@ -145,7 +145,7 @@ class PolledQueues:
         return rows
 
     def _row(self, body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
-        # # A delay of 0 is sent too: without one, the queue's property delay would apply.
+        # A delay of 0 is sent too: without one, the queue's property delay would apply.
         item = PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX)))
         return item.row_with_options(self._service.due_times)
 

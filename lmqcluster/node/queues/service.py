@@ -144,7 +144,7 @@ class QueueService(CommandSender):
             self.proposer.retire(error)
 
     def _session_ended(self, session: int) -> None:
-        # # Looked up at each call: `pulls` is replaced when the node joins another cluster.
+        # Looked up at each call: `pulls` is replaced when the node joins another cluster.
         self.pulls.session_ended(session)
 
     # --- push -----------------------------------------------------------------------------------------------------
@@ -355,9 +355,9 @@ class QueueService(CommandSender):
         unsent: Unsent = Unsent.PUT_BACK,
         until: asyncio.Future[None] | None = None,
     ) -> list[Delivered]:
-        """Return the deliveries of a pull in the core's form; `wanted` is their number and the wait in seconds. See `pull`.
+        """Return the deliveries of a pull in the core's form; `wanted` is their number and the wait in seconds.
 
-        The wait also ends when `until` is done.
+        The wait also ends when `until` is done. See `pull`.
         """
         pulls = self.pulls
         puller = _Pull(self._loop.create_future(), place)
@@ -503,7 +503,7 @@ class QueueService(CommandSender):
         return None if queue is None else info_of(queue, machine.now_us, self.rates)
 
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
-        """Return the lower-case names of request headers that hooks of queues, and those that hooks of rules, ask to keep."""
+        """Return the lower-case names of request headers to keep: those of hooks of queues, and of hooks of rules."""
         machine = self.machine()
         rules = machine.defaults.rules
         if rules is not self._hooked_rules:

@@ -173,7 +173,7 @@ class Sessions:
         requests.check_lock_name(name)
         owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
-        # # Register before asking: the notice may arrive with the batch that applies the request.
+        # Register before asking: the notice may arrive with the batch that applies the request.
         granted = self._board.lock(name, number)
         try:
             token: int = await service.ask(requests.lock(name, number, owned, waits=waits))

@@ -406,7 +406,7 @@ class Subscriptions:
         found = batches.subscriptions.get(name)
         if found is None:
             return None
-        # # A batch whose consumer died while it was reserved is unsealed: it is shown as it is, live.
+        # A batch whose consumer died while it was reserved is unsealed: it is shown as it is, live.
         rows = [
             self._info(
                 epoch,

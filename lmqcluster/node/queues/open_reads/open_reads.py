@@ -109,11 +109,11 @@ class OpenReads:
                     return delivered
                 if await self._is_held(session, delivered, unsent):
                     return delivered
-                # # The session has ended in the meantime, and other clients get these messages.
+                # The session has ended in the meantime, and other clients get these messages.
             except LmqError as exc:
                 if exc.code != "session_lost":
                     raise
-                # # Nothing was taken. The node opens another session.
+                # Nothing was taken. The node opens another session.
                 self._session.lost(session)
 
     def _check_room(self, holder: int) -> None:
@@ -205,7 +205,7 @@ class OpenReads:
     def abort_numbers_soon(self, held: Mapping[bytes, Sequence[int]]) -> None:
         """Abort deliveries by their numbers, like `abort_soon`."""
         for queue, numbers in held.items():
-            # # The last part goes to the head first, so that all parts end up in order.
+            # The last part goes to the head first, so that all parts end up in order.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
                 self._service.proposer.add_first(PendingCommand(layout.give_back(queue, part, Place.HEAD), [], unheard))

@@ -37,8 +37,7 @@ class TimedReads:
         self._reads = reads
         self._loop = asyncio.get_running_loop()
         self._timed: dict[bytes, _Timed] = {}
-        # # By the end of their time. Settled reads are removed when their time is over, or when there are too many of
-        # them.
+        # By the end of their time. Settled reads are removed when their time is over, or when they are too many.
         self._ends: list[tuple[float, bytes]] = []
         self._timer: asyncio.TimerHandle | None = None
         reads.on_lost(self._forget_all)

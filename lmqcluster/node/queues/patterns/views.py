@@ -223,7 +223,7 @@ class PatternViews:
         known = self._machine().queues
         try:
             async for queue in self._turns.each(queues, view.client):
-                # # Some queues may have been deleted since, and the view may already have followed the deletion.
+                # Some queues may have been deleted since, and the view may already have followed the deletion.
                 if view.matches(queue.name) and known.get(queue.name) is queue:
                     self._list(view, queue)
         except LmqError as exc:
@@ -265,7 +265,7 @@ class PatternViews:
         if view.complete.done():
             view.complete = self._loop.create_future()
         view.complete.set_exception(error.again())
-        # # Mark the exception as retrieved: the view may have no waiting user.
+        # Mark the exception as retrieved: the view may have no waiting user.
         view.complete.exception()
         view.on_end(error)
 
@@ -276,7 +276,7 @@ class PatternViews:
         if not self._views:
             return
         events = self._events
-        # # A deleted queue must be followed before a new queue of the same name.
+        # A deleted queue must be followed before a new queue of the same name.
         for queue in applied.deleted:
             events[queue] = _Event.DELETED
         for queue in applied.created:

@@ -74,7 +74,7 @@ class BodyFetcher:
         return await future
 
     async def in_chunk(self, chunk: Chunk, use: Callable[[list[Message]], T]) -> T | None:
-        """Return the result of `use` on the messages of a chunk; None if the chunk left its line before its page was read.
+        """Return the result of `use` on the messages of a chunk; None if the chunk left its line first.
 
         Raises:
             LmqError: the page cannot be read.
@@ -93,7 +93,7 @@ class BodyFetcher:
                 return None
             if self._loop.time() >= until_s:
                 raise self.error()
-            # # Another member may send the page during the wait.
+            # Another member may send the page during the wait.
             await asyncio.sleep(RETRY_S)
         return None
 
@@ -174,6 +174,6 @@ class _Fetch:
         elif self._loop.time() >= self._until_s:
             self._done(None)
         else:
-            # # Another member may send the page before the next attempt.
+            # Another member may send the page before the next attempt.
             self._failed = False
             self._loop.call_later(RETRY_S, self.go_on)

@@ -85,7 +85,7 @@ class Holders:
     def __init__(self, machine: Callable[[], Machine]) -> None:
         self._machine = machine
         self._runs: deque[_Run] = deque()
-        # # Log time at which the last lease of the dropped runs ends.
+        # Log time at which the last lease of the dropped runs ends.
         self._blind_until_us = 0
 
     def __len__(self) -> int:
@@ -105,7 +105,7 @@ class Holders:
     def _remember(self, run: _Run) -> None:
         runs = self._runs
         runs.append(run)
-        # # With one check for each new run, the list would grow while some runs still hold leases.
+        # With one check for each new run, the list would grow while some runs still hold leases.
         for _ in range(min(2, len(runs))):
             oldest = runs.popleft()
             leases = self._leases(oldest.queue)

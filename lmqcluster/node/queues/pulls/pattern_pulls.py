@@ -87,7 +87,7 @@ class PatternPulls:
         if line is None:
             line = self._open(pattern, client)
         try:
-            # # Pulls that already wait in the line come first.
+            # Pulls that already wait in the line come first.
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [ticket])
                 return True
@@ -171,7 +171,7 @@ class PatternPulls:
         """Hand out the messages of a pull; look again for the pulls that got none."""
         self.ended(group)
         if delivered is None:
-            # # The pull met only exhausted messages, as many as one command may drop.
+            # The pull met only exhausted messages, as many as one command may drop.
             empty_handed, group.tickets = group.tickets, []
         else:
             line.looking -= len(group.tickets)

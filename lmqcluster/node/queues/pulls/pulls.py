@@ -176,7 +176,7 @@ class Pulls:
         return False
 
     def is_looking(self, puller: DeliverySink) -> bool:
-        """Return whether a pull is undecided with no command on its way: it has no messages and no place in a line."""
+        """Return whether the puller has an undecided pull, which has neither messages nor a place in a line."""
         tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
         return any(who.waiting is puller.waiting for who, *_ in tickets)
 
@@ -279,7 +279,7 @@ class Pulls:
             else:
                 empty_handed.append(ticket)
         self._note(holder, delivered, start, position)
-        # # After an unknown outcome, `completed` may follow `failed`. Its messages then have no taker.
+        # After an unknown outcome, `completed` may follow `failed`: without tickets, all messages are put back.
         group.tickets = []
         if position < len(delivered):
             self.put_back(delivered[position:], unsent_of(group.command))
@@ -375,7 +375,7 @@ class Pulls:
         waiter.puller.waiting.discard(waiter)
         line.live -= 1
         line.wanted -= waiter.count
-        # # Closed waiters are skipped when their turn comes. Sweep them when they are the majority.
+        # Closed waiters are skipped when their turn comes. Sweep them when they are the majority.
         if len(line.waiters) > 2 * line.live + 16:
             line.waiters = deque(w for w in line.waiters if w.open)
         if not line.is_needed():
@@ -385,7 +385,7 @@ class Pulls:
         looks_again = line.timer is not None
         line.drop()
         if looks_again and isinstance(line, QueueWaitList) and self.closing is None:
-            # # The other lines of the queue rely on the same timer.
+            # The other lines of the queue rely on the same timer.
             self._wake(line.lines)
 
     def _serve(self, line: WaitList, delivered: list[Delivered], command: Command) -> list[Delivered]:
@@ -463,7 +463,7 @@ class Pulls:
         if head_us > now_us:
             self._arm(line, (head_us - now_us) / 1e6)
             return False
-        # # Messages due by this node's clock but not yet by log time are not counted.
+        # Messages due by this node's clock but not yet by log time are not counted.
         count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
         return count > 0 and self._claim(line, count)
 
@@ -484,7 +484,7 @@ class Pulls:
         try:
             self._proposer.add(claim, 64)
         except LmqError:
-            # # The node is over its bounds or stopping. The next message or this retry finds the line again.
+            # The node is over its bounds or stopping. The next message or this retry finds the line again.
             self._arm(line, 0.1)
             return False
         line.claim = claim
@@ -496,7 +496,7 @@ class Pulls:
     def claim_ended(self, claim: PendingCommand, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """Handle the end of a claim, with messages, without, or with an error."""
         line: WaitList = claim.tickets[0]
-        # # After an unknown outcome, a claim may end a second time while the line already has another one.
+        # After an unknown outcome, a claim may end a second time while the line already has another one.
         if line.claim is claim:
             line.claim = None
             if isinstance(line, QueueWaitList):

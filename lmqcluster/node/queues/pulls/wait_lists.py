@@ -49,7 +49,7 @@ class DeliverySink(Protocol):
 
     @property
     def place(self) -> ConnectionSlot | None:
-        """Return the connection that gets the messages; None if it is no client's, or if the node settles them first."""
+        """Return the connection that gets the messages; None if it is no client's or the node settles them."""
 
     def may_wait(self) -> bool:
         """Return whether there is memory for one more waiting pull."""
@@ -220,7 +220,7 @@ class LeaseLine(QueueWaitList):
             return None, 0
         if session is None or queue is None or not queue.is_exclusive():
             return super().head()
-        # # The other sessions get a notice when it is their turn.
+        # The other sessions get a notice when it is their turn.
         if queue.suspended or machine.claims.holder(self.key) not in (0, session):
             return None, 0
         return queue.earliest_us(), queue.due_count(machine.now_us)

@@ -28,7 +28,7 @@ class WaitingPushes:
         self._proposals = proposals
         self._board = board
         self._loop = asyncio.get_running_loop()
-        # # The pushes that wait now; two tickets may wait for the same push.
+        # The pushes that wait now; two tickets may wait for the same push.
         self._waiting: set[_Ticket] = set()
         self._closing: LmqError | None = None
 

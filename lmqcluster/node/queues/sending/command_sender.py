@@ -128,7 +128,7 @@ class CommandSender:
                 machine.quotas.check(Kind.QUEUES, owner)
             except RefusedError as exc:
                 raise LmqError(exc.code, exc.reason) from exc
-            # # The command that needs the queue follows. If this one is refused, that one creates the queue without an
+            # The command that needs the queue follows. If this one is refused, that one creates the queue without an
             # owner, which also stays within a quota.
             self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
 

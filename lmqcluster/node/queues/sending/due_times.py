@@ -40,7 +40,7 @@ class DueTimes:
         """
         ahead_us = self._machine().times.ahead_us
         if ahead_us is None:
-            # # A new cluster whose leader has not published the difference yet.
+            # A new cluster whose leader has not published the difference yet.
             ahead_us = time.time_ns() // 1000 - self._clock().now_us()
         elif not self.has_had_leader:
             reason = "this node has known no leader since its start, and cannot convert a due time yet; try again"

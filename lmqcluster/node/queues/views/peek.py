@@ -161,7 +161,7 @@ class Peeks:
     async def _look(self, queue: Queue, query: PeekQuery, client: bytes) -> _Lowest | None:
         """Return the rows of a page; None if the queue changed and has to be read again."""
         lowest = _Lowest(query)
-        # # Plain copies of the same moment: pairs of a million leases would take longer.
+        # Plain copies of the same moment: pairs of a million leases would take longer.
         line = queue.in_line()
         numbers = list(queue.leases.messages) if query.leased else []
         leased = list(queue.leases.messages.values()) if query.leased else []
@@ -172,7 +172,7 @@ class Peeks:
         )
         async for block in self._turns.each(blocks, client):
             lowest.add(*block)
-        # # Messages in the paged tail have neither label nor group.
+        # Messages in the paged tail have neither label nor group.
         chunks = [] if query.label or query.group else _within(line.chunks, query)
         chunks.sort(key=attrgetter("low"))
         return lowest if await self._look_into(chunks, lowest, client) else None
