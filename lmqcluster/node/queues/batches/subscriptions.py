@@ -86,7 +86,7 @@ class QueueBacklog(NamedTuple):
 
 
 class Closed(NamedTuple):
-    """A queue whose deliveries are currently blocked.
+    """A queue that is suspended or exclusive.
 
     Attributes:
         reason: ``suspended``, or ``exclusive`` (only sessions pull from it).
