@@ -1,4 +1,4 @@
-"""A batch of a node, as it stands in an entry of the log."""
+"""A batch of a node, as stored in an entry of the log."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["decode_batch"]
 
 
 def decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Command]]:
-    """Origin, incarnation, sequence and commands of a batch.
+    """Return origin, incarnation, sequence and commands of a batch.
 
     Raises:
         ValueError, TypeError, msgpack.UnpackException: it is not a batch.

@@ -1,4 +1,4 @@
-"""Why replication stops."""
+"""Errors that stop replication."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ __all__ = ["FatalReplicationError"]
 
 
 class FatalReplicationError(RuntimeError):
-    """The node must stop: going on could break a promise; restarting is safe."""
+    """The node must stop: continuing could break a promise; restarting is safe."""

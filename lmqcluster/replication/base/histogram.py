@@ -1,4 +1,4 @@
-"""Counts of observed values by size, cheap enough for the paths of requests."""
+"""Counts of observed values by size, cheap enough for request paths."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Final
 __all__ = ["LATENCY_S", "Histogram"]
 
 LATENCY_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
-"""Upper bounds, in seconds, for what takes from half a millisecond to some seconds."""
+"""Upper bounds, in seconds, for durations from half a millisecond to some seconds."""
 
 
 class Histogram:
-    """Observations counted in buckets. Not to be shared by threads.
+    """Observations counted in buckets. Not thread-safe.
 
     Attributes:
         bounds: upper bounds of the buckets, rising; a value belongs to the first bucket whose bound it does not exceed.
         counts: observations by bucket, and at the end those beyond the last bound.
-        sum: of all observed values.
+        sum: sum of all observed values.
     """
 
     __slots__ = ("bounds", "counts", "sum")
@@ -30,10 +30,10 @@ class Histogram:
         self.sum = 0.0
 
     def observe(self, value: float, count: int = 1) -> None:
-        """Count a value that was met `count` times."""
+        """Count a value that was observed `count` times."""
         self.counts[bisect_left(self.bounds, value)] += count
         self.sum += value * count
 
     def cumulative(self) -> list[int]:
-        """How many values do not exceed each bound; the last number is that of all."""
+        """Return how many values do not exceed each bound; the last number is that of all."""
         return list(accumulate(self.counts))

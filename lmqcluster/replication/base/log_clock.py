@@ -10,19 +10,19 @@ __all__ = ["LogClock"]
 class LogClock:
     """Integer microseconds that advance with the monotonic clock.
 
-    Only a leader whose log holds no stamp begins with its wall clock. Every other leader continues where the log stops, so a
-    wrong or jumping wall clock moves no lease, also when all nodes restart. Until the node has applied a stamp, or leads,
-    its estimate begins with what its files say.
+    Only a leader whose log holds no stamp begins with its wall clock. Every other leader continues where the log
+    stops. So a wrong or jumping wall clock moves no lease, even if all nodes restart. Until the node has applied a
+    stamp, or leads, its estimate begins with the stamp in its files.
     """
 
     def __init__(self) -> None:
-        # Whether the clock runs by a stamp that counts: what a log holds at the start may yet be truncated.
+        # Whether the stamp is final: the log found at the start may still be truncated.
         self._is_known = False
         self._base_us = time.time_ns() // 1000
         self._base_monotonic_ns = time.monotonic_ns()
 
     def now_us(self) -> int:
-        """Log time now, as far as this node can tell."""
+        """Return the current log time, as far as this node knows."""
         return self._base_us + (time.monotonic_ns() - self._base_monotonic_ns) // 1000
 
     def guess(self, stamp_us: int) -> None:

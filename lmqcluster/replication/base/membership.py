@@ -1,4 +1,4 @@
-"""Members of the cluster as the log knows them: id and Raft address."""
+"""Members of the cluster according to the log: id and Raft address."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CHANGE = bytes([MEMBERSHIP])
 
 
 class PeerNode(Node):
-    """A member; its identity is its id, whatever its address."""
+    """A member, identified by its id, whatever its address."""
 
     address: str
 
@@ -37,27 +37,27 @@ class PeerNode(Node):
 
 
 def is_change(command: bytes | memoryview) -> bool:
-    """Whether a log command changes the members."""
+    """Return whether a log command changes the members."""
     return command[:1] == _CHANGE
 
 
 def stamp_us_of(command: bytes | memoryview) -> int:
-    """The log time that stands in a log command; 0 in one that is no batch."""
+    """Return the log time in a log command; 0 if it is not a batch."""
     return int.from_bytes(command[1:9], "big") if command and command[0] == REGULAR else 0
 
 
 def encode_change(verb: str, node_id: str, address: str) -> bytes:
-    """The payload of a membership entry.
+    """Return the payload of a membership entry.
 
-    `verb` is ``add`` (also for a member's new address), ``rem``, or ``only``: all others are given up. The last one is never
-    replicated; it is written into the log of a survivor that has lost its quorum.
+    `verb` is ``add`` (also for a member's new address), ``rem``, or ``only``, which removes all others. ``only`` is
+    never replicated; it is written into the log of a survivor that has lost its quorum.
     """
     data: bytes = msgpack.packb([verb, node_id, address])
     return data
 
 
 def decode_change(command: bytes) -> list[Any] | None:
-    """``[verb, id, PeerNode]`` of a membership entry, None for any other entry."""
+    """Return ``[verb, id, PeerNode]`` of a membership entry, None for any other entry."""
     if not is_change(command):
         return None
     verb, node_id, address = msgpack.unpackb(command[1:])
@@ -65,7 +65,7 @@ def decode_change(command: bytes) -> list[Any] | None:
 
 
 def apply_change(members: Mapping[str, str], command: bytes) -> dict[str, str]:
-    """The member list, id to address, after an entry."""
+    """Return the member list, id to address, after an entry."""
     change = decode_change(command)
     result = dict(members)
     if change is not None:

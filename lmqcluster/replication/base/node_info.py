@@ -1,4 +1,4 @@
-"""What a node tells its peers of itself when it connects, and when that changes."""
+"""A node's description of itself, sent to peers when it connects and when it changes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ __all__ = ["NodeInfo"]
 
 @dataclass(slots=True)
 class NodeInfo:
-    """What a node tells its peers of itself.
+    """A node's description of itself for its peers.
 
     Attributes:
         name, http, rpc: name and client addresses, empty if off.
         raft: where peers can dial it.
         empty: it holds no data.
-        recovering: it has forgotten data that it may have acknowledged.
+        recovering: it has lost data that it may have acknowledged.
         machine_version: the newest version of the replicated machine that it understands.
         members: fingerprint of the ids of the members that it knows; empty once its cluster has been founded.
     """

@@ -17,20 +17,20 @@ class RaftSettings:
     """Settings of the replicated log. Times in seconds.
 
     Attributes:
-        heartbeat_s: interval of heartbeats; must exceed no round trip, messages are pipelined.
-        election_min_s, election_max_s: a follower campaigns after a random time between them without a leader. Too short:
-            elections under load; too long: slow failover.
-        quorum_lost_s: a leader that has heard no majority for so long steps down.
+        heartbeat_s: interval of heartbeats; may be shorter than a round trip, because messages are pipelined.
+        election_min_s, election_max_s: a follower campaigns after a random time between them without a leader. If too short,
+            elections start under load; if too long, failover is slow.
+        quorum_lost_s: a leader that has not heard a majority for this long steps down.
         leader_lost_min_s, leader_lost_max_s: the same as the election times, but once the link to the leader is down.
         append_bytes_max: most bytes of entries in one message.
         log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
-            needs them; beyond the hard limit they are dropped always, and the follower gets a snapshot.
-        backlog_bytes: so much of the queues' backlogs is kept in memory, besides the next messages of each; the rest in pages.
-        snapshot_log_bytes: a durable log that has grown by so much, and by as much as its last snapshot takes, is worth a
-        new one. apply_bytes_max: about how many bytes of entries one step applies. apply_s_max: after so many seconds a step
-        applies no further entry, because heartbeats wait for it. learner_lag_max: a learner that lacks no
-        more entries than this becomes a member. learner_patience_s: a learner that nobody has asked for during this time is
-        forgotten.
+            needs them; beyond the hard limit they are always dropped, and the follower gets a snapshot.
+        snapshot_log_bytes: a new snapshot is taken when the durable log has grown by this and by the last snapshot's size.
+        backlog_bytes: bytes of the queues' backlogs kept in memory, besides the next messages of each; the rest is in pages.
+        apply_bytes_max: approximate bytes of entries that one step applies.
+        apply_s_max: a step applies no further entry after this time, because heartbeats wait for it.
+        learner_lag_max: a learner that lacks no more entries than this becomes a member.
+        learner_patience_s: a learner is dropped if it has not been requested for this time.
     """
 
     heartbeat_s: float = 0.1
@@ -50,7 +50,7 @@ class RaftSettings:
     learner_patience_s: float = 30.0
 
     def to_library(self) -> Any:
-        """PySyncObj's configuration: no ticking thread, no files, no compaction, no chunking of its own."""
+        """Return PySyncObj's configuration: no ticking thread, no files, no compaction, no chunking."""
         return SyncObjConf(
             autoTick=False,
             appendEntriesUseBatch=True,

@@ -1,4 +1,4 @@
-"""What a member knows of itself and of its cluster at one moment, as one value."""
+"""The status of a member and its view of the cluster at one moment, as one value."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ReplicaStatus:
         leader: the last known leader of the term.
         term: its term.
         commit_index, applied_index: the highest index that it knows to be committed, and that it has applied.
-        missing_entries: how many entries it has not applied of those that it knows its leader to have.
-        has_caught_up: it has applied, since it started, what its leader had when they first met.
+        missing_entries: how many of the entries that its leader is known to have it has not applied.
+        has_caught_up: it has applied, since it started, the entries that its leader had at their first contact.
         members: id to Raft address of all members, by the newest entries of the log.
-        match_indexes: on the leader, what each member is known to hold; empty on others.
+        match_indexes: on the leader, the highest index that each member is known to hold; empty on others.
         connected: the peers that it can send to.
-        about: what the peers have told of themselves, and what this member tells them.
+        about: the descriptions that the peers and this member send of themselves.
         has_left: it has left its cluster and has joined none since.
-        was_removed: its cluster has told it that it is no member any more.
+        was_removed: a leader has answered that it is no longer a member.
         is_installing: it is loading a snapshot of the leader.
         is_recovering: it lacks entries that it may have acknowledged, so it does not vote.
         durability: what an acknowledged write survives, see `NodeStorage`.
@@ -39,7 +39,7 @@ class ReplicaStatus:
         log_entries, log_bytes: the size of the log.
         machine_version: the version of the replicated machine that is in force.
         is_founded: the first leader of the cluster has founded it.
-        obstacle: what keeps the node from finding the founding members, empty if that is unknown; None if it has found them.
+        obstacle: why the node cannot find the founding members, empty if unknown; None if it has found them.
     """
 
     id: str
@@ -69,30 +69,30 @@ class ReplicaStatus:
 
     @property
     def is_leader(self) -> bool:
-        """Whether the member leads, as far as it knows."""
+        """Return whether the member leads, as far as it knows."""
         return self.role == "leader"
 
     @property
     def has_leader(self) -> bool:
-        """Whether a leader is known and can be reached."""
+        """Return whether a leader is known and can be reached."""
         return self.leader is not None and self.reaches(self.leader)
 
     def reaches(self, member: str) -> bool:
-        """Whether a member is this one or connected to it."""
+        """Return whether a member is this one or connected to it."""
         return member == self.id or member in self.connected
 
     def has_forgotten(self, member: str) -> bool:
-        """Whether a member says that it may have forgotten what it acknowledged."""
+        """Return whether a member reports that it may have lost entries that it acknowledged."""
         if member == self.id:
             return self.is_recovering
         about = self.about.get(member)
         return about is not None and about.recovering
 
     def is_able(self, member: str) -> bool:
-        """Whether a member can be reached from this one and counts for the quorum."""
+        """Return whether a member can be reached from this one and counts for the quorum."""
         return self.reaches(member) and member in self.about and not self.has_forgotten(member)
 
     def name_of(self, member: str) -> str:
-        """The name of a member for people; its id if it has not told one."""
+        """Return the name of a member for people; its id if it has not announced one."""
         about = self.about.get(member)
         return (about.name if about else "") or member

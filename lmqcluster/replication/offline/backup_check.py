@@ -1,9 +1,9 @@
-"""Whether a snapshot file that somebody hands us holds a state, found out in little memory.
+"""Check that a snapshot file from an untrusted source holds a state, in little memory.
 
-A few kilobytes can stand for gigabytes: blocks of zeros, or of values that take a hundred times their bytes when decoded. So
-blocks are decompressed one at a time, records are told apart without being decoded, and what no node writes is refused. What
-compresses well costs time too: a hundred million tiny records fit into as many bytes as a few thousand real ones. So the file's
-size bounds how many records and values there may be.
+A few kilobytes can expand to gigabytes: blocks of zeros, or of values that take a hundred times their bytes when
+decoded. So blocks are decompressed one at a time, records are delimited without decoding, and content that no node
+writes is refused. Compressible content costs time too: a hundred million tiny records fit into as many bytes as a few
+thousand real ones. So the file's size bounds the numbers of records and values.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from ..storage.snapshots.stored_snapshot import StoredSnapshot
 __all__ = ["RECORD_BYTES_MAX", "RECORD_VALUES_MAX", "check_outline"]
 
 _ARRAYS: Final = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
-"""What a record begins with."""
+"""First bytes of a record."""
 RECORD_BYTES_MAX: Final = 512 * 1024 * 1024
-"""The largest record: a slice of messages takes less than a megabyte, but for one large message, which may be compound."""
+"""The largest record. A slice of messages takes less than a megabyte, except for one large message, which may be compound."""
 RECORD_VALUES_MAX: Final = 4_000_000
-"""Most values in one record. A slice has a few thousand, a compound message three a part."""
+"""Most values in one record. A slice has a few thousand; a compound message has three for each part."""
 RECORDS_FREE: Final = 1_000_000
 RECORDS_PER_BYTE: Final = 8
-"""Beyond the first million, there may be so many records for each byte of the file. Empty queues that are numbered take 1.2."""
+"""Records per byte of the file that are allowed beyond the first million. Empty numbered queues take 1.2."""
 VALUES_FREE: Final = 10_000_000
 VALUES_PER_BYTE: Final = 200
-"""As for records; such queues take 30."""
+"""Values per byte of the file beyond the first ten million; such queues take 30."""
 
 
 def check_outline(stored: StoredSnapshot) -> None:
-    """Check every block, and that the records begin and end as those of a state do.
+    """Check every block, and that the records begin and end like those of a state.
 
-    What stands in between is checked when a node loads it.
+    The records in between are checked when a node loads them.
 
     Raises:
-        DamagedFileError: something is not as a node writes it.
+        DamagedFileError: the content is not as a node writes it.
     """
     outline = _Outline()
     for block in stored.blocks():
@@ -51,7 +51,7 @@ def check_outline(stored: StoredSnapshot) -> None:
 
 
 class _Outline:
-    """What is known of the records so far."""
+    """State of the check."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -85,7 +85,7 @@ class _Outline:
             self._values += scan.count
             self._last = payload[position:end]
             if self._count == 0:
-                # A machine says what is wrong with the header, such as a version that this program does not know.
+                # A machine reports problems of the header, such as a version that this program does not know.
                 Machine.restore_incrementally(_no_pattern).take(_unpacked(self._last))
             self._count += 1
             position = end
@@ -105,7 +105,7 @@ class _Outline:
             self._count, self._last, self._record = self._count + 1, b"", None
 
     def _scan(self) -> Scan:
-        """Begin a record, if the file is large enough for so many."""
+        """Begin a record, if the file is large enough for another one."""
         values_left = VALUES_FREE + VALUES_PER_BYTE * self._bytes - self._values
         if self._count >= RECORDS_FREE + RECORDS_PER_BYTE * self._bytes or values_left <= 0:
             raise ValueError("it holds more records than a file of this size can")
@@ -123,5 +123,5 @@ def _unpacked(record: bytes) -> Any:
 
 
 def _no_pattern(_pattern: bytes) -> Any:
-    """The header's rules hold patterns, which the node that loads them compiles."""
+    """Accept any pattern: the node that loads the header's rules compiles them."""
     return lambda _name: False

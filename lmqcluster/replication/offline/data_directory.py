@@ -1,4 +1,4 @@
-"""What is done to a data directory while its node is stopped: repair, recovery from a lost quorum, restoring a backup."""
+"""Work on the data directory of a stopped node: repair, recovery from a lost quorum, restoring a backup."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SALT_BYTES = 10
 
 @dataclass(frozen=True, slots=True)
 class Remains:
-    """What a data directory holds.
+    """Summary of the content of a data directory.
 
     Attributes:
         node_id: the member that it belongs to.
@@ -47,10 +47,10 @@ class Remains:
 
 
 def discard_data(disks: Disks) -> NodeMeta | None:
-    """Void log and snapshots of a folder; the node keeps its identity and gets everything from its peers at the next start.
+    """Void log and snapshots of a folder; the node keeps its identity and gets all data from its peers at the next start.
 
-    If the identity cannot be read, it goes too, and None is returned: a founder is then what it would be with a new disk,
-    any other member has to be removed and to join again.
+    If the identity cannot be read, it is removed too, and None is returned. A founder then starts like one with a new
+    disk; any other member has to be removed and to join again.
 
     Raises:
         LookupError: there is no node in the folder.
@@ -68,7 +68,7 @@ def discard_data(disks: Disks) -> NodeMeta | None:
 
 
 def _forget_all(disks: Disks) -> None:
-    """Make the folder that of a node which never was. The unreadable identity goes last, so that an interruption is noticed."""
+    """Make the folder that of a new node. The unreadable identity goes last, so that an interruption is noticed."""
     void_data(disks)
     disk = disks("")
     for name in FILE_NAMES:
@@ -77,7 +77,7 @@ def _forget_all(disks: Disks) -> None:
 
 
 def remains(disks: Disks) -> Remains:
-    """See what a folder holds.
+    """Return what a folder holds.
 
     Raises:
         DamagedFileError: it is damaged.
@@ -89,13 +89,13 @@ def remains(disks: Disks) -> Remains:
 
 
 def recover(disks: Disks) -> Remains:
-    """Make the node of a folder the only member of its cluster, with all that its log holds; returns what that was.
+    """Make the node of a folder the only member of its cluster, with its whole log; return what the folder held before.
 
-    Entries that were not committed yet become so, and what only the lost members held is gone. The others must never come
-    back with their data. Deliveries may be lost with them, so the salt of message ids is renewed.
+    Uncommitted entries become committed, and entries that only the lost members held are gone. The others must never
+    return with their data. Deliveries may be lost with them, so the salt of message ids is renewed.
 
     Raises:
-        DamagedFileError, LookupError, OSError: as `remains`.
+        DamagedFileError, LookupError, OSError: see `remains`.
     """
     with _opened(disks) as storage:
         found = _remains(storage)
@@ -111,9 +111,9 @@ def recover(disks: Disks) -> Remains:
 
 
 def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -> int:
-    """Make a new folder from a snapshot file: a cluster of one that others can join; returns the index of its last entry.
+    """Make a new folder from a snapshot file: a cluster of one that others can join; return the index of its last entry.
 
-    It is another life of the cluster: receipts of deliveries that the backup's cluster has made name nothing in it.
+    It is a new cluster: receipts of deliveries from the backup's cluster are invalid in it.
 
     Args:
         backup: the folder of the file `name`.
@@ -132,7 +132,7 @@ def restore(backup: Disk, name: str, disks: Disks, node_id: str, address: str) -
     try:
         info = stored.info
         meta = NodeMeta.open(disks(""), node_id, {node_id: address})
-        # Until everything is there, a start finds an empty node.
+        # Until the restore is complete, a start finds an empty node.
         meta.begin_again(node_id, {node_id: address}, joining=False)
         _copy(stored, disks, meta)
         journal = DiskJournal.open(disks(JOURNAL), meta, NO_OP, sync=True)
@@ -150,7 +150,7 @@ def verify(backup: Disk, name: str) -> None:
     """Read all of a snapshot file, whatever its name, in little memory.
 
     Raises:
-        DamagedFileError: it is damaged, holds no state, or a record that nothing but malice makes.
+        DamagedFileError: it is damaged, holds no state, or holds a record that only an attacker would make.
         OSError: it cannot be read.
     """
     stored = StoredSnapshot.open(backup, name, named=False)
@@ -161,7 +161,7 @@ def verify(backup: Disk, name: str) -> None:
 
 
 def _new_salt() -> bytes:
-    """A batch of nobody's, stamped with a time that is over."""
+    """Return a batch of no real origin, with a timestamp in the past."""
     commands = [layout.renew_salt(secrets.token_bytes(SALT_BYTES))]
     origin = b"recovery:" + secrets.token_hex(8).encode()
     return (0).to_bytes(8, "big") + bytes(msgpack.packb([origin, 1, 1, commands]))

@@ -1,7 +1,7 @@
-"""A backup on its way into a new folder: with another salt of message ids, and with long lines in pages again.
+"""Copy of a backup into a new folder, with another salt of message ids, and with long queues in pages again.
 
-A backup holds all messages. Those that stood in pages are records of their own, which become pages here, so that the new node
-does not have to hold them in memory. No more than a block of the backup is decoded at a time, whatever it holds.
+A backup holds all messages. Messages that were in pages are separate records, which become pages here, so that the
+new node need not hold them in memory. At most one block of the backup is decoded at a time, whatever it holds.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from ..storage.snapshots.stored_snapshot import StoredSnapshot
 __all__ = ["copy_restored"]
 
 _CHUNK: Final = msgpack.packb(["chunk", *[0] * 8])[:7]
-"""How a record begins that holds what may stand in a page."""
+"""Beginning of a record whose messages may go to a page."""
 _BODIES: Final = msgpack.packb(["bodies", 0, []])[:8]
 _END: Final = msgpack.packb(["end", 0])[:5]
 _PAGES_MAX: Final = 500
 """Most pages that one record names."""
 _BYTES_MAX: Final = 1 << 20
 _VALUES_MAX: Final = 200_000
-"""A record that is larger, and has more values, stays as it is: decoded they would take too much memory."""
+"""A record with more bytes and more values is copied unchanged: decoded it would take too much memory."""
 
 
 def copy_restored(stored: StoredSnapshot, writer: SnapshotWriter, pages: PageFiles, salt: bytes) -> None:
@@ -38,7 +38,7 @@ def copy_restored(stored: StoredSnapshot, writer: SnapshotWriter, pages: PageFil
 
     Args:
         stored: a backup whose outline has been checked.
-        salt: of the new cluster's message ids.
+        salt: salt of the new cluster's message ids.
 
     Raises:
         DamagedFileError: the backup is damaged.
@@ -54,14 +54,14 @@ def copy_restored(stored: StoredSnapshot, writer: SnapshotWriter, pages: PageFil
 
 
 class _Copy:
-    """What has been written so far."""
+    """State of the copy."""
 
     def __init__(self, writer: SnapshotWriter, pages: PageFiles, salt: bytes) -> None:
         self._writer = writer
         self._pages = pages
         self._salt = salt
         self._records = 0
-        # Of pages that no record names yet, and the kind of the record that will.
+        # Rows of pages that no record names yet, and the kind of the record that will.
         self._rows: list[Any] = []
         self._kind = "pages"
 

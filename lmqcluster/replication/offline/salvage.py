@@ -1,4 +1,4 @@
-"""A damaged node that is alone: there is nobody to copy from, so what can be read before the damage is all there is."""
+"""Salvage of a damaged node that is alone: no other node has its data, so only the readable part before the damage remains."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ _SNAPSHOT_SUFFIX = ".snap"
 
 
 def is_alone(disks: Disks) -> bool:
-    """Whether the node of a folder is the only member of its cluster, as far as its files can still tell.
+    """Return whether the node of a folder is the only member of its cluster, as far as its files still show.
 
     Raises:
-        DamagedFileError: who it is cannot be read.
+        DamagedFileError: its identity cannot be read.
         LookupError: there is no node in the folder.
         OSError: a file cannot be read.
     """
@@ -36,17 +36,17 @@ def is_alone(disks: Disks) -> bool:
 
 
 def salvage(disks: Disks) -> Remains:
-    """Cut the log of a node that is alone before its first damage, and let the node go on with that; returns what is left.
+    """Cut the log of a node that is alone before its first damage, and make the node usable again; return what is left.
 
     Raises:
-        DamagedFileError: what is damaged is not the log, so nothing can be kept.
+        DamagedFileError: the damage is outside the log, so nothing can be kept.
         LookupError: there is no node's durable log, or the node is not alone.
         OSError: a file cannot be read or written.
     """
     if not is_alone(disks):
         raise LookupError("the node is not alone: the other nodes have what this one lacks")
     journal = disks(JOURNAL)
-    # Each round removes what was damaged, so that the next one finds the one before it, or none.
+    # Each round removes one damage, so that the next round finds the one before it, or none.
     for _ in range(len(journal.names()) + 1):
         try:
             found = remains(disks)
@@ -62,7 +62,7 @@ def salvage(disks: Disks) -> Remains:
 
 
 def _members(disks: Disks, meta: NodeMeta) -> Mapping[str, str]:
-    """The newest list of members that can be read."""
+    """Return the newest readable list of members."""
     members: Mapping[str, str] = meta.members
     snapshots = disks(SNAPSHOTS)
     for name in reversed([name for name in snapshots.names() if name.endswith(_SNAPSHOT_SUFFIX)]):
@@ -79,10 +79,10 @@ def _members(disks: Disks, meta: NodeMeta) -> Mapping[str, str]:
 
 
 def _cut(journal: Disk, damage: DamagedFileError) -> bool:
-    """Take the log to end before the damage. What is behind the mark in the last segment is cut when the log is opened.
+    """Move the end of the log before the damage. Opening cuts everything behind the mark in the last segment.
 
     Returns:
-        False if that cannot be, because the damage is elsewhere, before the first entry, or in a size that is not known.
+        False if that is impossible, because the damage is elsewhere, before the first entry, or in a segment of unknown size.
     """
     name = Path(damage.file).name
     present = sorted(number for one in journal.names() if (number := segment_number(one)) is not None)
@@ -93,11 +93,11 @@ def _cut(journal: Disk, damage: DamagedFileError) -> bool:
     if number is None or damage.file != journal.path(name):
         return False
     first = read_mark(journal).first
-    # A segment whose head is damaged, or which is missing, holds nothing that can be read.
+    # A segment whose header is damaged, or which is missing, is unreadable.
     last = number if damage.offset >= HEADER_BYTES and number in present else number - 1
     if last < first or last not in present or (last == number and not _fill_up(journal, number)):
         return False
-    # The mark first: segments behind it are taken for a torn end, and one that is missing for damage.
+    # The mark first: opening treats segments behind it as a torn end, but a missing one as damage.
     _mark(journal, SyncedMark(first, last, HEADER_BYTES))
     for behind in reversed([one for one in present if one > last]):
         journal.remove(segment_name(behind))
@@ -106,10 +106,10 @@ def _cut(journal: Disk, damage: DamagedFileError) -> bool:
 
 
 def _fill_up(journal: Disk, number: int) -> bool:
-    """Give a segment that was cut short its size again, so that the part that is missing reads as never written.
+    """Restore the size of a segment that was cut short, so that the missing part reads as never written.
 
     Returns:
-        False if its size is not known.
+        False if its size is unknown.
     """
     file = journal.open(segment_name(number))
     try:

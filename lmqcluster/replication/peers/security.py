@@ -26,13 +26,13 @@ def _own_gate() -> ConnectionLimiter:
 
 @dataclass(slots=True)
 class PeerSecurity:
-    """One node's part in guarding the peers' port.
+    """One node's protection of the peers' port.
 
     Attributes:
         secret: the cluster secret, empty for none.
         tls: certificate, key and authority for TLS between peers, None for none.
-        tls_required: whether peers without TLS are refused; else both are taken, for the time of a change-over.
-        gate: how many may connect, and how long they may take to show who they are.
+        tls_required: whether peers without TLS are refused; otherwise both are accepted, during a migration.
+        gate: how many peers may connect, and how long they may take to authenticate.
     """
 
     secret: bytes = b""

@@ -1,7 +1,8 @@
-"""Pages that this node should have and has not, or only damaged: other members are asked for them.
+"""Replacement of pages that this node should have but that are missing or damaged: it asks other members for them.
 
-What is found damaged is replaced while the node goes on, as far as it can without the page (`page_wait`). What is missing when
-the node starts may be needed by the next entry of the log, so nothing is applied until it is here.
+A page found damaged is replaced while the node continues, as far as it can without the page (`page_wait`). A page
+that is missing at the start may be needed by the next entry of the log, so nothing is applied until the page has
+arrived.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ log = structlog.get_logger("lmq.pages")
 
 RETRY_S = 0.5
 ROUND_PAGES = 64
-"""Most damaged pages that are asked for at once: one that is needed now waits for no more."""
+"""Most damaged pages in one round, so that an urgent one waits for no more than these."""
 AGAIN_S = 5.0
-"""From one round of questions for a damaged page to the next."""
+"""Time between two rounds of questions for a damaged page."""
 PATIENCE_S = 60.0
-"""After so long without a page that it needs the node stops."""
+"""A node without a page that it needs stops after this time."""
 
 
 class MissingPagesError(DamagedFileError):
@@ -38,11 +39,11 @@ class MissingPagesError(DamagedFileError):
 
 
 class LostPages:
-    """Has other members send what is lost here.
+    """Fetches lost pages from other members.
 
     Attributes:
-        on_replaced: called with the name of a damaged page that has come.
-        on_denied: called with the name of one that no member that could be asked has, each time that they were asked.
+        on_replaced: called with the name of a damaged page that has arrived.
+        on_denied: called with the name of a page that no reachable member has, after every round of questions for it.
     """
 
     def __init__(
@@ -53,9 +54,9 @@ class LostPages:
         lacking: list[bytes],
         need_snapshot: Callable[[Callable[[], None]], None],
     ) -> None:
-        """`lacking` are pages that are missing now and may be needed at once.
+        """Fetch `lacking`, the pages that are missing now and may be needed immediately.
 
-        If no member has them `need_snapshot` has a newer state sent, or calls what it is given if none comes.
+        If no member has them, `need_snapshot` requests a newer state, and calls its argument if none arrives.
         """
         self._owner = owner
         self._need_snapshot = need_snapshot
@@ -63,13 +64,13 @@ class LostPages:
         self._exchange = exchange
         self._loop = asyncio.get_running_loop()
         self._timers: set[asyncio.TimerHandle] = set()
-        # Damaged pages that others will be asked for, and are asked for now, each with the time up to which they are asked
-        # again as long as one of them has not answered; None before they are asked first.
+        # Damaged pages to ask for, and those asked for now. The value is the deadline for asking again while a member
+        # has not answered; None before the first round.
         self._due: OrderedDict[bytes, float | None] = OrderedDict()
         self._asking: dict[bytes, float] = {}
-        # Those of which it was logged that nobody has them.
+        # Pages logged as missing on all members.
         self._told: set[bytes] = set()
-        # Those that were missing at the start are of no interest once a snapshot has been installed.
+        # Pages that were missing at the start are irrelevant once a snapshot has been installed.
         self._starts = True
         self.on_replaced: Callable[[bytes], None] = _nothing
         self.on_denied: Callable[[bytes], None] = _nothing
@@ -78,16 +79,16 @@ class LostPages:
             self._wait_for(lacking)
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         for timer in self._timers:
             timer.cancel()
 
     def installed(self) -> None:
-        """The state is another one now, which lacks nothing; damaged pages that it needs as well are still asked for."""
+        """Note that the state was replaced and lacks nothing; damaged pages that it also needs are still requested."""
         self._starts = False
 
     def replace(self, page: bytes, *, is_urgent: bool = False) -> None:
-        """Have a damaged page replaced, before others if it is urgent; a member that does not have it now may have it later."""
+        """Fetch a replacement for a damaged page, first if urgent; a member that lacks it now may have it later."""
         if page in self._asking:
             return
         self._due.setdefault(page, None)
@@ -95,7 +96,7 @@ class LostPages:
         self._ask_round()
 
     def _ask_round(self) -> None:
-        """Ask one member after the other for some of the pages, and then for the next ones."""
+        """Ask one member after the other for some of the pages, then begin the next round."""
         if self._asking or not self._due:
             return
         pages, until_s = [*islice(self._due, ROUND_PAGES)], self._loop.time() + PATIENCE_S
@@ -117,7 +118,7 @@ class LostPages:
         self._ask(pages, iter(peers), asked, are_here=False)
 
     def _put_off(self, page: bytes, until_s: float) -> None:
-        """Ask again for a page for which not everybody has been asked yet."""
+        """Ask again for a page for which not all members have been asked yet."""
         if page not in self._asking:
             self._due.setdefault(page, until_s)
             self._ask_round()
@@ -141,7 +142,7 @@ class LostPages:
             self._told.discard(page)
 
     def _wait_for(self, pages: list[bytes]) -> None:
-        """Have missing pages sent, and nothing applied until they are here."""
+        """Fetch missing pages, and apply nothing until they are here."""
 
         def done(*, are_here: bool) -> None:
             if not self._starts:
@@ -161,7 +162,7 @@ class LostPages:
         self._later(lambda: self._try(pages, self._loop.time() + PATIENCE_S, done))
 
     def _try(self, pages: list[bytes], until_s: float, done: Callable[..., None]) -> None:
-        """Ask all members that can be asked, again and again until each of them was."""
+        """Ask all reachable members, repeatedly until each of them was asked."""
         peers = self._owner.peers_now()
         is_everybody_there = len(peers) >= self._owner.others_count()
 
@@ -185,7 +186,7 @@ class LostPages:
     def _ask(
         self, pages: list[bytes], peers: Iterator[PeerNode], done: Callable[..., None], *, are_here: bool | None
     ) -> None:
-        """Ask one after the other; `are_here` is None once one has not answered, which may yet have the pages."""
+        """Ask one peer after the other; `are_here` is None once one has not answered, since it may have the pages."""
         peer = next(peers, None)
         if peer is None:
             done(are_here=are_here)
@@ -201,4 +202,4 @@ class LostPages:
 
 
 def _nothing(_page: bytes) -> None:
-    """Nobody wants to know."""
+    """Do nothing: no callback is set."""

@@ -1,7 +1,7 @@
-"""Pages that a node lacks come from another one that has them: a few at a time, so that other messages get their turn.
+"""Transfer of pages from a node that has them to one that lacks them: a few at a time, so that other messages can pass.
 
-A snapshot names pages instead of holding what is in them. Pages have the digest of their content as a name, so that it does not
-matter whose they are, and a node that has been away for a while asks for those only that it does not have.
+A snapshot names pages instead of holding their content. The name of a page is the digest of its content, so it is
+equal on all nodes, and a node that was away for a while asks only for the pages that it lacks.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ __all__ = ["PageExchange"]
 log = structlog.get_logger("lmq.pages")
 
 WINDOW = 4
-"""So many pages are asked for at once."""
+"""Pages requested at a time."""
 TIMEOUT_S = 10.0
-"""A peer that has sent no page for so long is given up."""
+"""A fetch fails if the peer has sent no page for this long."""
 _LOOK_S = 0.05
 
 Send = Callable[[PeerNode, dict[str, Any]], bool]
 Done = Callable[[bool | None], None]
-"""Told whether all pages are here; None if the member has not answered, so that it may have them."""
+"""Called with whether all pages are here; None if the member has not answered, so that it may have them."""
 
 
 class PageExchange:
-    """One node's questions for pages, and its answers.
+    """One node's requests for pages, and its answers.
 
     Args:
         pages: the node's own.
-        backlogs: returns those of its present state.
+        backlogs: returns the backlogs of its current state.
         send: sends a message to a member; False if it cannot be reached.
 
     Attributes:
-        on_denied: called with the name of a page that a member has asked for and that is not here.
+        on_denied: called with the name of a page that a member has requested and that is not here.
         fetched_total: pages that came from other nodes.
     """
 
@@ -59,26 +59,26 @@ class PageExchange:
         self.fetched_total = 0
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
-        """Bring as many of these pages from a member as it has; then call `done`."""
+        """Fetch as many of these pages from a member as it has; then call `done`."""
         fetch = _Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time())
         self._fetches[fetch] = None
         self._go_on([fetch])
 
     def link_changed(self, node: PeerNode) -> None:
-        """The connection with a member is another one, or gone: what was asked, or its answer, may be lost."""
+        """Note that the connection with a member is new or gone: requests, or their answers, may be lost."""
         for fetch in self._fetches:
             if fetch.node == node and fetch.asked:
                 fetch.is_unanswered = True
         self._go_on(self._fetches)
 
     def close(self) -> None:
-        """Ask for nothing any more."""
+        """Stop asking."""
         self._fetches.clear()
         if self._timer is not None:
             self._timer.cancel()
 
     def asked(self, node: PeerNode, page: bytes, low: int) -> None:
-        """A member wants a page; it is told if it is not here. Its messages may be in memory only, until now."""
+        """Handle a page request; reply with a denial if the page is missing. Its messages may have been in memory only until now."""
         if page not in self._pages:
             self._backlogs().save_chunk(low)
         self._pages.give(page, partial(self._give, node, page))
@@ -89,7 +89,7 @@ class PageExchange:
             self.on_denied(page)
 
     def answered(self, node: PeerNode, page: bytes, data: bytes) -> None:
-        """A page came from a member, or it does not have it."""
+        """Handle a page of a member, or its denial."""
         for fetch in self._fetches:
             if fetch.node == node and page in fetch.asked:
                 self._take(fetch, page, data)
@@ -108,9 +108,9 @@ class PageExchange:
         fetch.asked.discard(page)
 
     def _go_on(self, fetches: Iterable[_Fetch]) -> None:
-        """Ask for more where there is room; finish what is complete, or is not answered.
+        """Request more where there is room; finish fetches that are complete or unanswered.
 
-        Who is told that a fetch is over may begin another one, which waits for its turn: thousands may end at once.
+        The callback of a finished fetch may begin another one, which is queued: thousands may end at the same time.
         """
         self._due.extend(fetches)
         if self._is_going_on:
@@ -122,7 +122,7 @@ class PageExchange:
         finally:
             self._is_going_on = False
         if self._fetches and self._timer is None:
-            # The disk may have caught up, or a peer have gone.
+            # The disk may have caught up, or a peer may be gone.
             self._timer = self._loop.call_later(_LOOK_S, self._look_again)
 
     def _go_on_with(self, fetch: _Fetch) -> None:
@@ -141,7 +141,7 @@ class PageExchange:
         if fetch.asked and self._loop.time() > fetch.heard_s + TIMEOUT_S:
             fetch.is_unanswered = True
         if fetch.lacking:
-            # Nothing else may come that has what could not be written tried again.
+            # No other event may retry failed writes.
             self._pages.try_again()
         while fetch.lacking and len(fetch.asked) < WINDOW and not self._pages.is_busy() and not fetch.is_unanswered:
             page = fetch.lacking.popleft()
@@ -155,11 +155,11 @@ class PageExchange:
 
 
 def _nothing(_page: bytes) -> None:
-    """Nobody wants to know."""
+    """Do nothing: no callback is set."""
 
 
 class _Fetch:
-    """Pages that a member was asked for, or will be."""
+    """Pages requested from a member, or to be requested."""
 
     def __init__(
         self, node: PeerNode, lacking: deque[bytes], lows: Mapping[bytes, int], done: Done, now_s: float
@@ -175,10 +175,10 @@ class _Fetch:
 
     @property
     def outcome(self) -> bool | None:
-        """What `Done` is told."""
+        """Return the argument of `Done`."""
         return None if self.is_unanswered else not self.is_refused
 
     @property
     def is_over(self) -> bool:
-        """Whether all has come that the member has, or the member is not heard."""
+        """Return whether all pages that the member has have arrived, or the member does not answer."""
         return self.is_unanswered or not (self.lacking or self.asked)

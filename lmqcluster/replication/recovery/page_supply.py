@@ -1,4 +1,4 @@
-"""What brings one member the pages that it needs and has not, or a state that does not need them; and what it gives to others."""
+"""The supply of pages that one member lacks, or of a state that does not need them; and its answers to other members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAGE_MESSAGES: Final = frozenset({"page_request", "page", "snapshot_request"})
 
 
 class PageSupply:
-    """One member's.
+    """The page supply of one member.
 
     Args:
         lacking: pages that are missing at the start.
@@ -38,15 +38,15 @@ class PageSupply:
         return self._wait.is_on
 
     def waited_s(self) -> float:
-        """Seconds for which batches have waited for pages so far."""
+        """Return the seconds for which batches have waited for pages so far."""
         return self._wait.waited_s()
 
     def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
-        """Whether a batch of these commands can be applied next; if not, what it needs is on its way."""
+        """Return whether a batch of these commands can be applied next; if not, fetch the pages that it needs."""
         return self._wait.may_apply(machine, now_us, commands)
 
     def take(self, node: PeerNode, message: dict[str, Any]) -> None:
-        """A message of another member, one of `PAGE_MESSAGES`."""
+        """Handle a message of another member, one of `PAGE_MESSAGES`."""
         if message["type"] == "page_request":
             self._exchange.asked(node, message["page"], message["low"])
         elif message["type"] == "page":
@@ -55,12 +55,12 @@ class PageSupply:
             self._requests.asked(node, message["applied"])
 
     def installed(self) -> None:
-        """A snapshot was installed: the state is another one, and has what it needs."""
+        """Note that a snapshot was installed, so that the state has all pages that it needs."""
         self._lost.installed()
         self._wait.reset()
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Stop asking."""
         self._wait.close()
         self._lost.close()
         self._exchange.close()

@@ -1,9 +1,9 @@
-"""A batch that needs pages is applied when they are here: meanwhile they are read, or come from other members.
+"""The wait of a batch for its pages, which are read from disk or fetched from other members before the batch is applied.
 
-A batch cannot be stopped halfway, so a page that turned out to be damaged then would end the node, though others have the page:
-they keep its file until their next snapshot at least. So nothing is applied as long as a page that the next batch needs is being
-read, and, if it is damaged, until another member has sent it. If none has it, because all have left it behind, the leader sends a
-newer state. The log, heartbeats, votes and the questions of others go on.
+A batch cannot be stopped halfway. So a page found damaged within it would end the node, although others have the
+page: they keep its file at least until their next snapshot. So nothing is applied while a page that the next batch
+needs is being read, or, if it is damaged, until another member has sent it. If none has it, because the state of all
+others no longer needs it, the leader sends a newer state. The log, heartbeats, votes and answers to others continue.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ log = structlog.get_logger("lmq.pages")
 
 
 class PageWait:
-    """What one member waits for before it applies more.
+    """The wait of one member for pages before it applies more.
 
     Args:
         pages: its pages.
-        lost: has those replaced that are damaged.
-        requests: has the leader send a newer state.
-        wake: has the next batch looked at again.
+        lost: replaces damaged pages.
+        requests: requests a newer state from the leader.
+        wake: has the next batch checked again.
 
     Attributes:
         is_on: whether nothing is applied now.
@@ -46,18 +46,18 @@ class PageWait:
         self._requests = requests
         self._wake = wake
         self._loop = asyncio.get_running_loop()
-        # Pages that have not come yet.
+        # Pages that have not arrived yet.
         self._awaited: set[bytes] = set()
-        # Those that were read for the next batch: what is read ahead may have to make room before it is applied.
+        # Pages read for the next batch: the read-ahead buffer may evict them before it is applied.
         self._seen: set[bytes] = set()
-        # Those that are not waited for any more.
+        # Pages that the member no longer waits for.
         self._given_up: set[bytes] = set()
         self._patience: asyncio.TimerHandle | None = None
         lost.on_replaced = self._came
         lost.on_denied = self._denied
 
     def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
-        """Whether the next batch can be applied; if not, this member waits for what it needs."""
+        """Return whether the next batch can be applied; if not, wait for the pages that it needs."""
         if self.is_on:
             return False
         for page in machine.pages_ahead(now_us, commands):
@@ -74,11 +74,11 @@ class PageWait:
         return not self.is_on
 
     def waited_s(self) -> float:
-        """Seconds for which nothing was applied so far."""
+        """Return the seconds for which nothing was applied so far."""
         return self._waited_s + (self._loop.time() - self._since_s if self.is_on else 0.0)
 
     def reset(self) -> None:
-        """The state is another one now."""
+        """Stop waiting, as the state was replaced."""
         self._seen.clear()
         self._given_up.clear()
         self._awaited.clear()
@@ -86,7 +86,7 @@ class PageWait:
         self._go_on()
 
     def close(self) -> None:
-        """Wait for nothing any more."""
+        """Stop waiting and asking."""
         self._requests.end()
         self._stop_patience()
 
@@ -112,14 +112,14 @@ class PageWait:
                 self._go_on()
 
     def _denied(self, page: bytes) -> None:
-        """All members that could be asked have said that they do not have the page."""
+        """Request a newer state, as all reachable members have denied the page."""
         if page in self._awaited:
-            # From now on it counts how the newer state comes.
+            # From now on the requests for a newer state have their own timeout.
             self._stop_patience()
             self._requests.begin(self._give_up)
 
     def _give_up(self) -> None:
-        """Neither a page nor a newer state has come: apply the batch without, which ends the node if it needs the page indeed."""
+        """Apply the batch although neither a page nor a newer state has arrived; the node stops if it does need the page."""
         self._given_up |= self._awaited
         self._awaited.clear()
         self._go_on()

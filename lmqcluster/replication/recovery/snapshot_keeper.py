@@ -1,4 +1,4 @@
-"""Takes, receives and installs snapshots beside the running node: in small slices on the event loop, files in a worker thread."""
+"""Takes, receives and installs snapshots while the node runs: in small slices on the event loop, files in a worker thread."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ log = structlog.get_logger("lmq.snapshots")
 RECORDS_PER_SLICE = 4
 """Records packed or loaded in one turn of the event loop; each holds at most 500 messages or about 256 KiB."""
 RETRY_S = 5.0
-"""Pause after a snapshot could not be written, because the disk is full for example."""
+"""Pause after a snapshot could not be written, for example because the disk is full."""
 IDLE_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of pages that are of no use any more, and of which only a snapshot frees the disk."""
+"""Bytes of unneeded pages, which only a snapshot removes from the disk, above which one is taken."""
 SPACE_PAUSE_S = 10.0
-"""From one snapshot for the sake of space to the next."""
+"""Shortest time between snapshots that are taken to free space."""
 DENIAL_PAUSE_S = 5.0
-"""From one look at a page that could not be given to the next: whoever gets a snapshot asks again and again."""
+"""Shortest time between checks after a denied page: a peer that receives a snapshot asks repeatedly."""
 BACKLOG_BLOCKS_MAX = 8
-"""With so many received blocks waiting for the disk, no more are asked for; the sender's window bounds what still comes."""
+"""Backpressure: with this many received blocks waiting for the disk, no more are requested. The sender's window limits the rest.
+"""
 
 _DURATION_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -50,7 +51,7 @@ class SnapshotKeeper:
 
     Attributes:
         taken_total, installed_total, failed_total: counters.
-        durations: seconds that taking a snapshot took, from the frozen view to the durable file.
+        durations: seconds to take a snapshot, from the frozen view to the durable file.
     """
 
     def __init__(
@@ -64,19 +65,19 @@ class SnapshotKeeper:
         *,
         backlog_bytes: int,
     ) -> None:
-        """`backlog_bytes` is what a machine keeps of its backlogs in memory."""
+        """Prepare the keeper; `backlog_bytes` is the part of its backlogs that a machine keeps in memory."""
         self._owner = owner
         self._store = store
         self._pages = pages
         self._exchange = exchange
         exchange.on_denied = self._denied
-        # Which pages each snapshot names.
+        # Pages that each snapshot names.
         self._pages_of: dict[SnapshotInfo, list[bytes]] = {}
         self._worker = worker
         self._compile = compile_pattern
         self._backlog_bytes = backlog_bytes
         self._loop = asyncio.get_running_loop()
-        # Those of the snapshot that is being loaded.
+        # Pages of the snapshot that is being loaded.
         self._receiving_pages: list[bytes] = []
         self._taking: _Taking | None = None
         self._not_before_s = 0.0
@@ -94,7 +95,7 @@ class SnapshotKeeper:
         self.installed_total = 0
 
     def close(self) -> None:
-        """Stop; a snapshot being taken is given up."""
+        """Stop, and abandon a snapshot being taken."""
         self._closed = True
         if self._taking is not None:
             self._taking.abandon()
@@ -103,15 +104,15 @@ class SnapshotKeeper:
     # --- taking ---------------------------------------------------------------------------------------------------
 
     def latest(self) -> SnapshotInfo | None:
-        """The newest complete snapshot."""
+        """Return the newest complete snapshot."""
         return self._store.latest
 
     def under_way(self) -> int | None:
-        """Log index of the one that is being taken."""
+        """Return the log index of the snapshot that is being taken."""
         return None if self._taking is None else self._taking.index
 
     def request(self) -> None:
-        """Take a snapshot of the present state, unless one is being taken or the disk has just refused one. Call it in a step."""
+        """Take a snapshot of the current state, unless one is being taken or the disk has just refused one. Call it in a step."""
         if self._taking is not None or self._closed or self._loop.time() < self._not_before_s:
             return
         index, term, members = self._owner.position()
@@ -126,20 +127,22 @@ class SnapshotKeeper:
         self._loop.call_soon(self._slice)
 
     def request_for_space(self) -> None:
-        """Take a snapshot if that frees more of the disk than it takes. Call it in a step."""
+        """Take a snapshot if that frees more disk space than it takes. Call it in a step."""
         files, needed = len(self._pages), len(self._owner.machine.backlogs)
         if files <= needed or self._loop.time() < self._no_space_before_s:
             return
         latest = self._store.latest
         idle_bytes = self._pages.size_bytes * (files - needed) // files
         if idle_bytes > max(IDLE_BYTES_MAX, 0 if latest is None else latest.size_bytes):
-            # What is sent, or held for a backup, keeps its pages, so that the next one may free nothing.
+            # Snapshots being sent, or held for a backup, keep their pages, so the next one may free nothing.
             self._no_space_before_s = self._loop.time() + SPACE_PAUSE_S
             self.request()
 
     def _denied(self, page: bytes) -> None:
-        """A page is not here that a member has asked for. Whoever gets the latest snapshot may need it, though it is of no other
-        use any more and nobody else has it: a new snapshot does not name it.
+        """Take a new snapshot if the latest one names a lost page that the state does not need.
+
+        A peer that receives the latest snapshot may have requested the page, and no other member may have it. A new
+        snapshot does not name it.
         """
         latest = self._store.latest
         if latest is None or self._closed or self._loop.time() < self._no_denial_before_s:
@@ -168,7 +171,7 @@ class SnapshotKeeper:
                 future.set_result(info)
 
     def _slice(self) -> None:
-        """Pack some records, then let the worker write what has gathered, then the next slice."""
+        """Pack some records, write them in the worker, then continue with the next slice."""
         taking = self._taking
         if taking is None:
             return
@@ -188,7 +191,7 @@ class SnapshotKeeper:
             self._worker.run(work, self._sliced)
 
     def _pages_synced(self, taking: _Taking, error: Exception | None) -> None:
-        """What the snapshot names is durable; only now it may become so."""
+        """Finish the snapshot, as its pages are durable; it must not become durable before them."""
         if error is not None:
             self._give_up(error)
         elif self._taking is taking:
@@ -201,7 +204,7 @@ class SnapshotKeeper:
             self._give_up(error)
 
     def _give_up(self, error: Exception) -> None:
-        """Go on without a new snapshot: the log grows, nothing is lost."""
+        """Continue without a new snapshot: the log grows, nothing is lost."""
         if not isinstance(error, OSError):
             self._owner.failed(error)
             return
@@ -250,17 +253,17 @@ class SnapshotKeeper:
             else:
                 self._owner.in_step(lambda: done(blocks))
 
-        # The same thread closes the file when it is of no use any more.
+        # The same thread closes the file when it is no longer needed.
         self._worker.run(work, read)
 
     async def take_portable(self, seconds: float) -> SnapshotInfo:
-        """Take a snapshot now that needs no pages, and keep it for so long at least, though a newer one may come.
+        """Take a snapshot that needs no pages, and keep it for at least `seconds`, even if a newer one follows.
 
         Raises:
             OSError: it could not be written.
         """
         info = await self.take()
-        # Until it is copied its pages stay.
+        # Its pages stay until it is copied.
         self._held[info] = self._loop.time() + seconds
         if not self._pages_of.get(info):
             return info
@@ -272,7 +275,7 @@ class SnapshotKeeper:
         except (OSError, ValueError, DamagedFileError):
             self._portable.pop(info.index, None)
             raise
-        # The copy needs the pages no more.
+        # The copy does not need the pages.
         self._held.pop(info, None)
         self._portable_until[info.index] = self._loop.time() + seconds
         self._loop.call_later(seconds, self._drop_portable, info.index)
@@ -282,7 +285,7 @@ class SnapshotKeeper:
         return await asyncio.to_thread(self._store.write_portable, info, self._pages.read)
 
     async def portable_block(self, index: int, number: int) -> bytes | None:
-        """Read a block of the portable snapshot of that log entry; None if there is none, or it is not kept any more."""
+        """Read a block of the portable snapshot of that log entry; None if there is none, or it is no longer kept."""
         stored = self._copied(index)
         if stored is None:
             held = next((info for info in self._held if info.index == index and not self._pages_of.get(info)), None)
@@ -309,7 +312,7 @@ class SnapshotKeeper:
 
     def _drop_portable(self, index: int) -> None:
         stored = self._copied(index)
-        # It may have been asked for again.
+        # It may have been requested again.
         if stored is not None and self._portable_until[index] <= self._loop.time():
             del self._portable[index], self._portable_until[index]
             self._worker.run(lambda: self._store.remove_portable(stored), _removed)
@@ -346,7 +349,7 @@ class SnapshotKeeper:
         try:
             more = loading.take(RECORDS_PER_SLICE)
         except (DamagedFileError, ValueError, OSError) as exc:
-            # Its checksums were right, so this program or this disk is not to be trusted.
+            # Its checksums were right, so either this program or this disk is faulty.
             self._owner.failed(exc)
             return
         if more:
@@ -357,7 +360,7 @@ class SnapshotKeeper:
             self._exchange.fetch(loading.source, lacking, lambda are_here: self._have_pages(loading, are_here=are_here))
 
     def _have_pages(self, loading: _Loading, *, are_here: bool | None) -> None:
-        """What the snapshot names has come, or cannot be had from whom the snapshot is."""
+        """Continue after the fetch of the snapshot's pages, which the sender of the snapshot may lack."""
         if are_here:
             self._pages.sync(lambda error: self._finish_received(loading, error))
         else:
@@ -387,7 +390,7 @@ class SnapshotKeeper:
     def _swap(self, loading: _Loading) -> None:
         self._receiving_pages = []
         if not loading.loaded(loading.incoming.info):
-            # Meanwhile the log has brought the state further, or as far as it can go without.
+            # Entries applied since make the snapshot obsolete, or it failed the final check.
             loading.incoming.abandon()
             return
         info = self._store.adopt(loading.incoming)
@@ -403,7 +406,7 @@ class SnapshotKeeper:
         self._remove_older()
 
     def _remove_older(self) -> None:
-        """Remove what is neither the latest nor being sent nor held."""
+        """Remove all snapshots except the latest, those being sent and those held."""
         now = self._loop.time()
         self._held = {info: until_s for info, until_s in self._held.items() if until_s > now}
         in_use = [*self._owner.snapshots_in_use(), *self._held]
@@ -424,7 +427,7 @@ class SnapshotKeeper:
         return machine
 
     def restore(self, info: SnapshotInfo | None) -> tuple[Machine, list[bytes]]:
-        """The machine of the snapshot that the node starts with, if there is one, and the pages that it needs and lacks.
+        """Return the machine of the snapshot with which the node starts, if any, and the pages that it needs and lacks.
 
         Pages that the snapshot does not name are removed.
 
@@ -447,7 +450,7 @@ class SnapshotKeeper:
         return machine, lacking
 
     def _sweep(self) -> None:
-        """Remove the pages that neither a snapshot names nor the state needs; what is being written may need others."""
+        """Remove pages that neither a snapshot names nor the state needs, unless a snapshot being taken may need others."""
         machine = self._owner.machine
         if self._taking is not None or machine.view is not None:
             return
@@ -462,7 +465,7 @@ def _removed(error: Exception | None) -> None:
 
 
 def _ignore(_accepted: bool) -> None:
-    """What was damaged is never accepted."""
+    """Do nothing: a damaged snapshot is never accepted."""
 
 
 class _Taking:
@@ -489,11 +492,11 @@ class _Taking:
 
 
 def _nothing() -> None:
-    """Everything is written already."""
+    """Do nothing: everything is written already."""
 
 
 class _Loading:
-    """A received snapshot that becomes a machine."""
+    """A received snapshot that is being loaded into a machine."""
 
     def __init__(
         self, incoming: SnapshotReceiver, restoration: Restoration[Machine], source: PeerNode, loaded: Loaded
@@ -516,7 +519,7 @@ class _Loading:
 
 
 class _Receiving:
-    """A snapshot being received, written as it comes."""
+    """A snapshot being received, written as it arrives."""
 
     def __init__(self, incoming: SnapshotReceiver, worker: Worker, owner: MemberView) -> None:
         self.incoming = incoming

@@ -1,7 +1,8 @@
-"""A member whose state cannot go on, because nobody has a page that it needs, has the leader send it a newer state.
+"""Requests of a member for a newer state, when it cannot continue because no member has a page that it needs.
 
-The log cannot help it: the page belongs to a state that the others have left behind. A snapshot of the leader's present state
-does not name what is gone, and the member has nearly all other pages. A leader that is in need lets another member lead first.
+The log cannot help: the page belongs to a state that the others no longer have. A snapshot of the leader's current
+state does not name the lost page, and the member has nearly all other pages. A leader in this situation transfers
+leadership first.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ __all__ = ["SnapshotRequests"]
 log = structlog.get_logger("lmq.pages")
 
 ASK_S = 1.0
-"""From one request to the next."""
+"""Time between two requests."""
 PATIENCE_S = 60.0
-"""After so long in which nothing of a newer state has come the node stops."""
+"""The node stops if no part of a newer state has arrived for this long."""
 
 
 class SnapshotRequests:
@@ -30,7 +31,7 @@ class SnapshotRequests:
 
     Args:
         send: sends a message to a member.
-        in_step: runs something when nothing else uses the core.
+        in_step: runs an action when nothing else uses the core.
     """
 
     def __init__(self, core: RaftCore, send: Send, in_step: Callable[[Callable[[], None]], None]) -> None:
@@ -44,9 +45,9 @@ class SnapshotRequests:
         self._timer: asyncio.TimerHandle | None = None
 
     def begin(self, in_vain: Callable[[], None]) -> None:
-        """Have a snapshot sent that is newer than the state; `in_vain` is called if none comes.
+        """Request a snapshot that is newer than the state; call `in_vain` if none arrives.
 
-        It may take any time to arrive, as long as it does arrive.
+        The transfer may take any time, as long as blocks arrive.
         """
         if self._in_vain is None:
             log.warning("no member has a page that is needed, asking the leader for its state")
@@ -56,14 +57,14 @@ class SnapshotRequests:
             self._ask()
 
     def end(self) -> None:
-        """There is a newer state, or the pages have come."""
+        """Stop requesting, because there is a newer state or the pages have arrived."""
         self._core.needs_snapshot = False
         self._in_vain = None
         if self._timer is not None:
             self._timer.cancel()
 
     def asked(self, node: PeerNode, applied: int) -> None:
-        """A member needs a state after the entry `applied`."""
+        """Send a newer snapshot to a member that needs a state after the entry `applied`."""
         if self._core.is_leader():
             self._in_step(lambda: self._core.sender().send_newer_snapshot(node, applied))
 

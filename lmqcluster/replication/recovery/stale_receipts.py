@@ -1,8 +1,9 @@
-"""Whether deliveries may be forgotten whose receipts consumers still hold.
+"""Detection of lost deliveries whose receipts consumers still hold.
 
-In durability ``process`` a power failure takes the end of the log. A majority that lost it goes on from an earlier state, in
-which the numbers of the lost deliveries are free again. The next leader then renews the salt of message ids, before anybody's
-request, so that an old receipt names nothing. A single member that forgets gets everything back and renews nothing.
+In durability ``process`` a power failure removes the end of the log. If a majority lost it, the cluster continues
+from an earlier state, in which the numbers of the lost deliveries are free again. The next leader then renews the
+salt of message ids, before any other request, so that an old receipt is invalid. If only one member lost it, the
+leader sends everything again and no salt is renewed.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ __all__ = ["StaleReceipts"]
 
 
 class StaleReceipts:
-    """What one replica knows of it; kept in its identity until the salt is renewed."""
+    """Knowledge of one replica about lost deliveries; kept in its identity until the salt is renewed."""
 
     def __init__(self, meta: NodeMeta, *, recovering: bool) -> None:
         self._meta = meta
@@ -24,15 +25,15 @@ class StaleReceipts:
 
     @property
     def are_possible(self) -> bool:
-        """Whether the salt has to be renewed, as far as is known."""
+        """Return whether the salt has to be renewed, as far as is known."""
         return self._meta.salt_due is not None
 
     def heard_forgetful(self, node_id: str) -> None:
-        """A peer says that it may have forgotten something."""
+        """Record that a peer may have lost entries."""
         self._forgetful.add(node_id)
 
     def recovered(self, members: Collection[str]) -> None:
-        """This node has forgotten nothing any more. If a majority never had, nor has the cluster."""
+        """Note that this node lacks no entries any more. If a majority never did, neither did the cluster."""
         if self._recovering:
             self._recovering = False
             others = self._forgetful.intersection(members)
@@ -40,6 +41,6 @@ class StaleReceipts:
                 self._meta.save_salt_due(None)
 
     def renewed(self, index: int) -> None:
-        """The entry at `index`, or a snapshot of it, has brought another salt; the log found at the start does not count."""
+        """Note that the entry at `index`, or a snapshot of it, set another salt; the log found at the start does not count."""
         if self._meta.salt_due is not None and index > self._meta.salt_due:
             self._meta.save_salt_due(None)

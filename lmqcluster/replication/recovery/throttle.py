@@ -1,6 +1,6 @@
-"""Backpressure: a member whose memory fills with messages faster than its disk takes pages applies nothing for a while.
+"""Backpressure: a member applies nothing while its memory fills with messages faster than its disk writes pages.
 
-Whoever pushes waits then, because an operation is answered when it is applied; the log, heartbeats and votes go on.
+Producers wait then, because an operation is answered when it is applied; the log, heartbeats and votes continue.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Throttle:
 
     Attributes:
         is_on: whether nothing is applied now.
-        seconds_total: how long that was so.
+        seconds_total: how long the throttle was on.
     """
 
     def __init__(self, pages: PageFiles) -> None:
@@ -29,7 +29,7 @@ class Throttle:
         self._loop = asyncio.get_running_loop()
 
     def update(self, backlogs: Pager) -> bool:
-        """Look again; returns `is_on`. Pages that are not being written, as on a full disk, hold nothing back."""
+        """Update and return `is_on`. If pages are not being written, for example on a full disk, nothing is held back."""
         is_on = backlogs.is_flooded() and self._pages.is_writing
         if is_on != self.is_on:
             self.is_on = is_on
