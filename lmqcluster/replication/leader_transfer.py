@@ -1,4 +1,4 @@
-"""Giving leadership to another member."""
+"""Transfer of leadership to another member."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ log = structlog.get_logger("lmq.membership")
 
 
 async def transfer_leadership(member: MemberView, target: str | None = None) -> bool:
-    """If `member` leads others, let `target`, or the one most up to date, take over; False if nobody did in time.
+    """If `member` leads others, transfer leadership to `target` or the most up-to-date member; False after a timeout.
 
-    Under load no follower would ever hold the whole log, so proposals wait meanwhile; whoever made them sends them again.
+    Under load no follower would ever hold the whole log, so the leader refuses proposals during the transfer. The
+    proposers send them again.
     """
     core = member.core
     if not core.is_leader() or len(core.members()) == 1:

@@ -1,4 +1,4 @@
-"""The view that the parts of a member have of it."""
+"""The interface of a member to its parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class MemberView(Protocol):
     """The part of `Replica` that its own parts use.
 
     Attributes:
-        core, machine, transport, meta, pages, page_exchange: as there.
+        core, machine, transport, meta, pages, page_exchange: see `Replica`.
     """
 
     core: RaftCore
@@ -40,33 +40,33 @@ class MemberView(Protocol):
         """Run `action` at the beginning of the next step, when nothing else uses the core."""
 
     def take_input(self) -> None:
-        """Pass what has arrived to the core."""
+        """Pass received messages and pending actions to the core."""
 
     def advance(self) -> None:
         """Commit, apply, append and send."""
 
     def finish(self) -> bool:
-        """Carry out what follows from that; return whether there is more to do at once."""
+        """Carry out the consequences of a step; return whether there is more to do immediately."""
 
     def stood_still(self, seconds: float) -> None:
-        """Called after a stall of the event loop, in which this member has heard no other."""
+        """Extend the timeouts after a stall of the event loop, in which this member has heard no other."""
 
     def keep_alive(self) -> None:
-        """Send heartbeats while a sync keeps the core from moving."""
+        """Send heartbeats while a sync blocks the core."""
 
     def failed(self, error: Exception) -> None:
-        """Stop: going on could break a promise."""
+        """Stop: continuing could break a promise."""
 
     # --- snapshots, see `SnapshotKeeper` ------------------------------------------------------------------------------
 
     def position(self) -> tuple[int, int, dict[str, str]]:
-        """Return index and term of the last applied entry, and the members as of it."""
+        """Return index and term of the last applied entry, and the members at that index."""
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
         """Return the snapshots that are being sent."""
 
     def acknowledge_blocks(self) -> None:
-        """Called when the disk has caught up with the snapshot that is coming in."""
+        """Acknowledge blocks of the incoming snapshot after the disk has caught up with them."""
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:
         """Called when a snapshot is complete."""
@@ -86,4 +86,4 @@ class MemberView(Protocol):
         """Stop applying entries, or continue."""
 
     def is_able(self, node_id: str) -> bool:
-        """Whether a member can be reached from here and counts for the quorum."""
+        """Return whether a member can be reached from here and counts for the quorum."""

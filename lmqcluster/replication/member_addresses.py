@@ -1,4 +1,4 @@
-"""Addresses of members that have moved: what a member tells of itself is dialled, and the leader has the log tell everybody."""
+"""Addresses of members that have moved: a node dials the address that a member announces, and the leader logs it."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class MemberAddresses:
         self._peers = peers
 
     def follow(self, node_id: str) -> None:
-        """Dial a member where it says that it is, if that is elsewhere."""
+        """Dial a member at the address that it announces, if that differs from the known one."""
         told = self._peers[node_id].raft
         if self._core.members().get(node_id, told) != told:
             self._transport.addNode(PeerNode(node_id, told))
             self.tell(node_id, told)
 
     def tell(self, node_id: str, told: str) -> None:
-        """As the leader, let everybody know the address of a member."""
+        """As the leader, write the address of a member to the log."""
         known = self._core.members().get(node_id)
         if known is None or not told or known == told:
             return

@@ -1,4 +1,4 @@
-"""What other members propose for the log, as this one leads."""
+"""Proposals of other members, handled by the leader."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .recovery.stale_receipts import StaleReceipts
 __all__ = ["PeerProposals"]
 
 _HEAD_BYTES = 9
-"""The kind of the entry, and its time."""
+"""Size of an entry's kind and time."""
 
 
 class PeerProposals:
-    """Puts batches of other members into the log, large ones in several turns of the event loop.
+    """Appends batches of other members to the log, large ones in several turns of the event loop.
 
     Args:
-        core: takes them if it leads.
+        core: accepts them if it leads.
         clock: the time of the log.
-        lost_receipts: tell whether a new salt of message ids has to be in the log before such batches are.
-        propose: puts a batch into the log; False if it does not take it.
+        lost_receipts: knows whether a new salt of message ids must be logged before such batches.
+        propose: appends a batch to the log; False if the batch is refused.
         answered: called with member, sequence and whether the log took the batch.
     """
 
@@ -46,13 +46,13 @@ class PeerProposals:
         self._joins = ChunkedCopy()
 
     def close(self) -> None:
-        """Take no more."""
+        """Stop taking proposals."""
         self._joins.close()
 
     def take(self, node: PeerNode, sequence: int, batch: bytes) -> None:
-        """A member proposes a batch."""
+        """Append a batch that a member proposes."""
         if len(batch) > BULK_BYTES:
-            # The time that it gets is known in the end.
+            # Its time is set when the copy is complete.
             self._joins.join((bytes(_HEAD_BYTES), batch), partial(self._joined, node, sequence))
         else:
             self._answered(node, sequence, not self._lost_receipts.are_possible and self._propose(batch))

@@ -1,4 +1,4 @@
-"""What a node answers to administrative questions of its peers: who is there, changes of the membership, of the leader."""
+"""Answers of a node to administrative questions of its peers: status, changes of the membership, transfer of leadership."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class PeerRequests:
     """Answers for one member.
 
     Attributes:
-        node_figures: how the node is, for the question ``vitals``; set by whoever owns the member.
-        founders: the ids of the founding members that have been found, None before all have; likewise.
+        node_figures: returns the node's figures for the question ``vitals``; set by the owner of the member.
+        founders: returns the ids of the founding members found, None until all are found; set by the owner of the member.
     """
 
     def __init__(self, member: MemberView, settings: RaftSettings) -> None:
@@ -34,7 +34,7 @@ class PeerRequests:
     async def answer(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         """Answer an administrative question: ``{"ok": True, "result": {...}}`` or ``{"ok": False, "result": reason}``.
 
-        What only the leader can do is answered with ``done`` false and the leader's address by others.
+        If only the leader can do it, other members answer with ``done`` false and the leader's address.
         """
         try:
             if not all(type(one) is str and len(one) <= ARGUMENT_CHARACTERS_MAX for one in arguments):
@@ -72,7 +72,7 @@ class PeerRequests:
         }
 
     async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:
-        """Change the membership if this node leads; otherwise say who does. Ask again as long as the answer is not `done`."""
+        """Change the membership if this node leads; otherwise name the leader. Ask again until the answer is `done`."""
         core = self._member.core
         if not core.is_leader():
             return {"ok": True, "result": {**self._cluster(), "done": False}}
@@ -106,7 +106,7 @@ class PeerRequests:
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     async def _transfer(self, target: str | None = None) -> dict[str, Any]:
-        """Give leadership away, to `target` if given; done if this node does not lead and `target`, if given, does."""
+        """Transfer leadership, to `target` if given; done if this node does not lead and `target`, if given, does."""
         core = self._member.core
         if not core.is_leader():
             done = target is not None and core.leader_id() == target
@@ -124,11 +124,11 @@ class PeerRequests:
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     def _refused(self, reason: str) -> dict[str, Any]:
-        """The answer to a question that it is no use to ask again."""
+        """Return the answer to a question that is not worth repeating."""
         return {"ok": True, "result": {**self._cluster(), "done": False, "refused": reason}}
 
     def _unsafe_without(self, node_id: str) -> str | None:
-        """Why the other members could not go on without this one; None if they can."""
+        """Return the reason why the other members could not continue without this one; None if they can."""
         rest = set(self._member.core.members()) - {node_id}
         able = {one for one in rest if self._member.is_able(one)}
         if 2 * len(able) > len(rest):

@@ -1,7 +1,7 @@
 """One member of the cluster: the Raft core, the state machine and the peers' network, driven by the event loop.
 
-Everything that arrives is put in an inbox, and a step (see `steps`) feeds it to the core. The core and the machine are changed in
-steps only, but for answers of followers from which nothing follows.
+Received messages go to an inbox, and a step (see `steps`) feeds them to the core. The core and the machine change in
+steps only, except for routine answers of followers, which have no further consequences.
 """
 
 from __future__ import annotations
@@ -51,28 +51,28 @@ __all__ = ["Replica", "ReplicaListener"]
 log = structlog.get_logger("lmq.replica")
 
 PAGES_PER_BATCH = 4
-"""Most pages that are made after one batch, or one step, so that it does not take long."""
+"""Most pages made after one batch, or in one step, to bound its duration."""
 
 
 class ReplicaListener(Protocol):
-    """Who is told what happens on this replica. Called within a step; must not block or raise."""
+    """Callbacks for events on this replica. Called within a step; they must not block or raise."""
 
     def batch_applied(
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
     ) -> None:
-        """A batch, of any node, was applied."""
+        """Handle a batch, of any node, that was applied."""
 
     def batch_refused(self, sequence: int) -> None:
-        """A batch of this node reached a node that does not lead."""
+        """Handle a batch of this node that reached a node that does not lead."""
 
     def leader_changed(self, leader_id: str | None) -> None:
-        """Another leader, another term, or a new link to the leader: unresolved batches have to be sent again."""
+        """Send unresolved batches again: there is another leader, another term, or a new link to the leader."""
 
     def state_replaced(self) -> None:
-        """A snapshot was installed: the machine is another object now."""
+        """Use the new machine: a snapshot was installed, and the machine is another object now."""
 
     def failed(self, error: BaseException) -> None:
-        """The replica has stopped; so must the process."""
+        """Stop the process, as the replica has stopped."""
 
 
 @dataclass(slots=True)
@@ -86,18 +86,18 @@ class Replica:
 
     Args:
         storage: identity, log and snapshots, opened.
-        about: what peers are told; its address is where they can dial this node.
-        security: what peers have to show.
+        about: description of this node for its peers; its address is where they can dial this node.
+        security: credentials required of peers.
         settings: timing and sizes.
         compile_pattern: regular expressions for the machine.
-        listener: is told what happens.
+        listener: callbacks for events.
 
     Attributes:
-        applied_batches, applied_bytes, skipped_total: counters; the last of entries that could not be decoded.
-        steps: when the core moves, and how long that waits for the disk.
-        page_supply: brings the pages that are needed.
+        applied_batches, applied_bytes, skipped_total: counters; the last one counts entries that could not be decoded.
+        steps: runs the core, and counts the time it waits for the disk.
+        page_supply: fetches the pages that are needed.
         throttle: whether nothing is applied until the disk has caught up.
-        obstacle: what keeps the founding members from being found, for people; set by what looks for them.
+        obstacle: why the founding members cannot be found, for people; set by the search for them.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class Replica:
         self.peers: dict[str, NodeInfo] = {}
         self.obstacle = ""
         self.applied_batches = self.applied_bytes = self.skipped_total = 0
-        # Bytes of applied entries that no snapshot holds, now and when the one under way was begun.
+        # Bytes of applied entries that no snapshot holds, now and when the pending snapshot was begun.
         self._unsaved_bytes = self._unsaved_at_request = 0
         self._about = about
         self._listener = listener
@@ -126,7 +126,7 @@ class Replica:
         self._roles = RoleLog(self.name_of)
         self._inbox: list[tuple[PeerNode, dict[str, Any]]] = []
         self._actions: list[Callable[[], None]] = []
-        # Who waits to hear of the commit of what is in the log now.
+        # Members that wait for the commit of the entries in the log.
         self._hurried: set[PeerNode] = set()
         self._news_timer: asyncio.TimerHandle | None = None
         self._failed = False
@@ -137,7 +137,7 @@ class Replica:
         self.peer_requests = PeerRequests(self, settings)
         self.transport = PeerTransport(identity, security, self._received, self.peer_requests.answer)
         self.journal = storage.journal
-        # Without such a promise the journal is not waited for.
+        # With any other durability, writes do not wait for the disk.
         journal_worker = ThreadWorker("journal") if storage.durability == "disk" else None
         self.steps = Steps(self, self.journal, self.transport, journal_worker)
         self._page_worker: Worker = ThreadWorker("pages")
@@ -182,7 +182,7 @@ class Replica:
     # --- life cycle -----------------------------------------------------------------------------------------------
 
     async def start(self, host: str, port: int, *, listening: bool = True) -> int:
-        """Listen for peers if they may come, dial them and begin to tick; returns the bound port, 0 if there is none.
+        """Listen for peers if `listening`, dial them and begin to tick; return the bound port, 0 if there is none.
 
         Raises:
             OSError: the address cannot be bound.
@@ -194,7 +194,7 @@ class Replica:
         return bound
 
     async def stop(self) -> None:
-        """Leave the network; nothing is applied any more."""
+        """Leave the network; nothing is applied after that."""
         self._failed = True
         self.steps.stop()
         if self._news_timer is not None:
@@ -219,14 +219,14 @@ class Replica:
         self.wake()
 
     def found(self, members: Mapping[str, str]) -> None:
-        """Be one of these founding members, id to Raft address; they are durable, and found the cluster once all know of all."""
+        """Make these founding members, id to Raft address, durable; they found the cluster once all know of all."""
         self.meta.found(members)
         self.in_step(lambda: self.core.members_from_log(members))
 
     # --- the parts of a step --------------------------------------------------------------------------------------
 
     def take_input(self) -> None:
-        """Let the core take note of what has arrived."""
+        """Pass received messages and pending actions to the core."""
         actions, self._actions = self._actions, []
         for action in actions:
             action()
@@ -235,7 +235,7 @@ class Replica:
             self.core.receive(node, message)
 
     def advance(self) -> None:
-        """Let the core commit, apply, append and send."""
+        """Run a tick of the core: commit, apply, append and send."""
         core = self.core
         core.is_throttled = self.throttle.update(self.machine.backlogs) or self.page_supply.is_waiting()
         core.doTick(0)
@@ -244,12 +244,12 @@ class Replica:
             self._news_timer = self._loop.call_later(PATIENCE_S, self._tell_news)
 
     def stood_still(self, seconds: float) -> None:
-        """For so long this member has heard nobody because it did not listen."""
+        """Extend the timeouts after a stall, in which this member did not listen."""
         self.core.stood_still(seconds)
         log.info("stood still", seconds=round(seconds, 3))
 
     def keep_alive(self) -> None:
-        """Show the others that this member lives, though a sync keeps the core from moving."""
+        """Send heartbeats while a sync blocks the core."""
         self._signs_of_life.send()
 
     def _tell_news(self) -> None:
@@ -257,13 +257,13 @@ class Replica:
         self.wake()
 
     def finish(self) -> bool:
-        """Tend to what follows from that; returns whether there is more to do at once."""
+        """Carry out the consequences of a step; return whether there is more to do immediately."""
         core = self.core
         core.compact()
         self._fresh_reads.applied()
         self._note_changes()
         self._tend_files()
-        # What could not become pages while batches came does so now, as fast as the disk takes them.
+        # Messages that could not be paged out while batches came are paged out now, as fast as the disk permits.
         paging = self.machine.backlogs.page_out(PAGES_PER_BATCH) > 0
         held = core.is_installing() or core.is_throttled
         unapplied = core.applied_index() < core.commit_index() and not held
@@ -271,7 +271,7 @@ class Replica:
         return bool(self._inbox or self._actions or unapplied or alone or paging)
 
     def _tend_files(self) -> None:
-        """Make the log's next file ready in time, and take a snapshot when the log has grown enough, or pages are of no use."""
+        """Prepare the log's next file, and take a snapshot when the log has grown enough or unneeded pages fill the disk."""
         if not self.storage.durable:
             return
         spare = self.journal.prepare_spare()
@@ -285,11 +285,11 @@ class Replica:
 
     def _spare_made(self, error: Exception | None) -> None:
         if error is not None:
-            # The roll makes the file itself, and fails for good if it cannot.
+            # The roll makes the file itself, and if it cannot, its error stops the node.
             log.warning("next log file could not be prepared", reason=str(error))
 
     def failed(self, error: Exception) -> None:
-        """Stop: going on could break a promise."""
+        """Stop: continuing could break a promise."""
         if not self._failed:
             self._failed = True
             self.steps.stop()
@@ -300,38 +300,38 @@ class Replica:
     # --- owner of the snapshots -----------------------------------------------------------------------------------
 
     def position(self) -> tuple[int, int, dict[str, str]]:
-        """Index and term of the last applied entry, and the members by then."""
+        """Return index and term of the last applied entry, and the members at that index."""
         self._unsaved_at_request = self._unsaved_bytes
         return self.core.applied_position()
 
     def peers_now(self) -> list[PeerNode]:
-        """The members that can be asked now."""
+        """Return the members that can be asked now."""
         return [PeerNode(node_id) for node_id in sorted(self.transport.connected_ids())]
 
     def others_count(self) -> int:
-        """How many members there are besides this one."""
+        """Return the number of members besides this one."""
         return len(self.core.members().keys() - {self.id})
 
     def hold_back(self, held: bool) -> None:
-        """Apply nothing for the time being, or go on."""
+        """Stop applying entries, or continue."""
         self.core.is_held_back = held
         self.wake()
 
     def snapshots_in_use(self) -> list[SnapshotInfo]:
-        """Those that are being sent."""
+        """Return the snapshots that are being sent."""
         return self.core.snapshots_in_use()
 
     def acknowledge_blocks(self) -> None:
-        """The disk has caught up with the snapshot that is coming in."""
+        """Acknowledge blocks of the incoming snapshot after the disk has caught up with them."""
         self.core.acknowledge_blocks()
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:  # noqa: ARG002 - the core asks for the latest
-        """The log can be cut."""
+        """Compact the log, as a snapshot is complete."""
         self._unsaved_bytes -= self._unsaved_at_request
         self.core.compact()
 
     def replace_machine(self, machine: Machine) -> None:
-        """A snapshot was installed."""
+        """Replace the machine by that of an installed snapshot."""
         if machine.salt != self.machine.salt:
             self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
@@ -353,7 +353,7 @@ class Replica:
             self._told_address = True
             self._addresses.tell(self.meta.node_id, self._about.raft)
         if not self.storage.durable:
-            # A durable log knows them itself.
+            # A durable log holds the members itself.
             self.meta.save_members(core.members_at(core.commit_index()))
         about, recovering = self._about, core.is_recovering()
         told = core.is_empty(), recovering, b"" if self.machine.salt else fingerprint(core.members())
@@ -369,7 +369,7 @@ class Replica:
             self.meta.mark_trusted()
 
     def _end_recovery_if_nobody_knows_more(self) -> None:
-        """If every member is here and each is empty or has forgotten something too, there is nothing to wait for."""
+        """End recovery if every member is connected and each is empty or has lost entries too."""
         members, me = self.core.members(), self.meta.node_id
         here = self.transport.connected_ids() & self.peers.keys()
         others = [self.peers[node_id] for node_id in members if node_id != me and node_id in here]
@@ -380,7 +380,7 @@ class Replica:
         if not self.meta.founding:
             log.warning("all members have restarted without all of their data; the cluster goes on with what is left")
         elif any(about.members != self._about.members for about in others):
-            # No two clusters are founded that have a node in common.
+            # Two clusters that share a node must never be founded.
             return
         self.core.end_recovery()
 
@@ -405,7 +405,7 @@ class Replica:
             and not (self.steps.is_syncing or self._inbox)
             and self.core.is_routine(node, message)
         ):
-            # Nothing follows from it, so it needs no step.
+            # It has no consequences, so it needs no step.
             self.core.receive(node, message)
             return
         if self.steps.is_syncing or kind in SIGNS:
@@ -423,7 +423,7 @@ class Replica:
             self.page_supply.take(node, message)
         elif kind == "about":
             self.peers[node.id] = NodeInfo(**{field.name: message[field.name] for field in fields(NodeInfo)})
-            # It may have answered before it could reach this node.
+            # The peer may have answered before it could reach this node.
             self.page_exchange.link_changed(node)
             if message["recovering"]:
                 self.lost_receipts.heard_forgetful(node.id)
@@ -451,11 +451,11 @@ class Replica:
         return sent
 
     def copies_of(self, command: Command) -> int:
-        """Return about how many copies of its messages a command stores beyond what its bytes show."""
+        """Return approximately how many copies of its messages a command stores beyond those that its bytes show."""
         return self.machine.copies_of(command)
 
     async def fresh(self) -> bool:
-        """Wait until this replica shows all that was acknowledged before the call; False if that cannot be found out soon."""
+        """Wait until this replica shows all entries acknowledged before the call; False if that cannot be established soon."""
         return await self._fresh_reads.fresh()
 
     def _send_at_once(self, node: PeerNode, message: dict[str, Any]) -> bool:
@@ -470,7 +470,7 @@ class Replica:
         self.wake()
 
     def _latest_stamp_us(self) -> int:
-        """The latest log time that the state or the log shows, 0 if there is none; entries may not be applied yet."""
+        """Return the latest log time in the state or the log, 0 if there is none; entries may not be applied yet."""
         return max(self.machine.now_us, self.journal.stamped_us)
 
     def _propose(self, batch: bytes) -> bool:
@@ -482,7 +482,7 @@ class Replica:
         try:
             origin, incarnation, sequence, commands = decode_batch(command[8:])
         except (ValueError, TypeError, msgpack.UnpackException) as exc:
-            # The same bytes fail alike on every replica, so skipping them keeps replicas equal.
+            # The same bytes fail on every replica, so skipping them keeps replicas equal.
             self.skipped_total += 1
             log.critical("undecodable entry skipped", index=index, reason=str(exc))
             return True
@@ -507,20 +507,20 @@ class Replica:
 
     @property
     def id(self) -> str:
-        """This member's id."""
+        """Return this member's id."""
         return self.meta.node_id
 
     def is_leader(self) -> bool:
-        """Whether this member leads, as far as it knows; what is asked too often for a whole `status`."""
+        """Return whether this member leads, as far as it knows; for calls too frequent for a whole `status`."""
         return self.core.is_leader()
 
     def has_leader(self) -> bool:
-        """Whether a leader is known and can be reached; the proposer asks before each batch."""
+        """Return whether a leader is known and can be reached; the proposer asks before each batch."""
         leader = self.core.leader_id()
         return leader is not None and (leader == self.id or leader in self.transport.connected_ids())
 
     def status(self) -> ReplicaStatus:
-        """What this member knows of itself and of its cluster now."""
+        """Return the current status of this member and its view of the cluster."""
         core, latest = self.core, self.snapshots.latest()
         return ReplicaStatus(
             id=self.id,
@@ -550,27 +550,27 @@ class Replica:
         )
 
     def kept_bytes(self) -> int:
-        """How many bytes the newest snapshot and pages have; the log bounds itself."""
+        """Return the size of the newest snapshot and of the pages; the log bounds itself."""
         latest = self.snapshots.latest()
         return (0 if latest is None else latest.size_bytes) + self.pages.size_bytes
 
     def round_trips(self) -> Mapping[str, Histogram]:
-        """By peer, seconds from a message to it until its answer; what this member has timed while it led."""
+        """Return by peer the seconds from a message to it until its answer, measured while this member led."""
         return self.core.round_trips()
 
     def common_machine_version(self) -> int | None:
-        """The newest machine version that all members understand; None as long as one has not been heard of."""
+        """Return the newest machine version that all members understand; None while one of them is unknown."""
         others = [self.peers.get(one) for one in self.core.members() if one != self.meta.node_id]
         versions = [about.machine_version for about in others if about is not None]
         return min([self._about.machine_version, *versions]) if len(versions) == len(others) else None
 
     def name_of(self, node_id: str) -> str:
-        """The name of a member for people; its id if it has not told one."""
+        """Return the name of a member for people; its id if it has not announced one."""
         about = self._about if node_id == self.meta.node_id else self.peers.get(node_id)
         return (about.name if about else "") or node_id
 
     def is_able(self, node_id: str) -> bool:
-        """Whether a member can be reached from here and counts for the quorum."""
+        """Return whether a member can be reached from here and counts for the quorum."""
         if node_id == self.meta.node_id:
             return not self.core.is_recovering()
         about = self.peers.get(node_id)

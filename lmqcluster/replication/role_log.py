@@ -1,4 +1,4 @@
-"""The log lines about a node's place in its cluster: one for each change that people want to know of."""
+"""Log lines about a node's role in its cluster: one for each change that matters to operators."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ log = structlog.get_logger("lmq.replica")
 
 
 class RoleLog:
-    """What was said last.
+    """The last logged state.
 
     Args:
-        name_of: the name of a member for people, or its id.
+        name_of: returns the name of a member for people, or its id.
     """
 
     def __init__(self, name_of: Callable[[str], str]) -> None:
@@ -31,7 +31,7 @@ class RoleLog:
         self._removed = False
 
     def note(self, core: RaftCore, *, forgetful: bool) -> None:
-        """Say what has changed. `forgetful`: a node that recovers may really have lost something."""
+        """Log changes. `forgetful`: a recovering node may really have lost entries."""
         self._note_leader(core)
         role = core.role()
         if role != self._role:

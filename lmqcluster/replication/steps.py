@@ -1,12 +1,13 @@
-"""When a member's Raft core moves, and what has to be on the disk before anybody hears of it: one coalesced step per wake-up.
+"""Scheduling of a member's Raft core and of the syncs before its messages: one coalesced step per wake-up.
 
-A step has three parts. First the core takes note of what has arrived. What a follower stores by that is synced and answered
-before it is applied, while the leader goes on. Then the core advances: it commits, applies and appends. What a leader appends
-leaves for the followers while its own sync runs. At last the step is finished. A sync runs in a thread while the event loop goes
-on decoding requests; the core and the machine are not touched meanwhile. Signs of life go on, as long as the disk shows some too.
+A step has three parts. First the core processes received messages. A follower syncs and acknowledges the entries
+stored by this before it applies them; the leader continues in parallel. Then the core advances: it commits, applies
+and appends. The entries that a leader appends are sent to the followers while its own sync runs. Finally the step is
+finished. A sync runs in a thread while the event loop continues to decode requests; the core and the machine are not
+touched during the sync. Heartbeats continue as long as the disk makes progress.
 
-A process that stands still for a while, because its machine does or because it copies a large message, hears nobody meanwhile.
-What it would have heard waits in its sockets, so that time says nothing about the others and does not count.
+A process may stall, because its machine does or because it copies a large message. Messages of other members wait in
+its sockets for that time, so the silence says nothing about the others and does not count.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ __all__ = ["Steps"]
 
 TICK_S = 0.02
 STALL_S = 0.2
-"""A member whose event loop has not turned for so long has stood still."""
+"""An event loop blocked for this long counts as stalled."""
 DISK_PATIENCE_S = 3.0
-"""A disk that gets on with nothing for so long has failed, as far as the others are concerned."""
+"""If the disk makes no progress for this long, heartbeats stop, so that followers elect another leader."""
 
 
 class Sender(Protocol):
-    """What brings messages to peers."""
+    """Sends messages to peers."""
 
     def flush(self, *, synced: bool = True) -> None:
-        """Hand what is queued to the network; unless the journal is `synced`, without what promises that something is on disk."""
+        """Write queued messages to the network; unless the journal is `synced`, hold back promises that data is on disk."""
 
 
 class Steps:
@@ -43,14 +44,14 @@ class Steps:
 
     Args:
         owner: carries out their parts.
-        journal: what has to be synced.
-        sender: holds back what waits for a sync.
+        journal: the log to sync.
+        sender: holds back messages that wait for a sync.
         worker: carries out the syncs; None if the journal syncs without waiting for a disk.
 
     Attributes:
         is_syncing: whether a step waits for the disk.
-        syncs_total: how many syncs a disk was waited for.
-        sync_durations: seconds from handing the log's writes to their thread until it was heard that they are on the disk.
+        syncs_total: number of syncs for which a step waited.
+        sync_durations: seconds from handing the log's writes to their thread until their completion is reported.
     """
 
     def __init__(self, owner: MemberView, journal: Journal, sender: Sender, worker: Worker | None) -> None:
@@ -63,9 +64,9 @@ class Steps:
         self._worker = worker
         self._loop = asyncio.get_running_loop()
         self._sync_began_s = 0.0
-        # When the disk has shown a sign of life, and what it was.
+        # Time of the last progress of the disk, and its count.
         self._moved_s, self._progress = 0.0, 0
-        # When the event loop was last known to turn.
+        # Time at which the event loop last ran.
         self._turned_s = library.monotonicTime()
         self._next_part: Callable[[], None] = self._advance
         self._scheduled = False
@@ -74,7 +75,7 @@ class Steps:
         self._timer: asyncio.TimerHandle | None = None
 
     def tick(self) -> None:
-        """Run a step now and then from now on, whatever happens."""
+        """Run a step now and then repeatedly, at least every `TICK_S`."""
         if self._timer is None:
             self._turned_s = library.monotonicTime()
         self._timer = self._loop.call_later(TICK_S, self.tick)
@@ -93,15 +94,15 @@ class Steps:
             self._timer.cancel()
 
     def close(self) -> None:
-        """Let a sync under way end, so that its files are closed in peace."""
+        """Wait for the running sync, so that no file is closed under it."""
         if self._worker is not None:
             self._worker.close()
 
     def step(self) -> None:
-        """Run a step here and now, or after the sync that is under way."""
+        """Run a step now, or after the running sync."""
         self._scheduled = False
         if self.is_syncing:
-            # What has been added meanwhile promises nothing, so it may leave.
+            # Entries added during the sync promise nothing, so they may be sent.
             self._again = True
             self._guarded(self._pass_time)
         else:
@@ -113,12 +114,12 @@ class Steps:
         try:
             self._note_stall()
             part()
-        except Exception as exc:  # noqa: BLE001 - whatever went wrong in a step, going on could break a promise
+        except Exception as exc:  # noqa: BLE001 - after any failed step, continuing could break a promise
             self._owner.failed(exc)
 
     def _note_stall(self) -> None:
-        """Do not count the time since the last call if the loop has not turned in it, as it does with every tick."""
-        # The loop's own clock stands still while it does not turn.
+        """Report the time since the last call as a stall if the event loop was blocked, since otherwise every tick gets here."""
+        # The loop's cached time does not advance while it is blocked.
         now_s = library.monotonicTime()
         stall_s, self._turned_s = now_s - self._turned_s, now_s
         if stall_s >= STALL_S:
@@ -127,7 +128,7 @@ class Steps:
             self._owner.stood_still(stall_s)
 
     def _pass_time(self) -> None:
-        """A sync is under way."""
+        """Send heartbeats and entries during a sync."""
         now_s, progress = self._loop.time(), self._journal.progress
         if progress != self._progress:
             self._moved_s, self._progress = now_s, progress
@@ -140,7 +141,7 @@ class Steps:
         self._sync_then(self._advance)
 
     def _advance(self) -> None:
-        # What has arrived may have taken long to store.
+        # Storing the received entries may have taken long.
         self._note_stall()
         self._owner.advance()
         self._sync_then(self._end)

@@ -1,4 +1,4 @@
-"""Salvage of a damaged node that is alone: no other node has its data, so only the readable part before the damage remains."""
+"""Salvage of a damaged node that is alone: no other node has its data, so only the part before the damage remains."""
 
 from __future__ import annotations
 

@@ -95,8 +95,7 @@ BULK_BYTES = 4 * 1024 * 1024
 _BULK_PLACES: dict[str, tuple[int, ...]] = {"append_entries": (7, 0, 0), "propose": (2,), "page": (2,)}
 """Place of the possibly large value among the encoded fields of a message."""
 AFTER_SYNC = frozenset({"append_reply", "snapshot_reply"})
-"""Messages that promise that data is on disk, so they are sent only after a sync. Terms and votes are synced when they change.
-"""
+"""Messages that promise that data is on disk, so they wait for a sync. Terms and votes are synced when they change."""
 
 _KINDS = {number: (name, layout) for name, (number, layout) in _LAYOUTS.items()}
 

@@ -78,8 +78,9 @@ class PageExchange:
             self._timer.cancel()
 
     def asked(self, node: PeerNode, page: bytes, low: int) -> None:
-        """Handle a page request; reply with a denial if the page is missing. Its messages may have been in memory only until now."""
+        """Handle a page request; reply with a denial if the page is missing."""
         if page not in self._pages:
+            # Its messages may still be in memory only.
             self._backlogs().save_chunk(low)
         self._pages.give(page, partial(self._give, node, page))
 

@@ -34,7 +34,7 @@ class PageSupply:
         self._wait = PageWait(owner.pages, self._lost, self._requests, owner.wake)
 
     def is_waiting(self) -> bool:
-        """Whether the next batch waits for pages."""
+        """Return whether the next batch waits for pages."""
         return self._wait.is_on
 
     def waited_s(self) -> float:

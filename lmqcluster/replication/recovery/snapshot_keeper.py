@@ -38,8 +38,7 @@ SPACE_PAUSE_S = 10.0
 DENIAL_PAUSE_S = 5.0
 """Shortest time between checks after a denied page: a peer that receives a snapshot asks repeatedly."""
 BACKLOG_BLOCKS_MAX = 8
-"""Backpressure: with this many received blocks waiting for the disk, no more are requested. The sender's window limits the rest.
-"""
+"""Most received blocks that wait for the disk before requests for more stop; the sender's window limits the rest."""
 
 _DURATION_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
@@ -112,7 +111,7 @@ class SnapshotKeeper:
         return None if self._taking is None else self._taking.index
 
     def request(self) -> None:
-        """Take a snapshot of the current state, unless one is being taken or the disk has just refused one. Call it in a step."""
+        """Take a snapshot of the current state, unless one is being taken or has just failed. Call it in a step."""
         if self._taking is not None or self._closed or self._loop.time() < self._not_before_s:
             return
         index, term, members = self._owner.position()
@@ -390,7 +389,7 @@ class SnapshotKeeper:
     def _swap(self, loading: _Loading) -> None:
         self._receiving_pages = []
         if not loading.loaded(loading.incoming.info):
-            # Entries applied since make the snapshot obsolete, or it failed the final check.
+            # The log has reached the snapshot's index since, so the snapshot is useless.
             loading.incoming.abandon()
             return
         info = self._store.adopt(loading.incoming)

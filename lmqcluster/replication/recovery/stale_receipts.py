@@ -41,6 +41,6 @@ class StaleReceipts:
                 self._meta.save_salt_due(None)
 
     def renewed(self, index: int) -> None:
-        """Note that the entry at `index`, or a snapshot of it, set another salt; the log found at the start does not count."""
+        """Note that the entry at `index`, or a snapshot of it, set another salt; entries found at the start do not count."""
         if self._meta.salt_due is not None and index > self._meta.salt_due:
             self._meta.save_salt_due(None)
