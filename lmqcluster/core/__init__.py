@@ -1,8 +1,8 @@
 """The replicated state machine: queues, messages, leases, properties, deduplication, snapshots.
 
-It takes (leader's timestamp, batch of commands) and returns results. It does no I/O, reads no clock, draws no random numbers
-and imports only the standard library, so that replicas fed the same log stay equal byte for byte. Times are integer
-microseconds of log time. What it does not do: waiting, encoding, deciding who may do what; those are the node's.
+It takes (leader's timestamp, batch of commands) and returns results. It does no I/O, reads no clock, draws no random
+numbers and imports only the standard library, so replicas that apply the same log stay equal byte for byte. Times are
+integer microseconds of log time. Waiting, encoding and authorisation are left to the node.
 """
 
 from .applied import Applied

@@ -1,4 +1,4 @@
-"""What becomes of a batch."""
+"""The outcome of a batch."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ __all__ = ["Applied"]
 
 
 class Applied(NamedTuple):
-    """What became of one batch.
+    """The outcome of one batch.
 
     Attributes:
-        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same node is
-            missing, in which case nothing was done and the node has to send from the missing one on.
+        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same
+            node is missing,
+            in which case nothing was done and the node must resend from the missing one on.
         results: one result per command, empty unless applied.
         ready: queues that may have gained messages that can be pulled.
-        created, deleted: queues that came and went.
-        notices: what those who wait for something other than messages have got.
+        created, deleted: queues that were created and deleted.
+        notices: results for clients that wait for something other than messages.
     """
 
     status: str

@@ -1,4 +1,4 @@
-"""How many messages a command stores beyond those that it carries: it costs more to apply than its bytes show."""
+"""Estimates how many messages a command stores beyond those it carries, since these add to the cost of applying it."""
 
 from __future__ import annotations
 

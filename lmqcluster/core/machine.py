@@ -149,12 +149,12 @@ class Machine(State):
         A command that cannot be carried out yields a `Fault`, on every replica alike.
 
         Raises:
-            IncompatibleVersionError: the program is too old to go on; the node must stop.
+            IncompatibleVersionError: the program is too old for this log; the node must stop.
         """
         self.now_us = max(self.now_us, now_us)
         self.ready, self.created, self.deleted, self.notices = [], [], [], []
         if self.backlogs.thin:
-            # What became thin with the batches before: so it is known ahead which pages this needs.
+            # Only chunks that earlier batches made thin, so that the pages needed are known ahead.
             self.backlogs.gather_again(self._touch)
         if self.now_us >= self.expiry.next_us:
             self.expiry.run(self.now_us)
@@ -167,14 +167,17 @@ class Machine(State):
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
 
     def pages_ahead(self, now_us: int, commands: list[Command]) -> list[bytes]:
-        """The pages that a batch of these commands needs if it is applied next at this log time, as far as that shows beforehand.
+        """Return the pages that a batch of these commands needs if it is applied next at this log time, as far as
+        foreseeable.
 
-        Pages that are read for nothing do no harm; one that is needed and not named here is read when it is.
+        Reading a page in vain is harmless; a page that is needed but not listed is read when it is needed.
         """
         return pages_ahead(self, max(self.now_us, now_us), commands)
 
     def copies_of(self, command: Command) -> int:
-        """Return about how many copies of its messages a command stores, for bound queues and aliases; see `copies_of`."""
+        """Return about how many copies of its messages a command stores, for bound queues and aliases; see
+        `copies_of`.
+        """
         return copies_of(self, command)
 
     def _touch(self, queue: HasName) -> None:
@@ -186,7 +189,7 @@ class Machine(State):
         except RefusedError as exc:
             return Fault(exc.reason, exc.code)
         except (MemoryError, IncompatibleVersionError, PageError):
-            # A replica that ran out of memory, is too old, or has lost a page has diverged from the others: it must stop.
+            # A replica that ran out of memory, is too old, or lost a page has diverged from the others: it must stop.
             raise
         except Exception as exc:  # noqa: BLE001 - the state machine must be total
             return Fault(f"{type(exc).__name__}: {exc}")
@@ -194,16 +197,17 @@ class Machine(State):
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def snapshot(self) -> Iterator[list[Any]]:
-        """The whole state as a sequence of plain records; equal states give equal records.
+        """Return the whole state as a sequence of plain records; equal states give equal records.
 
-        The machine must not change until the last one is read; `freeze_view` has no such condition.
+        The machine must not change until the last record is read; `freeze_view` has no such condition.
         """
         return SnapshotView(self).records()
 
     def freeze_view(self, *, pages: bool = False) -> SnapshotView:
-        """A view of the state as it is now, to be read while the machine goes on; it has to be closed.
+        """Return a view of the state as of now, readable while the machine continues; the caller must close it.
 
-        With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of messages.
+        With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of
+        messages.
 
         Raises:
             RuntimeError: another view is open.
@@ -229,5 +233,5 @@ class Machine(State):
 
     @classmethod
     def restore_incrementally(cls, compile_pattern: Compile) -> Restoration[Machine]:
-        """What takes the records of a snapshot one by one and gives the machine in the end."""
+        """Return a restoration that takes the records of a snapshot one by one and returns the machine at the end."""
         return Restoration(cls(compile_pattern))

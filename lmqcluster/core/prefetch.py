@@ -1,6 +1,7 @@
-"""Which pages a batch needs, told before it is applied: a node that cannot read one waits for it instead of failing halfway.
+"""The pages that a batch needs, listed before it is applied, so that a node waits for a missing page instead of
+failing midway.
 
-Whether a page is in memory never changes a result, so none of this is part of what replicas have to agree on.
+Whether a page is in memory never changes a result, so replicas need not agree on any of this.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .timers.message_timers import RichTimers
 __all__ = ["PAGES_MAX", "pages_ahead"]
 
 PAGES_MAX = 64
-"""Most pages that are told of one batch; what else it needs is read when it is needed."""
+"""Most pages listed for one batch; others are read when they are needed."""
 _QUEUES_MAX = 1_000
-"""Most queues that are looked at because their time has come, and of each most messages."""
+"""Most queues that are visited because a timer is due, and most messages of each."""
 _ENDING_MAX = 10_000
-"""Most of these messages together: a batch lets no more leases end, and messages expire, than a fifth of it."""
+"""Most of these messages in total: five times as many as may expire or lose their leases in one batch."""
 
 
 class _State(Protocol):
@@ -38,7 +39,7 @@ class _State(Protocol):
 
 
 def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
-    """See `Machine.pages_ahead`."""
+    """Implement `Machine.pages_ahead`."""
     backlogs = state.backlogs
     if not (backlogs.thin or backlogs.paged_messages or backlogs.paged_body_bytes):
         return []
@@ -58,7 +59,7 @@ def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[byt
 
 
 def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
-    """Pages of the chunks whose turn comes in the line of a queue."""
+    """Yield the pages of the chunks that are next in the line of a queue."""
     taken: dict[bytes, int] = {}
     for step in steps:
         names, count = taken_from(step)
@@ -73,7 +74,7 @@ def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
 
 
 def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
-    """A queue that discards what is old for a push, and about how much of it."""
+    """Return the queue that discards old messages for a push, and about how many."""
     name, count = stored_in(step)
     queue = state.queues.get(name)
     options = None if queue is None else queue.settings.options
@@ -84,7 +85,7 @@ def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
 
 
 def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
-    """Pages of the bodies of these messages."""
+    """Yield the pages of the bodies of these messages."""
     for message in messages:
         chunk = message.content.missing() if isinstance(message.content, Body) else None
         if chunk is not None:
@@ -92,7 +93,7 @@ def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
 
 
 def _that_end(state: _State, now_us: int) -> Iterator[Message]:
-    """Messages that go to other queues because their time, or that of their last lease, is over."""
+    """Yield messages that expire, or whose last lease expires, and that go to another queue."""
     for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
         options = queue.settings.options
         if queue.gathered is not None and queue.rich is not None and options is not None and options.expire_to:
@@ -105,9 +106,9 @@ def _that_end(state: _State, now_us: int) -> Iterator[Message]:
 
 
 def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
-    """Leased messages that go to dead letters, or to a backlog, where they stand with their bodies.
+    """Yield leased messages that are dead-lettered, or enter a backlog, which stores them with their bodies.
 
-    The backlog may begin with the batch itself, so whether there is one now says nothing.
+    The batch itself may start the backlog, so it does not matter whether there is one now.
     """
     for number, name in deliveries:
         queue = state.queues.get(name)
@@ -117,21 +118,21 @@ def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[
 
 
 def _given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
-    """Number and queue of the deliveries that clients give back one by one."""
+    """Yield number and queue of the deliveries that clients give back one by one."""
     for step in steps:
         name, numbers = given_back(step)
         yield from ((number, name) for number in numbers)
 
 
 def _of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
-    """The same for deliveries of sessions that end, or give some back."""
+    """Yield number and queue of the deliveries of sessions that end, or that give some back."""
     yield from state.sessions.ending(now_us)
     for step in steps:
         yield from state.sessions.held(session_that_gives_back(step))
 
 
 def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
-    """Messages that are moved or sent back; those of a sorted line in its order."""
+    """Yield messages that are moved or redriven, those of a sorted line in its order."""
     for step in steps:
         name, label, count = taken_to(step)
         queue = state.queues.get(name)
@@ -145,7 +146,7 @@ def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
 
 
 def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
-    """Messages of short lines that go to backlogs, because all queues together hold so much."""
+    """Yield messages of short lines that move to backlogs because all queues together hold too much."""
     if not state.backlogs.is_crowded():
         return
     for name in dict.fromkeys(name for step in steps for name in (stored_in(step)[0], given_back(step)[0])):
@@ -155,6 +156,6 @@ def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
 
 
 def _passes_on(queue: Queue) -> bool:
-    """Whether what the queue gives up goes to another one."""
+    """Return whether the queue forwards expired or exhausted messages to another one."""
     options = queue.settings.options
     return options is not None and bool(options.dead_letters or options.expire_to)

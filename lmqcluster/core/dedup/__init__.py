@@ -1,1 +1,1 @@
-"""Recognises what was stored before: producers, keys, streams of jobs, epochs, batches of nodes."""
+"""Deduplication: producers, keys, streams of jobs, epochs, batches of nodes."""

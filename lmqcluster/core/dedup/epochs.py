@@ -1,10 +1,10 @@
-"""Epochs of a job: writes that are repeated until they are finished, and which rows of them are stored already.
+"""Epochs of a job: writes that are repeated until they are finished, and which of their rows are stored already.
 
-A job numbers its writes: micro-batches of a query, for example. An attempt to carry out an epoch is a *run*; it divides the rows
-into streams in its own way. The rows that earlier runs of the epoch have stored are *unclaimed* when a run begins. A row of the
-run that is among them claims it, and is not stored again. An epoch is finished when its run has passed on all its rows and
-nothing is unclaimed: then exactly these rows are stored. What is left of it is its number of rows and the sum of their digests,
-with which a later repetition is compared.
+A job numbers its writes: micro-batches of a query, for example. An attempt to write an epoch is a *run*; each run
+divides the rows into streams in a different way. When a run begins, the rows that earlier runs of the epoch have
+stored are *unclaimed*. If a row of the run is among them, it claims it and is not stored again. An epoch is finished
+when its run has sent all its rows and nothing is unclaimed: then exactly these rows are stored. Only the number of
+rows and the sum of their digests are kept, with which a later repetition is compared.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from .row_digests import DIGEST_BYTES, RowDigests, split
 __all__ = ["EPOCH_MAX", "FINISHED_MAX", "RUN_BYTES_MAX", "Epochs", "Finished", "checked_run"]
 
 FINISHED_MAX = 100
-"""So many finished epochs are remembered, the newest ones; as many as Spark keeps in a checkpoint."""
+"""Number of finished epochs that are remembered, the newest ones; as many as Spark keeps in a checkpoint."""
 EPOCH_MAX = 1 << 62
 RUN_BYTES_MAX = 64
 _RUNS_MAX = 100
 CLAIM_STEP = 5_000
-"""Most digests that one command moves to those that are unclaimed, but for those of its last note."""
+"""Most digests that one command makes unclaimed, apart from those of its last note."""
 
 
 class Finished(NamedTuple):
-    """An epoch that is finished: its number of rows, and the sum of their digests modulo 2**128."""
+    """A finished epoch: its number of rows, and the sum of their digests modulo 2**128."""
 
     rows: int
     digest: bytes
@@ -40,10 +40,10 @@ class Epochs:
     Attributes:
         open: the epoch that is being written, -1 if there is none.
         run: the run that writes it, the only one that may.
-        past_runs: its earlier runs, which may not go on.
-        finished: the newest of the epochs that are finished, by their number.
+        past_runs: its earlier runs, which are fenced off.
+        finished: the newest of the finished epochs, by their number.
         moving: notes of earlier runs whose digests are not among the unclaimed ones yet.
-        unclaimed: digests of rows that earlier runs have stored and that this one has not come to; None if there was none.
+        unclaimed: digests of rows that earlier runs have stored and this one has not reached; None if there was none.
     """
 
     __slots__ = ("finished", "moving", "open", "past_runs", "run", "unclaimed")
@@ -58,11 +58,11 @@ class Epochs:
 
     @property
     def last(self) -> int:
-        """Return the last epoch that is finished, -1 if none is."""
+        """Return the last finished epoch, -1 if there is none."""
         return next(reversed(self.finished), -1)
 
     def unclaimed_count(self) -> int:
-        """Return how many rows earlier runs have stored that this one has not come to."""
+        """Return how many rows earlier runs have stored that this one has not reached."""
         return len(self.unclaimed or ()) + sum(map(len, self.moving)) // DIGEST_BYTES
 
     def is_finished(self, epoch: int) -> bool:
@@ -80,7 +80,7 @@ class Epochs:
         return epoch in self.finished
 
     def check_run(self, epoch: int, run: bytes) -> None:
-        """Refuse what does not come from the run that writes the open epoch.
+        """Refuse a write that does not come from the run that writes the open epoch.
 
         Raises:
             RefusedError: ``epoch_conflict``.
@@ -92,7 +92,7 @@ class Epochs:
             raise RefusedError("epoch_conflict", f"epoch {epoch} has not begun yet; nothing is stored")
 
     def check_begin(self, epoch: int, run: bytes) -> None:
-        """Refuse an epoch before the open one, and a run of the open epoch after which another one has begun.
+        """Refuse an epoch before the open one, and a superseded run of the open epoch.
 
         Raises:
             RefusedError: ``epoch_conflict``.
@@ -103,7 +103,7 @@ class Epochs:
             raise RefusedError("epoch_conflict", f"another run of epoch {epoch} has taken over; nothing is stored")
 
     def begin(self, epoch: int, run: bytes, seed: bytes, notes: Iterable[bytes]) -> None:
-        """Begin a run of an epoch that is not finished; `notes` are those of the run before it, which are unclaimed now."""
+        """Begin a run of an unfinished epoch; `notes` are those of the previous run, which become unclaimed."""
         if epoch != self.open:
             self.open, self.run, self.past_runs = epoch, run, []
             self.moving.clear()
@@ -118,7 +118,7 @@ class Epochs:
             self.unclaimed = RowDigests(seed, 2 * expected)
 
     def move(self) -> bool:
-        """Move digests of earlier runs to the unclaimed ones; True if this has to be repeated."""
+        """Move digests of earlier runs to the unclaimed ones; True if this must be repeated."""
         moved = 0
         while self.moving and moved < CLAIM_STEP:
             for digest in split(self.moving.popleft()):
@@ -128,7 +128,7 @@ class Epochs:
         return bool(self.moving)
 
     def claim(self, digests: bytes) -> list[bool]:
-        """Return for each row, by its digest, whether an earlier run has stored it; if so, it is unclaimed no more."""
+        """Return for each row, by its digest, whether an earlier run has stored it, and claim those rows."""
         unclaimed = self.unclaimed
         if not unclaimed:
             return [False] * (len(digests) // DIGEST_BYTES)
@@ -141,10 +141,11 @@ class Epochs:
                 self.unclaimed.add(digest)
 
     def finish(self, epoch: int, run: bytes, wanted: Finished, rows: int) -> None:
-        """Finish an epoch of whose present run `rows` rows have come, if these are all, and if they are the right ones.
+        """Finish an epoch if its current run, of which `rows` rows have arrived, has stored exactly the rows wanted.
 
         Raises:
-            RefusedError: ``epoch_conflict`` if they are not, or if it is finished with other rows, or another run writes it.
+            RefusedError: ``epoch_conflict`` if it has not, if the epoch is finished with other rows, or if another
+                run writes it.
         """
         if self.is_finished(epoch):
             if self.finished[epoch] != wanted:

@@ -15,7 +15,7 @@ _DIGEST_BYTES = 8
 
 
 class KnownPush(NamedTuple):
-    """What a key remembers.
+    """The push that first used a key.
 
     Attributes:
         flag: the result of the push that first used the key.
@@ -27,12 +27,12 @@ class KnownPush(NamedTuple):
 
 
 def digest_of(content: bytes) -> bytes:
-    """By what two bodies under one key are told apart."""
+    """Return a digest that distinguishes two bodies under one key."""
     return blake2b(content, digest_size=_DIGEST_BYTES).digest()
 
 
 class IdempotencyKeys:
-    """Pushes by (owner, queue, key), remembered for a window of log time. One owner's keys are nothing to another's."""
+    """Pushes by (owner, queue, key), remembered for a window of log time. The keys of owners are independent."""
 
     def __init__(self, window_us: int, quotas: Quotas) -> None:
         self._window_us = window_us
@@ -44,25 +44,25 @@ class IdempotencyKeys:
         return len(self._known)
 
     def find(self, owner: bytes, queue: bytes, key: bytes) -> KnownPush | None:
-        """The push that first used the key on this queue, or None.
+        """Return the push that first used the key on this queue, or None.
 
-        A key that belongs to nobody is found by everybody: its client got a token meanwhile, or the program was older.
+        A key without an owner matches any owner: its client has got a token since, or the program was older.
         """
         known = self._known.get((owner, queue, key))
         return self._known.get((b"", queue, key)) if known is None and owner else known
 
     def remember(self, owner: bytes, queue: bytes, key: bytes, known: KnownPush, now_us: int) -> None:
-        """Keep a push whose key `find` did not know."""
+        """Remember a push whose key `find` did not know."""
         self._known[owner, queue, key] = known
         self._expiry.append((now_us + self._window_us, owner, queue, key))
         self._quotas.take(Kind.KEYS, owner)
 
     def due_us(self) -> int | None:
-        """Log time from which the next key need not be remembered, None without keys."""
+        """Return the log time at which the next key is forgotten, None without keys."""
         return self._expiry[0][0] if self._expiry else None
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Forget up to `limit` keys whose window is over; returns how many."""
+        """Forget up to `limit` keys whose window has ended; return how many."""
         expiry = self._expiry
         expired = 0
         while expiry and expired != limit and expiry[0][0] <= now_us:
@@ -73,7 +73,7 @@ class IdempotencyKeys:
         return expired
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, in order of expiry; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, in order of expiry; it may change while the rows are read."""
         expiry, known = self._expiry.copy(), self._known.copy()
         return (
             [expires_us, owner, queue, key, int(flag), digest]
@@ -85,7 +85,7 @@ class IdempotencyKeys:
         """Add the rows of a snapshot, in the order they were written.
 
         Raises:
-            ValueError: a key is there twice.
+            ValueError: a key occurs twice.
         """
         for expires_us, owner, queue, key, flag, digest in rows:
             if (owner, queue, key) in self._known:

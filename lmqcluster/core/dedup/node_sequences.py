@@ -9,11 +9,11 @@ __all__ = ["NodeSequences"]
 
 
 class NodeSequences:
-    """The last batch applied of each node.
+    """The last applied batch of each node.
 
-    A node numbers its batches 1, 2, 3, ... within an incarnation (a number that grows with every start of the node) and sends
-    unresolved ones again after a leader change. A batch is applied only right after its predecessor, so each is applied
-    exactly once and in order, whatever was sent twice or lost.
+    A node numbers its batches 1, 2, 3, ... within an incarnation (a number that grows with every start of the node)
+    and resends unresolved ones after a leader change. A batch is applied only right after its predecessor, so each is
+    applied exactly once and in order, regardless of repeated or lost batches.
     """
 
     ORIGINS_MAX = 4096
@@ -22,7 +22,7 @@ class NodeSequences:
         self._sessions: OrderedDict[bytes, tuple[int, int]] = OrderedDict()
 
     def admit(self, origin: bytes, incarnation: int, sequence: int) -> str:
-        """Whether the batch is to be applied: ``applied`` (and then counted), ``duplicate`` or ``gap``."""
+        """Return the status of a batch: ``applied`` (and counted), ``duplicate`` or ``gap``."""
         known, last = self._sessions.get(origin, (0, 0))
         if incarnation < known:
             return "duplicate"
@@ -39,21 +39,23 @@ class NodeSequences:
         return "applied"
 
     def incarnation(self, origin: bytes) -> int:
-        """The newest incarnation of that node of which a batch was applied, 0 if none."""
+        """Return the newest incarnation of that node of which a batch was applied, 0 if none."""
         return self._sessions.get(origin, (0, 0))[0]
 
     def last_sequence(self, origin: bytes, incarnation: int) -> int:
-        """The last applied sequence of that incarnation, 0 if none."""
+        """Return the last applied sequence of that incarnation, 0 if none."""
         known, last = self._sessions.get(origin, (0, 0))
         return last if known == incarnation else 0
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
+        read.
+        """
         items = list(self._sessions.items())
         return ([origin, incarnation, last] for origin, (incarnation, last) in items)
 
     def records(self) -> list[list[object]]:
-        """All rows."""
+        """Return all rows."""
         return list(self.rows())
 
     def load(self, records: Iterable[tuple[bytes, int, int]]) -> None:

@@ -16,11 +16,12 @@ _Table = OrderedDict[bytes, tuple[int, int]]
 class Producers:
     """The highest sequence stored of each producer.
 
-    A producer is one client; it sends its pushes in order of their sequence over one connection at a time, and after a lost
-    connection sends the unresolved ones again from the lowest on. So a sequence not above the highest stored one has been
-    stored already, unless `refused` knows better. Sequences may skip: a push that was refused is retried under a new one.
+    A producer is one client. It sends its pushes in order of their sequence over one connection at a time, and after
+    a lost connection resends the unresolved ones from the lowest on. So a sequence not above the highest stored one
+    has been stored already, unless `refused` contains it. Sequences may have gaps: a refused push is retried under a
+    new one.
 
-    Producers belong to owners. An owner that has too many loses the least recently used one of its own.
+    Producers belong to owners. If an owner has too many, its least recently used one is forgotten.
 
     Attributes:
         refused: the sequences that full queues refused.
@@ -37,7 +38,7 @@ class Producers:
         return self._quotas.total(Kind.PRODUCERS)
 
     def admit(self, owner: bytes, producer: bytes, first: int, count: int, now_us: int) -> int:
-        """How many of `count` pushes with sequences from `first` are duplicates, counted from the first."""
+        """Return how many of `count` pushes with sequences from `first` on are duplicates, counted from the first."""
         table = self._owners.get(owner)
         if table is None:
             table = self._owners[owner] = OrderedDict()
@@ -54,7 +55,7 @@ class Producers:
         return duplicates
 
     def _adopted(self, owner: bytes, producer: bytes) -> tuple[int, int]:
-        """Take over a producer that belongs to nobody: its client got a token meanwhile, or the program was older."""
+        """Adopt a producer without an owner: its client has got a token since, or the program was older."""
         unowned = self._owners.get(b"")
         if not owner or unowned is None or producer not in unowned:
             return (0, 0)
@@ -64,12 +65,12 @@ class Producers:
         return known
 
     def due_us(self) -> int | None:
-        """Log time from which the next producer need not be remembered, None without producers."""
+        """Return the log time at which the next producer is forgotten, None without producers."""
         oldest = [next(iter(table.values()))[1] for table in self._owners.values() if table]
         return min(oldest) + self._window_us if oldest else None
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Forget up to `limit` producers that were not used for the window; returns how many."""
+        """Forget up to `limit` producers that were not used for the window; return how many."""
         expired = 0
         for owner in sorted(self._owners):
             table = self._owners[owner]
@@ -89,7 +90,9 @@ class Producers:
             del self._owners[owner]
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
+        read.
+        """
         frozen = [(owner, list(self._owners[owner].items())) for owner in sorted(self._owners)]
         return ([owner, producer, last, used_us] for owner, items in frozen for producer, (last, used_us) in items)
 
@@ -97,7 +100,7 @@ class Producers:
         """Add the rows of a snapshot, in the order they were written.
 
         Raises:
-            ValueError: a producer is there twice.
+            ValueError: a producer occurs twice.
         """
         for owner, producer, last, used_us in rows:
             table = self._owners.setdefault(owner, OrderedDict())

@@ -1,4 +1,4 @@
-"""Which sequences of producers were refused by a queue, though later ones have been stored."""
+"""Sequences of producers that a queue refused although later ones have been stored."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator
 __all__ = ["RANGES_MAX", "RefusedRanges"]
 
 RANGES_MAX = 4_096
-"""Most ranges of one producer: our client has at most 8,192 pushes in flight, and at most every other one begins a range."""
+"""Most ranges of one producer: our client has at most 8,192 pushes in flight, and at most every other one begins a
+range.
+"""
 _OWNER_RANGES_MAX = 100_000
 _ROW_RANGES = 500
 
@@ -18,9 +20,9 @@ _Ranges = list[tuple[int, int]]
 class RefusedRanges:
     """Ranges of refused sequences by owner and producer, in growing order.
 
-    A sequence not above a producer's highest one has been stored already, unless it is here: a full queue refuses one push and
-    not those behind it. Sent again because its answer was lost, such a push is tried again. Ranges beyond the bounds are
-    forgotten, those of the lowest sequences first.
+    A sequence not above a producer's highest one has been stored already, unless it is listed here: a full queue may
+    refuse a push and accept later ones. If the client resends such a push because the answer was lost, it is tried
+    again. Ranges beyond the limits are forgotten, those of the lowest sequences first.
     """
 
     def __init__(self) -> None:
@@ -31,7 +33,7 @@ class RefusedRanges:
         return bool(self._known)
 
     def note(self, owner: bytes, producer: bytes, sequence: int) -> None:
-        """A push was refused; its sequence is not among those that are known."""
+        """Add the sequence of a refused push, which is not listed yet."""
         known = self._known.get((owner, producer))
         if known and known[-1][1] == sequence - 1:
             known[-1] = (known[-1][0], sequence)
@@ -48,14 +50,14 @@ class RefusedRanges:
         self._keep(owner, producer, ranges)
 
     def among(self, owner: bytes, producer: bytes, first: int, count: int) -> list[int]:
-        """Those of `count` sequences from `first` on that were refused."""
+        """Return those of `count` sequences from `first` on that were refused."""
         found: list[int] = []
         for low, high in self._known.get((owner, producer), ()):
             found.extend(range(max(low, first), min(high, first + count - 1) + 1))
         return found
 
     def stored(self, owner: bytes, producer: bytes, sequence: int) -> None:
-        """A push that was refused before has been stored."""
+        """Remove the sequence of a push that was refused before and has been stored."""
         ranges: _Ranges = []
         for low, high in self._known.get((owner, producer), ()):
             parts = ((low, high),) if not low <= sequence <= high else ((low, sequence - 1), (sequence + 1, high))
@@ -63,11 +65,11 @@ class RefusedRanges:
         self._keep(owner, producer, ranges)
 
     def forget(self, owner: bytes, producer: bytes) -> None:
-        """The producer is not known any more."""
+        """Remove all ranges of a producer."""
         self._keep(owner, producer, [])
 
     def adopt(self, owner: bytes, producer: bytes) -> None:
-        """The producer, which belonged to nobody, belongs to an owner now."""
+        """Assign the ranges of a producer without an owner to an owner."""
         ranges = self._known.get((b"", producer), [])
         self.forget(b"", producer)
         self._keep(owner, producer, ranges)
@@ -83,7 +85,7 @@ class RefusedRanges:
             self._used[owner] = used
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot; it may change while the rows are read."""
+        """Return the table as of now for a snapshot; it may change while the rows are read."""
         return iter(
             [
                 [owner, producer, [list(one) for one in ranges[start : start + _ROW_RANGES]]]
@@ -96,7 +98,7 @@ class RefusedRanges:
         """Add the rows of a snapshot, in the order they were written.
 
         Raises:
-            ValueError: a range is malformed, or not behind the one before.
+            ValueError: a range is malformed, or not behind the previous one.
         """
         for owner, producer, given in rows:
             ranges = list(self._known.get((owner, producer), ()))

@@ -15,7 +15,7 @@ _CHUNK_BYTES = 16 * 1024
 
 
 def split(digests: bytes) -> Iterator[bytes]:
-    """Yield the digests that follow one another in `digests`."""
+    """Yield the consecutive digests in `digests`."""
     return (digests[start : start + DIGEST_BYTES] for start in range(0, len(digests), DIGEST_BYTES))
 
 
@@ -31,7 +31,9 @@ def _chunks(buckets: list[bytes]) -> Iterator[bytes]:
 
 
 def _place(bucket: bytes, digest: bytes) -> int:
-    """Return where a digest is in a bucket, or belongs: buckets are sorted, so that equal sets are equal."""
+    """Return the offset at which a digest is in a bucket, or belongs: buckets are sorted, so that equal sets are
+    equal.
+    """
     low, high = 0, len(bucket) // DIGEST_BYTES
     while low < high:
         middle = (low + high) // 2
@@ -43,13 +45,14 @@ def _place(bucket: bytes, digest: bytes) -> int:
 
 
 class RowDigests:
-    """Digests, each as often as it was added, in buckets of about 64: little more than 16 bytes for each.
+    """A multiset of digests in buckets of about 64: little more than 16 bytes for each.
 
-    Clients choose the digests. The buckets follow from a seed that they do not know, so that they cannot fill one of them.
+    Clients choose the digests. The buckets follow from a seed that they do not know, so they cannot overfill one of
+    them.
 
     Attributes:
         seed: random bytes, at most 64, the same on every replica.
-        expected: about how many digests there will be at most.
+        expected: approximate maximum number of digests.
     """
 
     def __init__(self, seed: bytes, expected: int) -> None:
@@ -60,7 +63,7 @@ class RowDigests:
         self._buckets: dict[int, bytes] = {}
 
     def __len__(self) -> int:
-        """Return how many there are, equal ones counted as often as they were added."""
+        """Return the number of digests with multiplicity."""
         return self._count
 
     def add(self, digest: bytes) -> None:
@@ -91,7 +94,8 @@ class RowDigests:
         return [bucket for _, bucket in sorted(self._buckets.items())]
 
     def chunks(self) -> Iterator[bytes]:
-        """Return all digests as of now, in chunks; equal sets give equal ones. The set may change while they are read."""
+        """Yield all digests as of now, in chunks; equal sets give equal ones. The set may change while they are read.
+        """
         return _chunks(self.buckets())
 
     def _key(self, digest: bytes) -> int:

@@ -1,11 +1,12 @@
-"""Marks of writers: how far each stream of a job has been stored.
+"""Stream positions of writers: how far each stream of a job has been stored.
 
-A job that writes exactly once numbers the messages of each of its *streams* (one for each task, for example) 0, 1, 2, ... The
-core keeps one number for a stream, its position: how many of them are stored. So a job of a billion messages costs no more
-than one of ten. What a writer needs to find its place again after a crash it may leave as *notes*.
+A job that writes exactly once numbers the messages of each of its *streams* (one for each task, for example) 0, 1, 2,
+... The core keeps one number for a stream, its position: how many of its messages are stored. So a job of a billion
+messages costs no more than one of ten. A writer may leave *notes* with its pushes, from which it recovers its place
+after a crash.
 
-A job that divides its messages anew when it is repeated writes in *epochs*, see `epochs`: its notes are the digests of its
-messages, by which they are recognised in whatever stream they come.
+A job that divides its messages differently when it is repeated writes in *epochs*, see `epochs`: its notes are the
+digests of its messages, which identify them in any stream.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ class StreamPosition:
     """One stream.
 
     Attributes:
-        position: how many messages of it are stored, and so the position of the next one.
-        done: whether it is complete; then everything is taken for a repetition.
-        notes: what the writer left with its pushes, in order.
-        note_bytes: how long they are.
+        position: number of stored messages, and so the position of the next one.
+        done: True if the stream is complete; then every push is treated as a repetition.
+        notes: notes that the writer left with its pushes, in order.
+        note_bytes: their length.
     """
 
     __slots__ = ("done", "note_bytes", "notes", "position")
@@ -60,8 +61,8 @@ class Job:
 
     Attributes:
         used_us: log time of the last push.
-        note_bytes: how long the notes of all streams are, and the digests of earlier runs.
-        epochs: of a job that writes in epochs.
+        note_bytes: length of the notes of all streams and of the digests of earlier runs.
+        epochs: the epochs; None if the job writes without them.
     """
 
     __slots__ = ("epochs", "note_bytes", "streams", "used_us")
@@ -74,12 +75,12 @@ class Job:
 
     @property
     def marks(self) -> int:
-        """How much of the quota of marks it takes: one for each stream, and one for its epochs."""
+        """Return its share of the quota of marks: one for each stream, and one for its epochs."""
         return len(self.streams) + (self.epochs is not None)
 
 
 class StreamPositions:
-    """Jobs by (owner, name). They end by command, or when they were not used for 30 days."""
+    """Jobs by (owner, name). They end by command, or after 30 days without use."""
 
     REMEMBER_US = 30 * 86_400 * 1_000_000
 
@@ -88,24 +89,25 @@ class StreamPositions:
         self._jobs: OwnedTable[Job] = OwnedTable()
 
     def __len__(self) -> int:
-        """How many streams there are, and jobs that write in epochs."""
+        """Return the number of streams plus the number of jobs that write in epochs."""
         return self._quotas.total(Kind.MARKS)
 
     def find(self, owner: bytes, job: bytes, stream: bytes) -> StreamPosition | None:
-        """A stream's mark, or None."""
+        """Return the position of a stream, or None."""
         found = self._jobs.find(owner, job)
         return None if found is None else found[1].streams.get(stream)
 
     def jobs(self) -> Iterator[tuple[bytes, bytes, Job]]:
-        """(owner, name, job) of all jobs, the least recently used first."""
+        """Return (owner, name, job) of all jobs, the least recently used first."""
         return ((owner, name, job) for (owner, name), job in self._jobs.items())
 
     def is_new(self, owner: bytes, job: bytes, stream: bytes, first: int, count: int) -> bool:
-        """Return whether `count` messages from position `first` on are to be stored; otherwise they have been stored before.
+        """Return whether `count` messages from position `first` on are new; otherwise they have been stored before.
 
         Raises:
-            RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not; ``forbidden`` if
-                the job is another owner's; ``quota_exceeded``.
+            RefusedError: ``out_of_sequence`` if only some of them were, or messages before them were not;
+                ``forbidden`` if the job
+                belongs to another owner; ``quota_exceeded``.
         """
         mark = self.find(owner, job, stream)
         position = 0 if mark is None else mark.position
@@ -122,7 +124,7 @@ class StreamPositions:
         return True
 
     def check_note(self, owner: bytes, note: bytes, claimed: int) -> None:
-        """Refuse a note that exceeds the owner's quota, once the digests that its messages claim are gone.
+        """Refuse a note that exceeds the owner's quota after the digests that its messages claim are removed.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -141,7 +143,7 @@ class StreamPositions:
         done: bool,
         claimed: int,
     ) -> None:
-        """Note that messages of a stream were stored; a job that belongs to nobody gets an owner by that."""
+        """Record that messages of a stream were stored; a job without an owner passes to this one."""
         job = self._use(owner, name, now_us)
         mark = job.streams.get(stream)
         if mark is None:
@@ -158,7 +160,7 @@ class StreamPositions:
     # --- epochs ---------------------------------------------------------------------------------------------------
 
     def epochs(self, owner: bytes, name: bytes) -> Epochs | None:
-        """Return the epochs of a job; None if it is not known, or writes without them."""
+        """Return the epochs of a job; None if it is unknown, or writes without them."""
         found = self._jobs.find(owner, name)
         return None if found is None else found[1].epochs
 
@@ -166,8 +168,9 @@ class StreamPositions:
         """Begin a run of an epoch; False if the epoch is finished.
 
         Raises:
-            RefusedError: ``epoch_conflict`` if another run has taken over, the epoch is older than what is remembered, or the job
-                writes without epochs; ``forbidden`` if the job is another owner's; ``quota_exceeded``.
+            RefusedError: ``epoch_conflict`` if another run has taken over, the epoch is older than what is
+                remembered, or the job writes
+                without epochs; ``forbidden`` if the job belongs to another owner; ``quota_exceeded``.
         """
         epochs = self.epochs(owner, name)
         if epochs is None:
@@ -196,7 +199,7 @@ class StreamPositions:
     def _check_owner(self, owner: bytes, name: bytes) -> None:
         """Refuse a new job that another owner has under a random name: a repetition would store its rows again.
 
-        Names that can be guessed are each owner's, so that nobody takes those of others.
+        Names that can be guessed are separate for each owner, so that no owner can occupy those of others.
         """
         is_new = self._jobs.find(owner, name) is None and is_random(name)
         other = self._jobs.owner_of(name) if is_new else None
@@ -211,7 +214,7 @@ class StreamPositions:
         """Finish an epoch: only its number of rows and the sum of their digests are kept.
 
         Raises:
-            RefusedError: ``epoch_conflict`` if other rows are stored, or the epoch is not known.
+            RefusedError: ``epoch_conflict`` if other rows are stored, or the epoch is unknown.
         """
         epochs = self.epochs(owner, name)
         if epochs is None:
@@ -259,17 +262,17 @@ class StreamPositions:
         return job
 
     def end(self, owner: bytes, names: Iterable[bytes]) -> int:
-        """Forget the owner's jobs; returns how many marks they had."""
+        """Forget the owner's jobs; return how many marks they had."""
         jobs = [self._pop(owner, name) for name in names]
         return sum(job.marks for job in jobs if job is not None)
 
     def due_us(self) -> int | None:
-        """Log time from which the next job need not be remembered, None without jobs."""
+        """Return the log time at which the next job is forgotten, None without jobs."""
         oldest = self._jobs.oldest()
         return None if oldest is None else oldest[1].used_us + self.REMEMBER_US
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Forget up to `limit` jobs that were not used for 30 days; returns how many."""
+        """Forget up to `limit` jobs that were not used for 30 days; return how many."""
         expired = 0
         while expired != limit and (oldest := self._jobs.oldest()) is not None:
             (owner, name), job = oldest
@@ -286,7 +289,7 @@ class StreamPositions:
     def unclaimed_rows(self) -> Iterator[list[object]]:
         """Return the digests of earlier runs as of now; the jobs may change while the rows are read.
 
-        A row holds a note of an earlier run, or some of the digests that are unclaimed.
+        A row holds a note of an earlier run, or some of the unclaimed digests.
         """
         frozen = [
             (owner, name, list(job.epochs.moving), job.epochs.unclaimed.chunks())
@@ -298,7 +301,7 @@ class StreamPositions:
     def rows(self) -> Iterator[list[object]]:
         """Return the streams as of now for a snapshot, by jobs; they may change while the rows are read.
 
-        A row holds one note of a stream at most; a stream without notes has one row.
+        A row holds at most one note of a stream; a stream without notes has one row.
         """
         frozen = [
             [owner, name, stream, mark.position, int(mark.done), mark.notes.copy()]
@@ -318,7 +321,11 @@ class StreamPositions:
             self._jobs.put(owner, name, job)
 
     def load_unclaimed(self, rows: Iterable[tuple[bytes, bytes, bool, bytes]]) -> None:
-        """Add the rows of a snapshot, whose jobs have been added."""
+        """Add the rows of a snapshot, whose jobs have been added.
+
+        Raises:
+            ValueError: a row's job is unknown or has had no earlier runs.
+        """
         for owner, name, is_moving, digests in rows:
             job = self._job(owner, name)
             if job.epochs is None or job.epochs.unclaimed is None:
@@ -331,7 +338,11 @@ class StreamPositions:
             self._count_notes(owner, job, len(digests))
 
     def load(self, rows: Iterable[tuple[bytes, bytes, bytes, int, int, bytes]]) -> None:
-        """Add the rows of a snapshot, in the order they were written, whose jobs have been added."""
+        """Add the rows of a snapshot, in the order they were written, whose jobs have been added.
+
+        Raises:
+            ValueError: a row's job is unknown.
+        """
         for owner, name, stream, position, done, note in rows:
             job = self._job(owner, name)
             mark = job.streams.get(stream)
@@ -340,7 +351,7 @@ class StreamPositions:
                 self._quotas.take(Kind.MARKS, owner)
             mark.position, mark.done = position, bool(done)
             if note:
-                # As they were cut: equal states give equal records.
+                # Kept in the same pieces: equal states give equal records.
                 mark.notes.append(note)
                 mark.note_bytes += len(note)
                 self._count_notes(owner, job, len(note))
@@ -378,10 +389,10 @@ def _epochs_of(
 
 
 def checked_position(first: int) -> int:
-    """The position that a command names.
+    """Return the position that a command names.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     if type(first) is not int or not 0 <= first < _INT_MAX:
         raise ValueError("a position must be an integer, 0 or more, of 62 bits")

@@ -1,8 +1,8 @@
-"""How commands are laid out: the functions that make them, and where their fields stand.
+"""The layout of commands: functions that build them, and the positions of their fields.
 
-Nothing outside the core writes a command down or counts to a field of one (`tests/unit/project/test_command_layout.py`).
-`Op` describes what each command does and returns. The last arguments `owner_table` name the owner of what a command keeps; there
-are none if it belongs to nobody.
+Code outside the core neither writes a command literally nor indexes into one
+(`tests/unit/project/test_command_layout.py`). See `Op` for the effect and the result of each command. The last
+arguments `owned` name the owner of the state that a command creates; they are empty if there is no owner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = [
     "update", "upgrade", "with_limit", "withdraw",
 ]  # fmt: skip
 
-# --- where fields stand -----------------------------------------------------------------------------------------------
+# --- positions of fields
+# ----------------------------------------------------------------------------------------------
 
 OP: Final = 0
 QUEUE: Final = 1
@@ -62,13 +63,14 @@ Pairs = list[list[Any]]
 
 
 def producer_of(command: Command) -> bytes | None:
-    """The producer whose numbers the pushes of a command have, None if they have none."""
+    """Return the producer that numbers the pushes of a command, None if they are not numbered."""
     numbered = command[OP] in _NUMBERED and len(command) > _PRODUCER
     producer: bytes | None = command[_PRODUCER] if numbered else None
     return producer
 
 
-# --- what a command does to lines, as far as it tells by itself; all of these are total ----------------------------------
+# --- effects of a command on lines, as far as the command itself shows them; all of these functions are total
+# ----------
 
 _TAKES: Final[dict[int, tuple[int, int]]] = {
     Op.PULL: (1, 2),
@@ -80,7 +82,7 @@ _TAKES: Final[dict[int, tuple[int, int]]] = {
     Op.PURGE: (1, 2),
     Op.RESERVE: (3, 5),
 }
-"""Where those that take messages out of lines name a queue or several, and how many they take."""
+"""Positions, in commands that take messages out of lines, of the queue or queues and of the number of messages."""
 _STORES: Final[dict[int, int]] = {
     Op.PUSH: CONTENTS,
     Op.PUSH_ITEMS: ROWS,
@@ -89,16 +91,16 @@ _STORES: Final[dict[int, int]] = {
     Op.PUSH_OR_WAIT: ROWS,
     Op.PUSH_MARKED: ROWS,
 }
-"""Where pushes have what they store."""
+"""Position, in pushes, of the messages to store."""
 _MOVED_MAX: Final = 10_000
 _ONLY_BYTES: Final = {bytes}
 _GIVES_BACK: Final = frozenset((Op.NACK, Op.GIVE_BACK))
 _SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2}
-"""Where a command names the session whose deliveries it gives back."""
+"""Position, in commands that release a session's deliveries, of the session."""
 
 
 def taken_from(command: Command) -> tuple[list[bytes], int]:
-    """From which queues a command takes messages, and from each at most how many."""
+    """Return the queues from which a command takes messages, and the most messages that it takes from each."""
     op = command[OP]
     places = _TAKES.get(op) if isinstance(op, int) else None
     if places is None or len(command) <= places[1]:
@@ -112,7 +114,7 @@ def taken_from(command: Command) -> tuple[list[bytes], int]:
 
 
 def stored_in(command: Command) -> tuple[bytes, int]:
-    """Into which queue a command pushes, and how many messages; an empty name for none."""
+    """Return the queue into which a command pushes, and the number of messages; an empty name for none."""
     op = command[OP]
     place = _STORES.get(op) if isinstance(op, int) else None
     if place is None or len(command) <= place or type(command[QUEUE]) is not bytes:
@@ -122,13 +124,13 @@ def stored_in(command: Command) -> tuple[bytes, int]:
 
 
 def copied_to(command: Command) -> Sequence[bytes]:
-    """The queues into each of which a command puts one and the same message."""
+    """Return the queues into each of which a command puts a copy of the same message."""
     names = command[1] if command[OP] == Op.PUSH_EACH and len(command) > 1 else ()
     return names if type(names) is list and set(map(type, names)) <= _ONLY_BYTES else ()
 
 
 def steps_of(command: Command) -> list[Command]:
-    """The operations of a transaction, or the command itself."""
+    """Return the operations of a transaction, or the command itself."""
     if command[OP] != Op.TRANSACTION:
         return [command]
     steps = command[1] if len(command) > 1 and type(command[1]) is list else []
@@ -136,7 +138,9 @@ def steps_of(command: Command) -> list[Command]:
 
 
 def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
-    """From which queue a command takes messages to another one, with which label if it asks for one, and at most how many."""
+    """Return the queue from which a command moves messages to another one, the label if it selects by one, and the
+    most messages.
+    """
     is_redrive = command[OP] == Op.REDRIVE
     place = 4 if is_redrive else 3
     if not (is_redrive or command[OP] == Op.MOVE) or len(command) <= place or type(command[place]) is not int:
@@ -148,12 +152,12 @@ def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
 
 
 def sent_to(command: Command) -> bytes:
-    """To which queue a `move` or `redrive` takes messages; empty for where each came from."""
+    """Return the queue to which a `move` or `redrive` takes messages; empty if each returns to where it came from."""
     return command[TARGET] if type(command[TARGET]) is bytes else b""
 
 
 def given_back(command: Command) -> tuple[bytes, list[int]]:
-    """In which queue a command gives deliveries back, and which; an empty name for none."""
+    """Return the queue in which a command gives deliveries back, and their numbers; an empty name for none."""
     is_one = isinstance(command[OP], int) and command[OP] in _GIVES_BACK and len(command) > NUMBERS
     if not is_one or type(command[QUEUE]) is not bytes:
         return b"", []
@@ -162,7 +166,7 @@ def given_back(command: Command) -> tuple[bytes, list[int]]:
 
 
 def session_that_gives_back(command: Command) -> int:
-    """The session whose deliveries a command gives back, -1 for none."""
+    """Return the session whose deliveries a command gives back, -1 for none."""
     op = command[OP]
     place = _SESSION_AT.get(op) if isinstance(op, int) else None
     return -1 if place is None or len(command) <= place or type(command[place]) is not int else command[place]
@@ -174,129 +178,140 @@ def session_that_gives_back(command: Command) -> int:
 def push(
     queue: bytes, content_type: bytes | None, contents: list[bytes], producer: bytes | None, first: int, *owned: bytes
 ) -> Command:
-    """Bare messages, under the numbers of a producer from `first` on if there is one."""
+    """Return a push of bare messages, numbered by a producer from `first` on if there is one."""
     return [Op.PUSH, queue, content_type, contents, producer, first, *owned]
 
 
 def push_items(queue: bytes, rows: Sequence[Any], *owned: bytes) -> Command:
-    """Messages with headers and keys."""
+    """Return a push of messages with headers and keys."""
     return [Op.PUSH_ITEMS, queue, rows, *owned]
 
 
 def push_rows(queue: bytes, rows: Sequence[Any], *owned: bytes | int) -> Command:
-    """Messages with options; for those under the numbers of a producer `owner_table` is what `owner_and_number` gives."""
+    """Return a push of messages with options; for those numbered by a producer, `owned` is the result of
+    `owner_and_number`.
+    """
     return [Op.PUSH_TRAITS, queue, rows, *owned]
 
 
 def owner_and_number(owned: Sequence[bytes], producer: bytes, first: int) -> list[bytes | int]:
-    """The last arguments of `push_rows` for messages under the numbers of a producer from `first` on."""
+    """Return the last arguments of `push_rows` for messages numbered by a producer from `first` on."""
     return [*(owned or [b""]), producer, first]
 
 
 def push_existing(queue: bytes, rows: Sequence[Any], *owned: bytes) -> Command:
-    """As `push_rows`, into a queue that exists."""
+    """Return a push of messages with options into a queue that exists."""
     return [Op.PUSH_EXISTING, queue, rows, *owned]
 
 
 def push_or_wait(queue: bytes, rows: Sequence[Any], wait_us: int, *owned: bytes) -> Command:
-    """As `push_rows`, waiting for room."""
+    """Return a push of messages with options that waits for room."""
     return [Op.PUSH_OR_WAIT, queue, rows, wait_us, *owned]
 
 
 def cancel_push(ticket: int, *owned: bytes) -> Command:
-    """Withdraw a push that waits."""
+    """Return the command that withdraws a waiting push."""
     return [Op.CANCEL_PUSH, ticket, *owned]
 
 
 def push_marked(
     queue: bytes, rows: Sequence[Any], stream: tuple[bytes, bytes], first: int, *more: bytes | bool | int
 ) -> Command:
-    """Messages of a writer's stream, from a position on; then note, whether done, owner, and perhaps the epoch and its run."""
+    """Return a push of a writer's stream from a position on.
+
+    `more` is the note, whether the stream is done, the owner, and perhaps the epoch and its run.
+    """
     return [Op.PUSH_MARKED, queue, rows, *stream, first, *more]
 
 
 def begin_epoch(job: bytes, epoch: int, run: bytes, seed: bytes, owner: bytes) -> Command:
-    """Begin a run of an epoch of a job."""
+    """Return the command that begins a run of an epoch of a job."""
     return [Op.BEGIN_EPOCH, job, epoch, run, seed, owner]
 
 
 def finish_epoch(job: bytes, epoch: int, run: bytes, rows: int, digest: bytes, owner: bytes) -> Command:
-    """Finish an epoch, which has so many rows with this sum of their digests."""
+    """Return the command that finishes an epoch with this number of rows and sum of their digests."""
     return [Op.FINISH_EPOCH, job, epoch, run, rows, digest, owner]
 
 
 def push_each(queues: list[bytes], row: list[Any]) -> Command:
-    """A copy for each of these queues."""
+    """Return a push of a copy into each of these queues."""
     return [Op.PUSH_EACH, queues, row]
 
 
 def end_jobs(names: list[bytes], owner: bytes) -> Command:
-    """Forget a writer's jobs."""
+    """Return the command that forgets a writer's jobs."""
     return [Op.END_JOBS, names, owner]
 
 
 # --- pull -------------------------------------------------------------------------------------------------------------
 
 Asked = tuple[Any, ...]
-"""What a pull asks for beyond queue and count: the operation and its further arguments."""
+"""The request of a pull beyond queue and count: the operation and its further arguments."""
 
 
 def pull(queue: bytes, count: int) -> Command:
-    """A pull with the queue's timeout."""
+    """Return a pull with the queue's timeout."""
     return [Op.PULL, queue, count]
 
 
 def pull_first(queues: list[bytes], count: int) -> Command:
-    """A pull from one of these queues."""
+    """Return a pull from one of these queues."""
     return [Op.PULL_FIRST, queues, count]
 
 
 def pull_asking(asked: Asked, queue: bytes, count: int) -> Command:
-    """A pull that asks for more."""
+    """Return a pull with this request."""
     op, *arguments = asked
     return [op, queue, count, *arguments]
 
 
 def asks_with_lease(lease_us: int, *, settles: bool = False) -> Asked:
-    """A lease of its own; with `settles` the messages are gone at once."""
+    """Return a request for a lease of this length; with `settles` the messages are settled at once."""
     return (Op.PULL_LEASE, lease_us, settles)
 
 
 def asks_in_session(lease_us: int, session: int, charge: int, known: int, *owned: bytes) -> Asked:
-    """Leases that end with a session; `known` is the last number that the client has received, -1 if it says nothing of it."""
+    """Return a request for leases that end with a session.
+
+    `known` is the last number that the client has received, -1 if it does not report one.
+    """
     return (Op.PULL_IN_SESSION, lease_us, session, charge, known, *owned)
 
 
 def asks_with_poll(hidden_us: int, *, takes_hidden: bool) -> Asked:
-    """A poll by id and tag that was not counted yet."""
+    """Return a request for a poll by id and tag that has not been counted yet."""
     return (Op.POLL, hidden_us, takes_hidden, False)
 
 
 def operation_asked(asked: Asked) -> Op:
-    """The operation of what is asked for."""
+    """Return the operation of a request."""
     op: Op = asked[0]
     return op
 
 
 def session_asked(asked: Asked) -> int | None:
-    """The session in which a pull asks for messages, None for none."""
+    """Return the session in which a pull is made, None for none."""
     return asked[2] if asked[0] == Op.PULL_IN_SESSION else None
 
 
 def asked_of(command: Command) -> Asked:
-    """What a pull asks for when it is sent again for those who wait: a poll is counted once."""
+    """Return the request of a pull that is sent again for waiting clients; a poll is counted only once."""
     if command[OP] == Op.POLL:
         return (command[OP], *command[_ASKED : _ASKED + 2], True)
     return (command[OP], *command[_ASKED:])
 
 
 def pull_again(command: Command) -> Command:
-    """The same pull, sent again for those who wait."""
+    """Return the same pull, sent again for waiting clients."""
     return pull_asking(asked_of(command), command[QUEUE], command[COUNT])
 
 
 def may_share(command: Command, asked: Asked) -> bool:
-    """Whether a pull from the same queue that asks for this may share the command: none gives back what the other one got."""
+    """Return whether a pull from the same queue with this request may share the command.
+
+    It may not if it would give back the deliveries of the other pull.
+    """
     op, *arguments = asked
     if command[OP] != op or command[_ASKED:] != arguments:
         return False
@@ -304,7 +319,9 @@ def may_share(command: Command, asked: Asked) -> bool:
 
 
 def charge_and_known(command: Command) -> tuple[int, int]:
-    """Return the deliveries that a pull uses up, and what its client has received, -1 if it says nothing of that."""
+    """Return the deliveries that a pull charges, and the last number its client has received, -1 if it does not
+    report one.
+    """
     return (command[5], command[6]) if command[OP] == Op.PULL_IN_SESSION else (1, -1)
 
 
@@ -312,37 +329,37 @@ def charge_and_known(command: Command) -> tuple[int, int]:
 
 
 def settle(op: Op, queue: bytes, numbers: list[int], *more: int) -> Command:
-    """``ACK``, ``NACK``, ``EXTEND``, ``PUT_BACK``; ``GIVE_BACK`` and ``EXTEND_BY`` with `more`."""
+    """Return an ``ACK``, ``NACK``, ``EXTEND`` or ``PUT_BACK``, or with `more` a ``GIVE_BACK`` or ``EXTEND_BY``."""
     return [op, queue, numbers, *more]
 
 
 def give_back(queue: bytes, numbers: list[int], place: Place, delay_us: int = 0) -> Command:
-    """Deliveries return to a place in line."""
+    """Return the command that returns deliveries to a place in line."""
     return [Op.GIVE_BACK, queue, numbers, int(place), delay_us]
 
 
 def transaction(steps: list[Command], *owned: bytes) -> Command:
-    """Several operations in one step, made by the four functions below."""
+    """Return a transaction of the operations that the four functions below build."""
     return [Op.TRANSACTION, steps, *owned]
 
 
 def push_step(queue: bytes, row: list[Any]) -> Command:
-    """Store a message."""
+    """Return the step that stores a message."""
     return [Op.PUSH_TRAITS, queue, row]
 
 
 def ack_step(queue: bytes, number: int) -> Command:
-    """Acknowledge a delivery."""
+    """Return the step that acknowledges a delivery."""
     return [Op.ACK, queue, number]
 
 
 def give_back_step(queue: bytes, number: int, place: Place, delay_us: int) -> Command:
-    """Give a message back."""
+    """Return the step that gives a message back."""
     return [Op.GIVE_BACK, queue, number, int(place), delay_us]
 
 
 def extend_step(queue: bytes, number: int, lease_us: int) -> Command:
-    """Restart a lease, for the queue's timeout if it is 0."""
+    """Return the step that restarts a lease, with the queue's timeout if `lease_us` is 0."""
     return [Op.EXTEND_BY, queue, number, lease_us]
 
 
@@ -350,105 +367,106 @@ def extend_step(queue: bytes, number: int, lease_us: int) -> Command:
 
 
 def create_for(queue: bytes, owner: bytes) -> Command:
-    """Make a queue for its owner."""
+    """Return the command that creates a queue for its owner."""
     return [Op.CREATE_FOR, queue, owner]
 
 
 def create_indexed(queue: bytes, pairs: Pairs, owner: bytes) -> Command:
-    """Make a queue whose messages are found by id."""
+    """Return the command that creates a queue whose messages are found by id."""
     return [Op.CREATE_INDEXED, queue, pairs, owner]
 
 
 def set_properties(queue: bytes, pairs: Pairs, *, only_unset: bool = False) -> Command:
-    """Set some properties, or those of them that nobody has chosen yet."""
+    """Return the command that sets some properties, or only those that are unset."""
     return [Op.SET_PROPERTIES, queue, pairs, True] if only_unset else [Op.SET_PROPERTIES, queue, pairs]
 
 
 def clear_properties(queue: bytes) -> Command:
-    """Forget a queue's own properties."""
+    """Return the command that clears a queue's own properties."""
     return [Op.CLEAR_PROPERTIES, queue]
 
 
 def set_defaults(rows: list[list[Any]]) -> Command:
-    """Replace the default rules."""
+    """Return the command that replaces the default rules."""
     return [Op.SET_DEFAULTS, rows]
 
 
 def delete(queue: bytes) -> Command:
-    """Delete a queue."""
+    """Return the command that deletes a queue."""
     return [Op.DELETE, queue]
 
 
 def purge(queue: bytes) -> Command:
-    """Remove messages; wants a limit, see `with_limit`."""
+    """Return the command that removes messages; needs a limit, see `with_limit`."""
     return [Op.PURGE, queue]
 
 
 def move(queue: bytes, destination: bytes) -> Command:
-    """Move messages; wants a limit."""
+    """Return the command that moves messages; needs a limit."""
     return [Op.MOVE, queue, destination]
 
 
 def withdraw(queue: bytes, label: bytes) -> Command:
-    """Remove the messages with a label; wants a limit."""
+    """Return the command that removes the messages with a label; needs a limit."""
     return [Op.WITHDRAW, queue, label]
 
 
 def redrive(queue: bytes, destination: bytes | list[bytes], label: bytes) -> Command:
-    """Send messages back, those from a list of queues only if it is one; wants a limit."""
+    """Return the command that sends messages back, those from a list of queues only if it is one; needs a limit."""
     return [Op.REDRIVE, queue, destination, label]
 
 
 def with_limit(command: Command, limit: int) -> Command:
-    """A command that is repeated, for so many messages."""
+    """Return a repeatable command with this limit of messages."""
     return [*command, limit]
 
 
 def suspend(queue: bytes, suspended: bool) -> Command:
-    """Suspend or resume a queue."""
+    """Return the command that suspends or resumes a queue."""
     return [Op.SUSPEND, queue, suspended]
 
 
 def bind(source: bytes, target: bytes) -> Command:
-    """Bind a queue to another."""
+    """Return the command that binds a queue to another."""
     return [Op.BIND, source, target]
 
 
 def unbind(source: bytes, target: bytes) -> Command:
-    """End a binding."""
+    """Return the command that removes a binding."""
     return [Op.UNBIND, source, target]
 
 
-# --- queues whose messages are named by id and tag ---------------------------------------------------------------------
+# --- queues whose messages are addressed by id and tag
+# ------------------------------------------------------------------
 
 
 def update(queue: bytes, message: int, tag: int, hidden_us: int) -> Command:
-    """Hide a message for another while."""
+    """Return the command that hides a message again."""
     return [Op.UPDATE, queue, message, tag, hidden_us]
 
 
 def delete_polled(queue: bytes, pairs: Sequence[tuple[int, int]]) -> Command:
-    """Delete messages by id and tag."""
+    """Return the command that deletes messages by id and tag."""
     return [Op.DELETE_POLLED, queue, pairs]
 
 
 def suspend_endpoints(queue: bytes, given: list[bool | None]) -> Command:
-    """Suspend or resume kinds of requests."""
+    """Return the command that suspends or resumes kinds of requests."""
     return [Op.SUSPEND_ENDPOINTS, queue, given]
 
 
 def throttle(queue: bytes, polls: int | None, window_us: int) -> Command:
-    """Bound polls."""
+    """Return the command that throttles polls."""
     return [Op.THROTTLE, queue, polls, window_us]
 
 
 def set_api_key(digest: bytes, prefix: bytes) -> Command:
-    """Add an API key."""
+    """Return the command that adds an API key."""
     return [Op.SET_API_KEY, digest, prefix]
 
 
 def delete_api_key(digest: bytes) -> Command:
-    """Delete an API key."""
+    """Return the command that deletes an API key."""
     return [Op.DELETE_API_KEY, digest]
 
 
@@ -456,32 +474,32 @@ def delete_api_key(digest: bytes) -> Command:
 
 
 def open_session(ttl_us: int, *owned: bytes) -> Command:
-    """Begin a session."""
+    """Return the command that opens a session."""
     return [Op.OPEN_SESSION, ttl_us, *owned]
 
 
 def renew_session(session: int, *owned: bytes) -> Command:
-    """Let a session live on."""
+    """Return the command that renews a session."""
     return [Op.RENEW_SESSION, session, *owned]
 
 
 def end_session(session: int, *owned: bytes) -> Command:
-    """End a session."""
+    """Return the command that ends a session."""
     return [Op.END_SESSION, session, *owned]
 
 
 def leave_queue(queue: bytes, session: int, *owned: bytes) -> Command:
-    """Give up a place in line."""
+    """Return the command that gives up a place in line."""
     return [Op.LEAVE_QUEUE, queue, session, *owned]
 
 
 def lock(name: bytes, session: int, waits: bool, *owned: bytes) -> Command:
-    """Get a lock."""
+    """Return the command that acquires a lock."""
     return [Op.LOCK, name, session, waits, *owned]
 
 
 def unlock(name: bytes, session: int, *owned: bytes) -> Command:
-    """Free a lock."""
+    """Return the command that releases a lock."""
     return [Op.UNLOCK, name, session, *owned]
 
 
@@ -491,32 +509,32 @@ def unlock(name: bytes, session: int, *owned: bytes) -> Command:
 def reserve(
     name: bytes, epoch: int, source: bytes | list[bytes], are_all: bool, count: int, lease_us: int, *used: bytes | int
 ) -> Command:
-    """Lease a batch for an epoch from a queue or from several; `used` are session and owner."""
+    """Return the command that leases a batch for an epoch from one or several queues; `used` are session and owner."""
     return [Op.RESERVE, name, epoch, source, are_all, count, lease_us, *used]
 
 
 def claim(name: bytes, owner: bytes) -> Command:
-    """Begin a session of a subscription."""
+    """Return the command that begins a session of a subscription."""
     return [Op.CLAIM, name, owner]
 
 
 def renew(name: bytes, lease_us: int, session: int, from_epoch: int, owner: bytes) -> Command:
-    """Let batches from an epoch on live on."""
+    """Return the command that renews the batches from an epoch on."""
     return [Op.RENEW, name, lease_us, session, from_epoch, owner]
 
 
 def settle_batches(name: bytes, epoch: int, *used: bytes | int) -> Command:
-    """Acknowledge batches up to an epoch."""
+    """Return the command that acknowledges batches up to an epoch."""
     return [Op.SETTLE_BATCHES, name, epoch, *used]
 
 
 def abandon_batches(name: bytes, *used: bytes | int) -> Command:
-    """Give batches back."""
+    """Return the command that gives batches back."""
     return [Op.ABANDON_BATCHES, name, *used]
 
 
 def delete_subscription(name: bytes, owner: bytes) -> Command:
-    """Forget a subscription; an empty owner forgets everybody's."""
+    """Return the command that forgets a subscription; an empty owner selects those of all owners."""
     return [Op.DELETE_SUBSCRIPTION, name, owner]
 
 
@@ -524,47 +542,50 @@ def delete_subscription(name: bytes, owner: bytes) -> Command:
 
 
 def barrier() -> Command:
-    """Changes nothing."""
+    """Return a command that changes nothing."""
     return [Op.BARRIER]
 
 
 def found(salt: bytes) -> Command:
-    """The first salt of message ids."""
+    """Return the command that sets the first salt of message ids."""
     return [Op.FOUND, salt]
 
 
 def renew_salt(salt: bytes) -> Command:
-    """Another salt of message ids."""
+    """Return the command that sets another salt of message ids."""
     return [Op.RENEW_SALT, salt]
 
 
 def upgrade(version: int) -> Command:
-    """Raise the machine version."""
+    """Return the command that raises the machine version."""
     return [Op.UPGRADE, version]
 
 
 def digest(token: bytes) -> Command:
-    """Begin a comparison of replicas."""
+    """Return the command that begins a comparison of replicas."""
     return [Op.DIGEST, token]
 
 
 def set_time(unix_us: int) -> Command:
-    """Say which time of day it is."""
+    """Return the command that reports the time of day."""
     return [Op.SET_TIME, unix_us]
 
 
 def report_digest(token: bytes, member: bytes, own: bytes) -> Command:
-    """What a member has."""
+    """Return the command that reports the digest of a member."""
     return [Op.REPORT_DIGEST, token, member, own]
 
 
 def set_token(
     name: bytes, secret: bytes, role: int, pattern: bytes, times_us: tuple[int, int], without_admin: bool, owner: bytes
 ) -> Command:
-    """Add a token; the times are its lifetime and that of day, an empty owner is a principal of its own."""
+    """Return the command that adds a token.
+
+    `times_us` are its lifetime and the time of day; an empty owner makes the token a principal in its own right.
+    """
     return [Op.SET_TOKEN, name, secret, role, pattern, times_us[0], without_admin, times_us[1], owner]
 
 
 def delete_token(name: bytes, without_admin: bool) -> Command:
-    """Delete a token."""
+    """Return the command that deletes a token."""
     return [Op.DELETE_TOKEN, name, without_admin]

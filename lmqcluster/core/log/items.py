@@ -1,4 +1,4 @@
-"""What a command says of a message to store, but for how it is to be delivered."""
+"""The part of a command that describes a message to store, without delivery options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Item(NamedTuple):
 
 
 def checked_item(item: list[Any]) -> Item:
-    """A message of a command.
+    """Return a message of a command as an `Item`.
 
     Raises:
         ValueError: it is malformed.

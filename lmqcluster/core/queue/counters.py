@@ -1,4 +1,6 @@
-"""The counters of a queue, which never fall. Snapshots, statistics, metrics and the description of the API follow this table."""
+"""The counters of a queue, which only grow. Snapshots, statistics, metrics and the description of the API follow this
+table.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ COUNTERS: Final = {
     "discarded_total": "Messages discarded to make room for new ones.",
     "withdrawn_total": "Messages withdrawn by their label.",
 }
-"""What each of them counts. The order is that of snapshots: a new counter goes to the end, with a new format of snapshots."""
+"""Description of each counter. The order is that of snapshots: append new counters, and raise the snapshot format."""
 
 
 class QueueCounters:

@@ -1,4 +1,4 @@
-"""A queue whose messages are named by id and tag: polled, hidden for another while, and deleted, in time or late."""
+"""A queue whose messages are addressed by id and tag: poll, hide again, delete, also after the lease has expired."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ class _Named(NamedTuple):
 
 
 class IndexedQueue(Queue):
-    """What any queue can do besides, once it has an index (`RichLines.index`)."""
+    """Operations by id, available on any queue that has an index (`RichLines.index`)."""
 
     __slots__ = ()
 
     def index(self) -> MessageIndex:
-        """The queue's index, which must be there."""
+        """Return the queue's index.
+
+        Raises:
+            ValueError: the queue has no index.
+        """
         index = self.enriched().index
         if index is None:
             raise ValueError("the queue has no index")
@@ -39,14 +43,14 @@ class IndexedQueue(Queue):
     def poll(
         self, now_us: int, count: int, last_number: int, hide_us: int, *, takes_hidden: bool = False
     ) -> list[Delivered]:
-        """Deliver up to `count` messages and hide them for `hide_us`; with 0 or less they can be delivered again at once.
+        """Deliver up to `count` messages and hide them for `hide_us`; with 0 or less they are visible again at once.
 
         Args:
             now_us: log time.
             count: most messages.
-            last_number: number of the last delivery before.
-            hide_us: how long they are not delivered again.
-            takes_hidden: take those too that are not due yet, or delivered, in the order of the times at which they would be due.
+            last_number: number of the last delivery before this one.
+            hide_us: how long the messages stay hidden.
+            takes_hidden: also take messages that are delayed or leased, in the order in which they would become due.
         """
         found = self._earliest(now_us, count) if takes_hidden else self._due(now_us, count)
         if not found:
@@ -68,7 +72,7 @@ class IndexedQueue(Queue):
         return delivered
 
     def _with_traits(self, message: Message) -> Message:
-        """The message as one that can be taken out of any place in line: a client that has polled it may name it later."""
+        """Return the message with traits, so that a client that polled it can address it at any place in line."""
         if isinstance(message, RichMessage):
             return message
         rich = RichMessage(
@@ -79,7 +83,7 @@ class IndexedQueue(Queue):
         return rich
 
     def _earliest(self, now_us: int, count: int) -> list[Message]:
-        """Return what `_due` does, or if nothing is due the next message, even if a client holds it."""
+        """Return the messages of `_due`; if too few are due, add the next ones, even if they are delayed or leased."""
         taken: list[Message] = []
         rich, passed = self.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:
@@ -101,12 +105,12 @@ class IndexedQueue(Queue):
         return taken
 
     def _note_room(self) -> None:
-        """Messages that stood in line may have been taken."""
+        """Report room if pushes wait: messages in line may have been taken."""
         if self.pushes_waiting:
             self.exits.changed(self)
 
     def _first_hidden(self, rich: RichLines) -> Message | None:
-        """Take the message that would be due next; None if there is none, or its group is busy."""
+        """Remove the message that would become due next; None if there is none, or if its group is busy."""
         lease_us = self.leases.head_us() if self.leases.messages else None
         scheduled = rich.scheduled.first()
         if lease_us is None or (scheduled is not None and scheduled.due_us < lease_us):
@@ -118,7 +122,7 @@ class IndexedQueue(Queue):
     # --- by id ----------------------------------------------------------------------------------------------------
 
     def _named(self, sequence: int, tag: int) -> _Named | None:
-        """The message with this id, if the tag is its present one."""
+        """Return the message with this id, or None if it is gone or the tag is outdated."""
         index = self.index()
         number = index.number(sequence, tag)
         if number is None:
@@ -128,7 +132,7 @@ class IndexedQueue(Queue):
         return None if message is None else _Named(message, number)
 
     def _take_named(self, named: _Named) -> None:
-        """Take a message out of its line, or from its lease."""
+        """Remove a message from its line or from its lease."""
         if self.leases.messages.get(named.number) is named.message:
             del self.leases.messages[named.number]
             self._unlease(named.message)
@@ -136,9 +140,10 @@ class IndexedQueue(Queue):
             self.enriched().take(named.message)
 
     def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int) -> bool:
-        """Let a message be due so much later than now, under a new number; False if it is not there, or its tag is another.
+        """Make a message due `hide_us` after now, under a new number; False if it is gone or the tag is outdated.
 
-        One that was delivered stays with its consumer, or comes back to it; one that was not is put off.
+        A leased message stays with its consumer, or returns to it if the lease had expired; one never delivered is
+        delayed.
         """
         named = self._named(sequence, tag)
         if named is None:
@@ -164,7 +169,7 @@ class IndexedQueue(Queue):
         return True
 
     def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[bool]:
-        """Remove messages by id and tag; False for those that are not there, or whose tag is another."""
+        """Remove messages by id and tag; False for each that is gone or whose tag is outdated."""
         results: list[bool] = []
         for sequence, tag in pairs:
             named = self._named(sequence, tag)

@@ -1,8 +1,8 @@
-"""The leases of one queue: messages under delivery numbers, ordered by deadline.
+"""The leases of one queue: messages by delivery number, ordered by deadline.
 
-Numbers come in growing order, and with an unchanged timeout so do deadlines. So most leases stand in a deque of runs (one entry
-per pull, however many messages it took); only leases out of order go to a heap. Settled leases leave their order
-entries behind, which are skipped later, or swept once they outnumber the live ones.
+Numbers grow, and with an unchanged timeout so do deadlines. Most leases are therefore kept in a deque of runs, one
+entry per pull regardless of its size; only leases out of order go to a heap. Settled leases leave their order entries
+behind. These are skipped later, or swept once they outnumber the live ones.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ class LeaseTable:
         return len(self.messages)
 
     def add(self, deadline_us: int, first: int, messages: list[Message]) -> None:
-        """Lease `messages` under the consecutive numbers from `first`, all until `deadline_us`, which they carry."""
+        """Lease `messages` under consecutive numbers from `first` until `deadline_us`, which the messages already
+        carry.
+        """
         last = first + len(messages) - 1
         self.messages.update(zip(range(first, last + 1), messages, strict=True))
         self._place(deadline_us, first, last)
@@ -42,7 +44,7 @@ class LeaseTable:
 
     def _place(self, deadline_us: int, first: int, last: int) -> None:
         if deadline_us == NEVER:
-            # Leases of sessions end otherwise.
+            # Leases of sessions have no deadline; they end with the session.
             return
         runs = self._runs
         if not runs or (deadline_us, first) > (runs[-1][0], runs[-1][2]):
@@ -52,7 +54,7 @@ class LeaseTable:
                 heappush(self._late, (deadline_us, number))
 
     def load(self, numbers: list[int], messages: list[Message]) -> None:
-        """Add leases of a snapshot, whose numbers grow and whose messages carry their deadlines."""
+        """Add the leases of a snapshot; numbers grow, and the messages carry their deadlines."""
         self.messages.update(zip(numbers, messages, strict=True))
         runs = self._runs
         for number, message in zip(numbers, messages, strict=True):
@@ -62,37 +64,37 @@ class LeaseTable:
                 self._place(message.due_us, number, number)
 
     def reschedule(self, number: int, deadline_us: int) -> None:
-        """Move the end of a live lease."""
+        """Move the deadline of a live lease."""
         self.messages[number].due_us = deadline_us
         self._place(deadline_us, number, number)
         self._sweep_if_worn()
 
     def reschedule_live(self, now_us: int, first: int, count: int, deadline_us: int) -> None:
-        """Move the ends of those leases under `count` consecutive numbers that are alive."""
+        """Move the deadlines of the live leases among `count` consecutive numbers."""
         for number in range(first, first + count):
             message = self.messages.get(number)
             if message is not None and message.due_us > now_us:
                 message.due_us = deadline_us
-        # Numbers that are not alive are skipped as those of settled leases are.
+        # Numbers without a live lease are skipped like those of settled leases.
         self._place(deadline_us, first, first + count - 1)
         self._sweep_if_worn()
 
     def forget_order(self) -> None:
-        """Drop the order of leases when none is left; otherwise it would stay in memory until the next lease."""
+        """Clear the order of leases if none is left; otherwise it would stay in memory until the next lease."""
         self._runs.clear()
         self._late.clear()
 
     def head_us(self) -> int | None:
-        """The earliest deadline, or None if no lease has one."""
+        """Return the earliest deadline, or None if no lease has one."""
         head = self._head()
         return None if head is None else head[0]
 
     def bound_us(self) -> int:
-        """A time at which all leases that stand in order have ended; 0 without such."""
+        """Return a time by which all leases in order have expired; 0 if there are none."""
         return self._runs[-1][0] if self._runs else 0
 
     def ended(self, now_us: int) -> Iterator[Message]:
-        """Messages whose leases have ended by now, in no order; some may come twice."""
+        """Yield messages whose leases have expired, in no order; some may come twice."""
         for deadline_us, first, last in self._runs:
             if deadline_us > now_us:
                 break
@@ -102,7 +104,11 @@ class LeaseTable:
         yield from (one for one in late if one is not None and one.due_us <= now_us)
 
     def pop_head(self) -> tuple[int, Message]:
-        """Remove the lease with the smallest (deadline, number), which must be there; returns its number and message."""
+        """Remove the lease with the smallest (deadline, number) and return its number and message.
+
+        Raises:
+            LookupError: there is no lease.
+        """
         head = self._head()
         if head is None:
             raise LookupError("there is no lease")

@@ -1,6 +1,6 @@
-"""What bounds the use of queues whose messages are addressed by id: switches for each kind of request, and a throttle of polls.
+"""Limits of queues whose messages are addressed by id: a switch for each kind of request, and a throttle of polls.
 
-There is one for each such queue, and one for all of them together. They also count what happened to such requests.
+Each such queue has its own limits, and one more instance covers all of them together. They also count the requests.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ POLL_COUNTERS = (
     "throttled_poll",
     "empty_poll",
 )
-"""Names of what is counted. The order is that of snapshots."""
+"""Names of the counters. The order is that of snapshots."""
 _SUSPENDED = POLL_COUNTERS.index("suspended_delete")
 
 
@@ -43,9 +43,9 @@ class PollLimits:
     """The switches, the throttle, and the counters.
 
     Attributes:
-        suspended: by `Endpoint`, whether such requests are refused.
+        suspended: for each `Endpoint`, True if such requests are refused.
         throttle: most polls, and the length of the window in microseconds; None without a throttle.
-        counters: as `POLL_COUNTERS` says.
+        counters: values in the order of `POLL_COUNTERS`.
     """
 
     __slots__ = ("_taken", "_window", "counters", "suspended", "throttle")
@@ -54,7 +54,7 @@ class PollLimits:
         self.suspended = [False] * len(Endpoint)
         self.throttle: tuple[int, int] | None = None
         self.counters = [0] * len(POLL_COUNTERS)
-        # The window of the latest poll that was taken, and how many were taken in it.
+        # The window of the latest poll that passed, and the number of polls that passed in it.
         self._window = 0
         self._taken = 0
 
@@ -63,11 +63,11 @@ class PollLimits:
         self.counters[POLL_COUNTERS.index(counter)] += more
 
     def count_suspended(self, endpoint: Endpoint) -> None:
-        """A request was refused because its kind is suspended."""
+        """Count a request that was refused because its kind is suspended."""
         self.counters[_SUSPENDED + endpoint] += 1
 
     def set_suspended(self, given: list[bool | None]) -> None:
-        """Set some of the switches, by `Endpoint`; None leaves one as it is.
+        """Set some of the switches, by `Endpoint`; None leaves one unchanged.
 
         Raises:
             ValueError: they are malformed.
@@ -79,7 +79,7 @@ class PollLimits:
         ]
 
     def set_throttle(self, polls_max: int | None, window_us: int) -> None:
-        """Set the throttle, or end it with None; what was counted is forgotten.
+        """Set the throttle, or remove it with None; polls counted so far are forgotten.
 
         Raises:
             ValueError: a number is out of range.
@@ -93,29 +93,29 @@ class PollLimits:
         self._window = self._taken = 0
 
     def has_room(self, now_us: int) -> bool:
-        """Whether the throttle lets another poll pass."""
+        """Return whether the throttle admits another poll."""
         if self.throttle is None:
             return True
         polls_max, window_us = self.throttle
         return (self._taken if now_us // window_us == self._window else 0) < polls_max
 
     def take(self, now_us: int) -> None:
-        """Count a poll that has passed."""
+        """Count a poll that passed the throttle."""
         if self.throttle is not None:
             window = now_us // self.throttle[1]
             self._taken = self._taken + 1 if window == self._window else 1
             self._window = window
 
     def row(self) -> list[Any]:
-        """All of it for a snapshot."""
+        """Return the limits as a snapshot row."""
         throttle = [] if self.throttle is None else [*self.throttle, self._window, self._taken]
         return [[int(one) for one in self.suspended], throttle, self.counters.copy()]
 
     def load(self, suspended: list[int], throttle: list[int], counters: list[int]) -> None:
-        """Take what a snapshot says.
+        """Restore the limits from a snapshot.
 
         Raises:
-            ValueError: it is malformed.
+            ValueError: the row is malformed.
         """
         if not set(map(type, (*suspended, *throttle, *counters))) <= {int} or len(counters) != len(POLL_COUNTERS):
             raise ValueError("limits of polls are malformed")

@@ -1,4 +1,4 @@
-"""The properties of a queue that go beyond LMQ's: limits, times, and where messages go that leave it."""
+"""Queue properties beyond those of LMQ: limits, times, and the targets of messages that leave the queue."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ _COUNT_MAX = 1 << 62
 _NAME_BYTES_MAX = 255
 _DESTINATIONS_MAX = 100
 _BACKOFF_STEPS_MAX = 1_000
-"""Deliveries after which a delay grows no further, so that a factor close to 1 costs no more than this."""
+"""Number of deliveries after which the retry delay stops growing; bounds the computation if the factor is close to 1.
+"""
 
 
 class QueueOptions(NamedTuple):
-    """These properties in the form the queue works with. None, False, 0 or () stands for: not set.
+    """These properties in the queue's working form. None, False, 0 or () means: not set.
 
     Attributes:
-        max_items: how many messages may wait, those that are not due yet included.
-        max_bytes: a queue in which so many bytes of bodies wait is full.
+        max_items: most messages in line, delayed ones included.
+        max_bytes: the queue is full if the bodies in line have this many bytes.
         max_item_bytes: the largest body.
-        discard_old_when_full: whether a push to a full queue makes room at its head, and is not refused.
-        delay_us: how long after its push a message that says nothing itself becomes due.
-        max_age_us: how long after its push a message may be delivered.
-        max_queue_age_us: how long after its first use an empty queue is deleted.
+        discard_old_when_full: a push to a full queue discards messages at its head instead of being refused.
+        delay_us: time from push to due time, unless the message sets its own.
+        max_age_us: time after its push at which a message expires.
+        max_queue_age_us: time after its first use at which an empty queue is deleted.
         expire_to: the queue that gets expired messages.
         dead_letters: the queue that gets messages without deliveries left.
-        retry_delay_us, retry_backoff, retry_delay_max_us: a message that comes back becomes due that much later; the factor
-            multiplies the delay with each further delivery, up to the maximum.
-        destinations: the queue is an alias for these: it passes pushes on, and holds nothing.
-        fanout_only: what is pushed goes to the bound queues alone.
-        exclusive: whether one session at a time may pull.
-        open_us: how long a session may hold a message that it has pulled without a limit of its own.
+        retry_delay_us, retry_backoff, retry_delay_max_us: delay of a redelivery; the factor multiplies the delay with
+            each further
+            delivery, up to the maximum.
+        destinations: the queue is an alias for these: it passes pushes on and stores nothing.
+        fanout_only: pushes go to the bound queues only.
+        exclusive: only one session at a time may pull.
+        open_us: how long a session may hold a message that it pulled without a limit.
     """
 
     max_items: int | None = None
@@ -54,8 +56,8 @@ class QueueOptions(NamedTuple):
     open_us: int | None = None
 
     def retry_delay_after(self, deliveries: int) -> int:
-        """How much later, in microseconds, a message becomes due that comes back after its n-th delivery."""
-        # Multiplied step by step: unlike a power, a product is rounded alike on every machine.
+        """Return the delay in microseconds before a message is due again after its n-th delivery."""
+        # Multiplied step by step: unlike a power, a product is rounded the same on every machine.
         delay = float(self.retry_delay_us)
         for _ in range(1, min(deliveries, _BACKOFF_STEPS_MAX)):
             if delay >= self.retry_delay_max_us or self.retry_backoff == 1 or delay == 0:
@@ -128,11 +130,11 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "exclusive": _flag,
     "open_transaction_timeout": _positive_seconds,
 }
-"""By name, what checks a value and returns its stored form."""
+"""By name, the function that checks a value and returns its stored form."""
 
 
 def checked_option(name: str, value: Any) -> Any:
-    """A value of one of these properties in its stored form; None takes the queue's own value away.
+    """Return a value of one of these properties in its stored form; None removes the queue's own value.
 
     Raises:
         ValueError: it is out of range.
@@ -144,7 +146,7 @@ def checked_option(name: str, value: Any) -> Any:
 
 
 def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
-    """Translate effective properties; None if none of them is set."""
+    """Translate effective properties; None if none of these is set."""
     if properties.keys().isdisjoint(OPTION_PROPERTIES):
         return None
 
@@ -172,7 +174,7 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
 
 
 def microseconds(seconds: float) -> int:
-    """A time in microseconds, within bounds that sums of several do not leave."""
+    """Convert seconds to microseconds, clamped so that sums of several do not overflow."""
     if isinstance(seconds, int):
         return max(-TIME_US_MAX, min(TIME_US_MAX, seconds * 1_000_000))
     if abs(seconds) > TIME_US_MAX:

@@ -1,9 +1,9 @@
-"""The long part of a queue's line: messages that stand still, in chunks, until those before them are gone.
+"""The paged tail of a long queue: immutable chunks of messages that are read back when the head drains.
 
-A line of plain messages begins with ``ready``, a deque. Once that is long, what comes goes to the backlog behind it: to its
-tail, and when the tail is full it becomes a chunk, which does not change any more. A chunk can be turned into a page, which a
-`PageStore` keeps outside of memory, and is turned back when its turn comes. Which messages make a chunk follows from the log
-alone, so that replicas have the same pages; which of them are in memory is every node's own business and changes no answer.
+A line of plain messages begins with ``ready``, a deque. Once that is long, new messages are appended to the backlog
+behind it: to its tail, which becomes an immutable chunk when it is full. A chunk can be turned into a page, which a
+`PageStore` keeps outside of memory, and is read back when its turn comes. The log alone determines the chunks, so
+replicas have the same pages; each node decides which of them are in memory, which never changes a result.
 """
 
 from __future__ import annotations
@@ -20,23 +20,25 @@ from ..messages.pages import Pageable
 __all__ = ["Chunk", "ChunkSizes", "PagedTail"]
 
 MESSAGE_BYTES = 300
-"""What a message in memory costs beside its body, about."""
+"""Approximate memory cost of a message beside its body."""
 _AHEAD = 3
-"""So many chunks at the head of a backlog are in memory, or on their way there."""
+"""Number of chunks at the head of a backlog that are kept in memory or prefetched."""
 
 
 class ChunkSizes(NamedTuple):
-    """When a line gets a backlog, and how large a chunk becomes.
+    """Thresholds for backlogs and sizes of chunks.
 
     Attributes:
-        head_messages: a line with so many messages goes on in a backlog.
-        head_bytes, head_messages_min: so does one with `head_messages_min` messages in a queue with so many bytes.
-        messages, bytes: a chunk has at most so many, or one message.
-        crowd_bytes: once all queues together hold about so much, lines with `crowd_head` messages go on in a backlog, too, which
-            has chunks of at most `crowd_messages` until there are `head_messages` in them.
-        body: shorter bodies stay with their messages.
-        gather_bytes, gather_bytes_all: a queue gathers bodies that may leave memory if it, or all queues together, have so many
+        head_messages: a line with this many messages gets a backlog.
+        head_bytes, head_messages_min: so does one with `head_messages_min` messages in a queue with `head_bytes`
             bytes.
+        messages, bytes: limits of a chunk; a single message may exceed them.
+        crowd_bytes: once all queues together hold about this many bytes, lines with `crowd_head` messages also get a
+            backlog, with
+            chunks of at most `crowd_messages` until there are `head_messages` in them.
+        body: shorter bodies stay with their messages.
+        gather_bytes, gather_bytes_all: a queue gathers bodies for paging out if it, or all queues together, have this
+            many bytes.
     """
 
     head_messages: int = 4_000
@@ -56,33 +58,33 @@ CHUNK_SIZES = ChunkSizes()
 
 
 class Chunk(Pageable):
-    """Messages that stand still.
+    """An immutable chunk of messages in line.
 
     Attributes:
-        count: how many they are.
-        bodies, body_bytes: how many messages were pushed for them, and bytes of their bodies.
-        low, high: the lowest and the highest of their sequences.
-        messages: they themselves, None if they are not in memory.
+        count: number of messages.
+        bodies, body_bytes: number of pushed bodies in them, and their bytes.
+        low, high: the lowest and the highest sequence.
+        messages: the messages, None if they are paged out.
     """
 
     __slots__ = ("bodies", "body_bytes", "count", "high", "low", "messages")
 
     def __init__(self, messages: list[Message] | None, page: bytes, row: tuple[int, int, int, int, int]) -> None:
-        """`row` are count, bodies, body_bytes, low and high."""
+        """Set the fields; `row` is count, bodies, body_bytes, low and high."""
         super().__init__(page)
         self.messages = messages
         self.count, self.bodies, self.body_bytes, self.low, self.high = row
 
     @classmethod
     def of(cls, messages: list[Message]) -> Chunk:
-        """A chunk of these messages."""
+        """Return a chunk of these messages."""
         bodies = sum(content_count(message.content) for message in messages)
         body_bytes = sum(content_bytes(message.content) for message in messages)
         sequences = [message.sequence for message in messages]
         return cls(messages, b"", (len(messages), bodies, body_bytes, min(sequences), max(sequences)))
 
     def row(self) -> list[object]:
-        """How a snapshot names it."""
+        """Return the snapshot row of the chunk."""
         return [self.page, self.count, self.bodies, self.body_bytes, self.low, self.high]
 
     def is_here(self) -> bool:
@@ -99,37 +101,37 @@ class Chunk(Pageable):
 
 
 class Common(Protocol):
-    """What the backlogs of all queues have in common."""
+    """The part of the pager that the backlogs of all queues share."""
 
     @property
     def sizes(self) -> ChunkSizes: ...
 
     def is_crowded(self) -> bool:
-        """Whether there are so many lines that short ones have a backlog, too."""
+        """Return whether all queues together hold so much that short lines get backlogs too."""
 
     def joined(self, chunk: Chunk) -> None:
-        """A chunk was filled, or came with a snapshot."""
+        """Add a chunk that was filled or came with a snapshot."""
 
     def left(self, chunk: Chunk) -> None:
-        """A chunk has left the line."""
+        """Remove a chunk that left the line."""
 
     def messages_in(self, chunk: Chunk) -> list[Message]:
-        """The messages of a chunk.
+        """Return the messages of a chunk.
 
         Raises:
-            PageError: its page cannot be had.
+            PageError: its page is unavailable.
         """
 
     def want(self, chunk: Chunk) -> None:
-        """The chunk's turn comes soon."""
+        """Prefetch a chunk that is needed soon."""
 
 
 class PagedTail:
-    """The backlog of one queue; it is never empty for longer than a command takes.
+    """The backlog of one queue; it is empty only within a command.
 
     Attributes:
-        chunks: full ones, the next first.
-        tail: what came after them.
+        chunks: full chunks, the next first.
+        tail: messages behind the chunks.
     """
 
     __slots__ = ("_common", "_count", "_tail_bytes", "chunks", "tail")
@@ -142,11 +144,11 @@ class PagedTail:
         self.tail: list[Message] = []
 
     def __len__(self) -> int:
-        """How many messages there are."""
+        """Return the number of messages."""
         return self._count + len(self.tail)
 
     def extend(self, messages: list[Message], meta: Meta, body_bytes: int) -> None:
-        """Add messages at the end that have one meta and so many bytes together; faster than one by one."""
+        """Append messages that share one meta and have `body_bytes` bytes in total; faster than one by one."""
         size = self._tail_bytes + body_bytes + meta_bytes(meta) * len(messages)
         if size <= self._common.sizes.bytes and len(self.tail) + len(messages) <= self._messages_max():
             self.tail += messages
@@ -156,7 +158,7 @@ class PagedTail:
             self.append(message)
 
     def append(self, message: Message) -> None:
-        """Add a message at the end."""
+        """Append a message."""
         size = _size_of(message)
         is_full = self._tail_bytes + size > self._common.sizes.bytes or len(self.tail) >= self._messages_max()
         if self.tail and is_full:
@@ -165,33 +167,33 @@ class PagedTail:
         self._tail_bytes += size
 
     def load(self, messages: list[Message]) -> None:
-        """Add messages of a snapshot to the tail, which is as it was."""
+        """Append messages of a snapshot to the tail without sealing it."""
         self.tail += messages
         self._tail_bytes += sum(map(_size_of, messages))
 
     def _messages_max(self) -> int:
-        """How many messages make a chunk: fewer in a short line, if there are very many lines."""
+        """Return the most messages of a chunk: fewer in a short line if memory is crowded."""
         sizes = self._common.sizes
         return (
             sizes.crowd_messages if self._count < sizes.head_messages and self._common.is_crowded() else sizes.messages
         )
 
     def seal(self) -> None:
-        """Make a chunk of the tail, which is not empty."""
+        """Turn the tail, which is not empty, into a chunk."""
         self.join(Chunk.of(self.tail))
         self.tail, self._tail_bytes = [], 0
 
     def join(self, chunk: Chunk) -> None:
-        """Add a chunk behind the others."""
+        """Append a chunk behind the others."""
         self.chunks.append(chunk)
         self._count += chunk.count
         self._common.joined(chunk)
 
     def next_line(self) -> deque[Message]:
-        """Take the messages that come next, all of a chunk or of the tail.
+        """Remove and return the next messages: those of a whole chunk, or the tail.
 
         Raises:
-            PageError: they cannot be had; nothing has changed.
+            PageError: the page is unavailable; nothing has changed.
         """
         if not self.chunks:
             line = deque(self.tail)
@@ -203,12 +205,12 @@ class PagedTail:
         return line
 
     def look_ahead(self) -> None:
-        """Have the chunks loaded whose turn comes next."""
+        """Prefetch the next chunks."""
         for chunk in islice(self.chunks, _AHEAD):
             self._common.want(chunk)
 
     def absent(self, count: int) -> Iterator[Chunk]:
-        """Those chunks that are not in memory and have to be there before `count` messages can be taken."""
+        """Yield the chunks to page in before `count` messages can be taken."""
         for chunk in self.chunks:
             if count < 0:
                 break
@@ -217,19 +219,19 @@ class PagedTail:
             count -= chunk.count
 
     def clear(self) -> None:
-        """Let everything go, without a look at it."""
+        """Remove everything without reading it."""
         while self.chunks:
             self._drop_first()
         self.tail, self._tail_bytes = [], 0
 
     def messages(self) -> Iterator[Message]:
-        """All messages; those in pages are loaded, and not kept."""
+        """Yield all messages; pages are loaded but not kept."""
         for chunk in self.chunks:
             yield from self._common.messages_in(chunk)
         yield from self.tail
 
     def sums(self) -> tuple[int, int]:
-        """How many messages were pushed for what is here, and bytes of their bodies."""
+        """Return the number of pushed bodies in the backlog, and their bytes."""
         bodies = sum(chunk.bodies for chunk in self.chunks) + sum(content_count(one.content) for one in self.tail)
         return bodies, sum(chunk.body_bytes for chunk in self.chunks) + sum(
             content_bytes(one.content) for one in self.tail

@@ -1,4 +1,4 @@
-"""What can leave memory: the chunks of all queues, of messages and of bodies, in memory or in pages."""
+"""Paging: the chunks of messages and bodies of all queues, in memory or in pages."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from .paged_tail import Chunk
 __all__ = ["Pager"]
 
 READ_BACK_BYTES = 16 << 20
-"""Bodies that were read from pages are kept in memory up to so many bytes, because others of the same page are read next."""
+"""Cache size for bodies that were read from pages: others of the same page are likely to be read next."""
 THIN_MAX = 4
-"""So many chunks of bodies of which most has left are gathered again with one batch, so that none takes long."""
+"""Number of thin body chunks that one batch gathers again, which bounds the time it takes."""
 
 
 class Pager:
-    """What the backlogs and the bodies of all queues have in common.
+    """The paging state shared by the backlogs and the bodies of all queues.
 
     Attributes:
         sizes: of chunks.
         store: keeps pages; without one everything stays in memory.
-        resident_bytes: about what the chunks in line take that are in memory.
+        resident_bytes: approximate memory of the chunks in line that are resident.
         resident_bytes_max: while they take more, `page_out` turns them into pages.
-        paged_messages, paged_bytes: how many messages the others hold, and bytes of their bodies.
+        paged_messages, paged_bytes: number of messages in the other chunks, and bytes of their bodies.
         paged_body_bytes: bytes of the bodies that are not in memory though their messages are.
         idle_bytes: bytes of bodies in memory that have left their queues.
-        loads_total, pages_total: chunks that were loaded from their pages, and turned into pages.
-        thin: chunks of bodies of which most has left, the one with the lowest sequence first.
+        loads_total, pages_total: chunks that were paged in, and turned into pages.
+        thin: body chunks most of whose bodies have left, the one with the lowest sequence first.
     """
 
     def __init__(self, stock: Totals) -> None:
-        """`totals` is what all queues hold."""
+        """Create the pager; `stock` holds the totals of all queues."""
         self._stock = stock
         self.sizes = backlog.CHUNK_SIZES
         self.store: PageStore | None = None
@@ -55,32 +55,32 @@ class Pager:
         self.loads_total = 0
         self.pages_total = 0
         self.thin: list[tuple[int, int, ref[BodyChunk]]] = []
-        # By the lowest sequence of each, which no other has.
+        # By the lowest sequence of each chunk, which is unique.
         self._in_line: dict[int, Chunk] = {}
-        # Chunks in memory, the one that was filled last at the end: it will be needed last. Those that have left are not kept
-        # alive by this list.
+        # Resident chunks, the one that was filled last at the end because it is needed last. Weak references: the
+        # list does not keep chunks alive that have left.
         self._resident: list[ref[Pageable]] = []
         self._body_count = 0
         self._by_first: dict[int, BodyChunk] = {}
-        # Those whose pages somebody may want to read, which may be in a queue no more.
+        # Chunks whose pages may still be read, although they may have left their queues.
         self._with_pages: WeakSet[BodyChunk] = WeakSet()
         self._read_back: OrderedDict[BodyChunk, list[bytes]] = OrderedDict()
         self._read_back_bytes = 0
         self._tie = count()
 
     def __len__(self) -> int:
-        """How many chunks are in line."""
+        """Return the number of chunks in line."""
         return len(self._in_line) + self._body_count
 
     def is_crowded(self) -> bool:
-        """Whether all queues together hold so much that short lines get backlogs, too."""
+        """Return whether all queues together hold so much that short lines get backlogs too."""
         stock = self._stock
         return stock.body_bytes + backlog.MESSAGE_BYTES * stock.messages >= self.sizes.crowd_bytes
 
     # --- in memory, or not ----------------------------------------------------------------------------------------
 
     def page_out(self, limit: int) -> int:
-        """Turn up to `limit` chunks into pages while those in memory take too much; returns how many."""
+        """Turn up to `limit` chunks into pages while resident ones exceed the limit; return how many."""
         done = 0
         store = self.store
         while store is not None and self._resident and done < limit and self.resident_bytes > self.resident_bytes_max:
@@ -95,19 +95,19 @@ class Pager:
         return done
 
     def is_flooded(self) -> bool:
-        """Whether chunks in memory take a quarter more than they should, because `page_out` lags behind what comes."""
+        """Return whether resident chunks exceed their limit by a quarter because `page_out` lags behind the pushes."""
         return 4 * self.resident_bytes > 5 * self.resident_bytes_max
 
     def save(self, chunk: Pageable) -> None:
-        """Have the store keep a chunk in line, unless it does."""
+        """Write a chunk in line to the store unless it has a page."""
         if not chunk.page and chunk.is_here():
             self.save_columns(chunk, chunk.columns())
             if self.resident_bytes > 2 * self.resident_bytes_max:
-                # `page_out` lags behind what comes, so it does not matter which chunk is needed last.
+                # `page_out` lags behind the pushes, so the order of eviction no longer matters.
                 self._let_go(chunk)
 
     def save_columns(self, chunk: Pageable, columns: Columns) -> None:
-        """Have the store keep a chunk whose columns these are."""
+        """Write a chunk with these columns to the store."""
         assert self.store is not None  # noqa: S101 - for the type checker
         chunk.page = self.store.save(columns)
         self.pages_total += 1
@@ -115,24 +115,26 @@ class Pager:
             self._with_pages.add(chunk)
 
     def pages(self) -> Iterator[bytes]:
-        """The pages that are needed: those of all chunks in line, and of bodies that are about to be read."""
+        """Return the pages that are needed: those of all chunks in line, and of bodies about to be read."""
         chunks: Iterator[Pageable] = chain(self._in_line.values(), list(self._with_pages))
         return (chunk.page for chunk in chunks if chunk.page)
 
     def lows(self) -> dict[bytes, int]:
-        """By what nodes call each page besides its name: the lowest sequence of messages, the negated first one of bodies."""
+        """Return for each page the key that all nodes share: the lowest sequence of messages, or the negated first
+        one of bodies.
+        """
         lows = {chunk.page: low for low, chunk in self._in_line.items() if chunk.page}
         lows.update((chunk.page, -first) for first, chunk in self._by_first.items() if chunk.page)
         return lows
 
     def save_chunk(self, low: int) -> None:
-        """Have the store keep the chunk that `lows` calls so, if there is one."""
+        """Write the chunk with this key of `lows` to the store, if there is one."""
         chunk = self._in_line.get(low) if low > 0 else self._by_first.get(-low)
         if chunk is not None:
             self.save(chunk)
 
     def _let_go(self, chunk: Pageable) -> None:
-        """Keep a chunk in line, which has a page, in memory no more."""
+        """Evict a chunk in line that has a page."""
         if chunk.is_here():
             self.resident_bytes -= chunk.memory_bytes()
             self._count_idle(chunk, -1)
@@ -178,20 +180,20 @@ class Pager:
     # --- messages -------------------------------------------------------------------------------------------------
 
     def joined(self, chunk: Chunk) -> None:
-        """A chunk was filled, or came with a snapshot."""
+        """Add a chunk that was filled or came with a snapshot."""
         self._in_line[chunk.low] = chunk
         self._came(chunk)
 
     def left(self, chunk: Chunk) -> None:
-        """A chunk has left the line."""
+        """Remove a chunk that left the line."""
         del self._in_line[chunk.low]
         self._went(chunk)
 
     def messages_in(self, chunk: Chunk) -> list[Message]:
-        """The messages of a chunk; if they are not in memory, as they are in its page.
+        """Return the messages of a chunk; if they are not in memory, read them from its page.
 
         Raises:
-            PageError: the page cannot be had.
+            PageError: the page is unavailable.
         """
         if chunk.messages is not None:
             return chunk.messages
@@ -206,14 +208,14 @@ class Pager:
         return messages
 
     def want(self, chunk: Chunk) -> None:
-        """The chunk's turn comes soon."""
+        """Prefetch a chunk that is needed soon."""
         if chunk.messages is None and self.store is not None:
             self.store.want(chunk.page)
 
     # --- bodies ---------------------------------------------------------------------------------------------------
 
     def bodies_joined(self, chunk: BodyChunk) -> None:
-        """There is another chunk of bodies."""
+        """Add a chunk of bodies."""
         self._body_count += 1
         self._by_first[chunk.first] = chunk
         if chunk.page:
@@ -221,7 +223,7 @@ class Pager:
         self._came(chunk)
 
     def bodies_left(self, chunk: BodyChunk) -> None:
-        """The state has a chunk of bodies no more."""
+        """Remove a chunk of bodies that the state no longer has."""
         self._body_count -= 1
         if self._by_first.get(chunk.first) is chunk:
             del self._by_first[chunk.first]
@@ -229,7 +231,7 @@ class Pager:
         self._forget(chunk)
 
     def body_died(self, chunk: BodyChunk, size: int) -> None:
-        """A body of a chunk has left its queue."""
+        """Update the sums after a body has left its queue."""
         if chunk.is_here():
             self.idle_bytes += size
         else:
@@ -239,14 +241,14 @@ class Pager:
             self._note_thin(chunk)
 
     def body_lives(self, chunk: BodyChunk, size: int) -> None:
-        """A body of a chunk that came with a snapshot was found to be in its queue."""
+        """Update the sums for a body from a snapshot that is still in its queue."""
         if chunk.is_here():
             self.idle_bytes -= size
         else:
             self.paged_body_bytes += size
 
     def bodies_loaded(self, chunk: BodyChunk) -> None:
-        """All bodies of a chunk that came with a snapshot are known."""
+        """Note that all bodies of a chunk from a snapshot are known."""
         if chunk.is_thin():
             self._note_thin(chunk)
 
@@ -256,13 +258,13 @@ class Pager:
             self.store.want(chunk.page)
 
     def absent_thin(self) -> list[BodyChunk]:
-        """Those chunks that `gather_again` takes next and that are not at hand."""
+        """Return those chunks that `gather_again` takes next and that must be paged in."""
         thin = list[tuple[int, int, ref[BodyChunk]]]()
         chunks = list[BodyChunk]()
         while self.thin and len(thin) < THIN_MAX:
             entry = heappop(self.thin)
             chunk = entry[2]()
-            # Those that have left are nobody's business any more.
+            # Chunks that have left need no paging in.
             if chunk is not None and chunk.in_line:
                 thin.append(entry)
                 chunks.append(chunk)
@@ -271,11 +273,12 @@ class Pager:
         return [chunk for chunk in chunks if not chunk.is_at_hand()]
 
     def gather_again(self, touched: Callable[[HasName], object]) -> None:
-        """Gather what is left of some thin chunks, whose queues are told to `touched` before.
+        """Gather the rest of some thin chunks; `touched` is called first for each of their queues.
 
         Raises:
-            PageError: the page of one cannot be had. If it stayed as it is, this node would have other pages than the
-                others, which then could not replace them. `prefetch` tells which pages these are before.
+            PageError: a page is unavailable. If the chunk stayed as it is, this node's pages would differ from those
+                of the other
+                nodes, which could then not replace them. `prefetch` names these pages beforehand.
         """
         done = 0
         while self.thin and done < THIN_MAX:
@@ -286,14 +289,14 @@ class Pager:
                 done += 1
 
     def is_at_hand(self, chunk: BodyChunk) -> bool:
-        """Whether the bodies of a chunk that is not in memory have been read lately."""
+        """Return whether the bodies of a paged-out chunk are in the read cache."""
         return chunk in self._read_back
 
     def bodies_in(self, chunk: BodyChunk) -> list[bytes]:
-        """The bodies of a chunk that is not in memory.
+        """Return the bodies of a chunk that is not in memory.
 
         Raises:
-            PageError: the page cannot be had.
+            PageError: the page is unavailable.
         """
         bodies = self._read_back.get(chunk)
         if bodies is not None:

@@ -1,4 +1,6 @@
-"""Queue properties and how they are resolved: own value, else the parent's, else the first matching rule's, else the system's."""
+"""Queue properties and how they are resolved: own value, else the parent's, else the first matching rule's, else the
+system's.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ _INT_MAX = (1 << 63) - 1
 _NOTHING: Mapping[str, Any] = {}
 _NOT_INHERITED = {"destination_queues", "fanout_only", "hooks"}
 LMQ_PROPERTIES = ("accum", "hooks", "retry", "timeout")
-"""What LMQ's clients know."""
+"""The properties that LMQ's clients know."""
 
 
 class Rule(NamedTuple):
@@ -39,14 +41,14 @@ class Rule(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """Effective properties in the form the queue works with.
+    """Effective properties in the queue's working form.
 
     Attributes:
         accum_us: length of an accumulation window, 0 for none, negative for one that has already ended.
         deliveries: how often a message pushed now may be delivered (retry + 1).
         timeout_us: length of a lease.
         preserved: lower-case names of request headers to keep with a message pushed over HTTP, in order.
-        options: what goes beyond LMQ's properties; None if nothing does.
+        options: properties beyond those of LMQ; None if none is set.
     """
 
     accum_us: int
@@ -57,10 +59,11 @@ class Settings(NamedTuple):
 
 
 def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
-    """Turn a command's property pairs into the stored form.
+    """Convert a command's property pairs to the stored form.
 
     Raises:
-        ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better message.
+        ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better
+            message.
     """
     result: list[tuple[str, Any]] = []
     for name, value in pairs:
@@ -101,12 +104,12 @@ def _text(value: Any) -> str:
 
 
 def inheritable(own: Mapping[str, Any]) -> dict[str, Any]:
-    """What the children of a queue take over of its own properties."""
+    """Return those own properties of a queue that its children inherit."""
     return {name: value for name, value in own.items() if name not in _NOT_INHERITED}
 
 
 def matching(rules: Iterable[Rule], name: bytes) -> Mapping[str, Any]:
-    """Return the properties of the first rule that matches a queue's name; later rules do not count, whatever it omits."""
+    """Return the properties of the first rule that matches a queue's name; later rules never add to it."""
     for rule in rules:
         if rule.matches(name):
             return dict(rule.properties)
@@ -118,7 +121,7 @@ def effective(
 ) -> dict[str, Any]:
     """Return the effective properties of a queue, keys in alphabetical order; ``hooks`` only if set.
 
-    A queue's own value comes before the inherited one, that before the default, and that before the system's.
+    A queue's own value takes precedence over the inherited one, then the default, then the system's.
     """
     return dict(sorted({**SYSTEM_DEFAULTS, **defaults, **inherited, **own}.items()))
 
@@ -144,5 +147,5 @@ def _preserved(hooks: Sequence[Any]) -> tuple[bytes, ...]:
         if point == "pre_http_push":
             for _module, arguments in modules:
                 names.extend(argument.encode() for argument in arguments)
-    # The content type is stored with every message anyhow; kept as a header it would come back twice.
+    # The content type is stored with every message; kept as a header too, it would be returned twice.
     return tuple(name for name in dict.fromkeys(names) if name != b"content-type")

@@ -1,4 +1,4 @@
-"""One queue: what is pulled from it, leased, settled and given up."""
+"""One queue: pulls, leases, settlement, expiry and dead-lettering."""
 
 from __future__ import annotations
 
@@ -19,31 +19,33 @@ from .store import QueueContents
 __all__ = ["PASSES_MAX", "REPEATS_MAX", "Queue"]
 
 PASSES_MAX = 10_000
-"""Most messages that one pull passes over, because they may not be delivered, so that no command takes long."""
+"""Most undeliverable messages that one pull passes over; bounds the time of a command."""
 
 
 REPEATS_MAX = 10_000
-"""Most deliveries of a pull that may get the same message again and again, because they expire at once."""
+"""Most deliveries of one pull whose leases expire at once and that may return the same message repeatedly."""
 
 
 class Exits(Protocol):
-    """What a queue tells of itself: where messages go that it gives up, and what follows from those that have left it."""
+    """The callbacks of a queue: they route messages that leave it and follow up on changes."""
 
     def changed(self, queue: Queue) -> None:
-        """Messages have left the line: the next of their groups may be due, there may be room, or nothing may be left."""
+        """Called when messages have left the line: the next of their groups may be due, there may be room, or the
+        queue may be empty.
+        """
 
     def expired(self, queue: Queue, message: Message) -> None:
-        """Its time is over."""
+        """Called when a message has expired."""
 
     def exhausted(self, queue: Queue, message: Message) -> None:
-        """It has no deliveries left."""
+        """Called when a message has no deliveries left."""
 
 
 class Queue(QueueContents):
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
-        exits: gets what leaves the queue, and takes what it gives up.
+        exits: called when messages leave the queue; routes those that expire or have no deliveries left.
     """
 
     __slots__ = ("__weakref__", "exits")
@@ -63,8 +65,8 @@ class Queue(QueueContents):
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.
 
-        Exhausted messages met on the way are dropped, at most `PASSES_MAX` of them; `dropped_total` tells whether that ended
-        the pull.
+        Exhausted messages met on the way are dropped, at most `PASSES_MAX` of them; `dropped_total` shows whether
+        that limit ended the pull.
         """
         deadline_us = now_us + self.settings.timeout_us
         if deadline_us <= now_us:
@@ -83,11 +85,11 @@ class Queue(QueueContents):
         whole_groups: bool = False,
         due: list[Message] | None = None,
     ) -> list[Delivered]:
-        """As `pull`, but until `deadline_us`, which must be later than now, and using up `charge` deliveries of each.
+        """Pull until `deadline_us`, which must be later than now, and charge each message `charge` deliveries.
 
-        From an exclusive queue only those get messages whose turn it is. With `whole_groups` each message comes with those of
-        its group that are held behind it, as far as there is room. `due` are the messages, if they have been taken out of their
-        lines already.
+        An exclusive queue yields messages only with `in_turn`. With `whole_groups`, each message comes with those of
+        its group that are held behind it, as far as `count` allows. `due` are the messages if they have already been
+        taken out of their lines.
         """
         if due is None:
             due = self._due(now_us, count, in_turn=in_turn, whole_groups=whole_groups)
@@ -117,7 +119,7 @@ class Queue(QueueContents):
     def lease_followers(
         self, now_us: int, count: int, last_number: int, deadline_us: int, leader: int
     ) -> list[Delivered]:
-        """Lease those that are held behind the message under the delivery number `leader`, in order and uncharged."""
+        """Lease the messages held behind the one under the delivery number `leader`, in order and uncharged."""
         message = self.live(leader, now_us)
         if self.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
@@ -128,7 +130,9 @@ class Queue(QueueContents):
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
 
     def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
-        """Add what is held behind a message to those taken, up to `count` in all; how many were met that may not be delivered."""
+        """Append messages held behind `leader` to `taken`, up to `count` in all; return how many undeliverable ones
+        were met.
+        """
         passed = 0
         while isinstance(leader, RichMessage) and len(taken) < count and passed < PASSES_MAX:
             message = rich.take_behind(leader)
@@ -143,7 +147,7 @@ class Queue(QueueContents):
         return passed
 
     def pull_settled(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
-        """As `lease`, but each delivery is settled at once, so that the next of a group may follow."""
+        """Deliver up to `count` messages and settle each at once, so that the next of its group may follow."""
         delivered: list[Delivered] = []
         while len(delivered) < count and (due := self._due(now_us, 1)):
             if self.pre_images is not None:
@@ -158,7 +162,7 @@ class Queue(QueueContents):
         return delivered
 
     def _pull_instantly_expiring(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
-        # With a timeout of 0 or less a delivery is due again at once and may be delivered again by the same pull.
+        # With a timeout of 0 or less, a delivery is due again at once; the same pull may deliver it again.
         delivered: list[Delivered] = []
         while len(delivered) < min(count, REPEATS_MAX):
             taken = self._due(now_us, 1)
@@ -182,7 +186,9 @@ class Queue(QueueContents):
         return delivered
 
     def _due(self, now_us: int, count: int, *, in_turn: bool = False, whole_groups: bool = False) -> list[Message]:
-        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not allowed."""
+        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not
+        allowed.
+        """
         ready = self.ready
         taken: list[Message] = []
         if self.suspended:
@@ -215,7 +221,7 @@ class Queue(QueueContents):
         return taken
 
     def _rich_due(self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool) -> list[Message]:
-        """As `_due`, in the order of all messages, and without those that have expired."""
+        """Remove up to `count` due messages of a queue with traits, in the order of all lines, without expired ones."""
         taken: list[Message] = []
         passed = self.end_leases(now_us, PASSES_MAX)
         if passed:
@@ -250,20 +256,20 @@ class Queue(QueueContents):
     # --- giving up ------------------------------------------------------------------------------------------------
 
     def _give_up(self, message: Message, now_us: int) -> None:
-        """Let a message go that is in no line and may not be delivered."""
+        """Expire or drop an undeliverable message that is in no line."""
         if self.is_expired(message, now_us):
             self._expire(message, now_us)
         else:
             self._drop(message, now_us)
 
     def _expire(self, message: Message, now_us: int) -> None:
-        """Let a message go whose time is over."""
+        """Expire a message: remove it or forward it to `expire_to`."""
         self._left(message, now_us)
         self.expired_total += 1
         self.exits.expired(self, message)
 
     def _drop(self, message: Message, now_us: int) -> None:
-        """Let a message go that has no deliveries left."""
+        """Drop a message without deliveries left, or dead-letter it."""
         self._left(message, now_us)
         if self.settings.options is None or not self.settings.options.dead_letters:
             self.dropped_total += 1
@@ -272,14 +278,14 @@ class Queue(QueueContents):
         self.exits.exhausted(self, message)
 
     def _left(self, message: Message, now_us: int) -> None:
-        """A message is in no line any more, nor leased."""
+        """Account for a message that is neither in line nor leased any more."""
         self._let_go((message,))
         self.add_to_sums(-content_count(message.content), -content_bytes(message.content))
         if self.rich is not None:
             self._note_change(self._pass_turn(self.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
-        """Let the next of its group have its turn; whether there is one."""
+        """Give the next message of the group its turn; return whether there is one."""
         return isinstance(message, RichMessage) and rich.gone(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
@@ -287,10 +293,10 @@ class Queue(QueueContents):
             self.exits.changed(self)
 
     def withdraw(self, now_us: int, count: int, *, also_delayed: bool) -> list[Message]:
-        """Remove up to `count` messages that nobody holds, in the order in which they would be delivered.
+        """Remove up to `count` messages that are not in flight, in the order in which they would be delivered.
 
-        These are the ready ones, those whose leases have ended, and, if wanted, behind them the delayed ones with an open
-        accumulation window. Suspended or not makes no difference, nor do deliveries that are used up.
+        These are the ready ones, those whose leases have expired, and, if wanted, behind them the delayed ones and an
+        open accumulation window. Suspension and used-up deliveries make no difference.
         """
         taken: list[Message] = []
         while len(taken) < count:
@@ -304,20 +310,22 @@ class Queue(QueueContents):
         return taken
 
     def clear_line(self) -> int:
-        """Let all messages without traits go that are due, however many; returns how many."""
+        """Remove all due messages without traits, however many; return how many."""
         count = self.take_line()
         if count:
             self._note_change(has_gained=False)
         return count
 
     def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
-        """Let messages go that stand in line."""
+        """Remove messages that are in line."""
         for message in messages:
             if self.rich is not None and self.rich.take(message):
                 self._left(message, now_us)
 
     def destination_of(self, message: Message, now_us: int) -> bytes | None:
-        """Where a leased message would go that is given back now: None for in line, empty for nowhere, or a queue's name."""
+        """Return where a leased message would go if it were given back now: None for in line, empty for nowhere, or a
+        queue's name.
+        """
         options = self.settings.options
         if message.remaining <= 0:
             return b"" if options is None else options.dead_letters
@@ -326,13 +334,13 @@ class Queue(QueueContents):
         return None
 
     def discard(self, now_us: int) -> bool:
-        """Let the message go that is next, to make room; False if none waits."""
+        """Discard the next message to make room; False if none waits."""
         discarded = self.withdraw(now_us, 1, also_delayed=True)
         self.discarded_total += len(discarded)
         return bool(discarded)
 
     def next_timer_us(self) -> int:
-        """When something happens by time alone, leases aside."""
+        """Return when the next timer of the queue is due, lease expiry aside."""
         due_us = NEVER if self.rich is None else self.rich.next_us()
         options = self.settings.options
         if options is not None and options.max_queue_age_us is not None and not len(self):
@@ -340,13 +348,13 @@ class Queue(QueueContents):
         return due_us
 
     def is_too_old(self, now_us: int) -> bool:
-        """Whether the queue is to be deleted: it is empty, and its age is over."""
+        """Return whether the queue has reached its maximum age and is empty, so that it must be deleted."""
         options = self.settings.options
         age_us = None if options is None else options.max_queue_age_us
         return age_us is not None and not len(self) and self.created_us + age_us <= now_us
 
     def run_timers(self, now_us: int, limit: int | None) -> int:
-        """Let up to `limit` messages expire or become due whose time has come; returns how many."""
+        """Expire or promote up to `limit` messages (None: all) whose time has come; return how many."""
         rich = self.enriched()
         done = 0
         while limit is None or done < limit:
@@ -361,7 +369,7 @@ class Queue(QueueContents):
     # --- settling -------------------------------------------------------------------------------------------------
 
     def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Settle leases: the messages are gone. False for a number without a live lease."""
+        """Settle leases and remove their messages. False for a number without a live lease."""
         leased = self.leases.messages
         results: list[bool] = []
         settled = bodies = body_bytes = 0
@@ -394,9 +402,9 @@ class Queue(QueueContents):
         return results
 
     def end_leases(self, now_us: int, limit: int | None) -> int:
-        """End up to `limit` leases (None: all) whose deadline has come; returns how many.
+        """Expire up to `limit` leases (None: all) whose deadline has passed; return how many.
 
-        The messages can be pulled since that deadline; those without deliveries left are dropped.
+        The messages are available from that deadline on; those without deliveries left are dropped.
         """
         leases = self.leases
         ended = 0
@@ -412,7 +420,9 @@ class Queue(QueueContents):
         return ended
 
     def release(self, now_us: int, numbers: list[int]) -> None:
-        """End leases before their deadline: the messages return to their old place; those without deliveries left leave."""
+        """End leases before their deadline: messages return to their old place; those without deliveries left leave
+        the queue.
+        """
         self._keep_pre_images(numbers)
         for number in numbers:
             message = self.live(number, now_us)
@@ -430,7 +440,7 @@ class Queue(QueueContents):
             self._drop(message, now_us)
 
     def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Give messages back: they go behind everything waiting, and the delivery stays charged.
+        """Give messages back to the end of the line; the delivery stays charged.
 
         Those without deliveries left leave the queue.
         """
@@ -453,11 +463,11 @@ class Queue(QueueContents):
         return results
 
     def put_back(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Undo deliveries that reached nobody: the messages return to their old place, uncharged."""
+        """Undo deliveries that never reached a client: the messages return to their old place, uncharged."""
         return self._put_back(now_us, numbers, 1)
 
     def put_back_uncharged(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """As `put_back`, for deliveries that used up nothing."""
+        """Undo deliveries that were not charged."""
         return self._put_back(now_us, numbers, 0)
 
     def _put_back(self, now_us: int, numbers: list[int], refund: int) -> list[bool]:
@@ -476,7 +486,7 @@ class Queue(QueueContents):
         return results
 
     def extend_to(self, now_us: int, numbers: list[int], deadline_us: int) -> list[bool]:
-        """Let leases end at `deadline_us`."""
+        """Move the deadlines of live leases to `deadline_us`; False for a number without a live lease."""
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
@@ -487,12 +497,12 @@ class Queue(QueueContents):
         return results
 
     def renew(self, now_us: int, first: int, count: int, deadline_us: int) -> None:
-        """Let the leases under `count` consecutive numbers end at `deadline_us`."""
+        """Move the deadlines of the live leases under `count` consecutive numbers to `deadline_us`."""
         self._keep_pre_images(range(first, first + count))
         self.leases.reschedule_live(now_us, first, count, deadline_us)
 
     def live(self, number: int, now_us: int) -> Message | None:
-        """The message under a delivery number whose lease lives."""
+        """Return the message under a delivery number if its lease is live."""
         message = self.leases.messages.get(number)
         return message if message is not None and message.due_us > now_us else None
 
@@ -503,12 +513,12 @@ class Queue(QueueContents):
     # --- coming back ----------------------------------------------------------------------------------------------
 
     def give_back(self, now_us: int, numbers: list[int], place: Place, delay_us: int | None = None) -> list[bool]:
-        """As `nack`, but to this place; those without deliveries left leave the queue.
+        """Give messages back to this place; those without deliveries left leave the queue.
 
         Args:
-            place: where those go that become due at once.
-            delay_us: how much later they become due; None for what the queue's options say, which leave alone what goes to
-                the head or keeps its place.
+            place: place of the messages that become due at once.
+            delay_us: delay until they are due; None for the queue's retry delay, which does not apply to the head or
+                to a kept place.
         """
         self._keep_pre_images(numbers)
         results: list[bool] = []
@@ -522,7 +532,7 @@ class Queue(QueueContents):
                 self.nacked_total += 1
                 returned.append(message)
             results.append(message is not None)
-        # Those that go to the head together keep their order: the last of them goes there first.
+        # Messages that return to the head together keep their order: the last of them is placed first.
         for message in reversed(returned) if place is Place.HEAD else returned:
             if message.remaining <= 0:
                 self._drop(message, now_us)
@@ -546,7 +556,7 @@ class Queue(QueueContents):
             self.line_up(message)
 
     def _front_us(self, message: Message, now_us: int) -> int:
-        """The earliest due time of those in line that have the message's priority."""
+        """Return the earliest due time among messages in line that have the message's priority."""
         priority = message.traits.priority if isinstance(message, RichMessage) else 0
         fronts = [now_us]
         if self.rich is not None and (front_us := self.rich.front_us(priority)) is not None:
@@ -558,7 +568,7 @@ class Queue(QueueContents):
         return min(fronts)
 
     def _return(self, message: Message, now_us: int, due_us: int) -> None:
-        """Put a message back in line that has lost its lease."""
+        """Put a message whose lease has ended back in line."""
         if self.rich is not None and self.is_expired(message, now_us):
             self._expire(message, now_us)
             return

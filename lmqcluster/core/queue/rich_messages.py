@@ -1,11 +1,12 @@
-"""The messages of one queue that have traits: those that are due in order, those that are not, and those that their group holds.
+"""The messages of one queue that have traits: due ones in order, delayed ones, and those held behind their group.
 
-The order is that of priority, due time, arrival. A message whose group has another one in line, or leased, is held until that
-one is settled. Then it becomes due at that moment, so that groups take turns. What waits is also found by its label, and by
-the time at which it expires.
+The order is priority, due time, arrival. If another message of the group is in line or leased, a message is held
+until that one is settled. It becomes due at that moment, so groups take turns. Messages in line are also indexed by
+label and by the time at which they expire.
 
-A batch lease takes a group as a whole: the message whose turn it is, and behind it held ones, its *followers*. The group goes on
-when none of them is leased any more. One that comes back before that is held, in its old place.
+A batch lease takes a group as a whole: the message that has the turn, and the held ones behind it, its *followers*.
+The group proceeds when none of them is leased any more. A message that comes back before that is held at its old
+place.
 """
 
 from __future__ import annotations
@@ -26,21 +27,22 @@ if TYPE_CHECKING:
 __all__ = ["TRAIT_BYTES", "RichLines"]
 
 TRAIT_BYTES = 600
-"""What the traits of a message and its places in lines take in memory, about."""
+"""Approximate memory of a message's traits and of its entries in lines."""
 
 
 class RichLines:
-    """Each message stands in one of three lines; every operation costs O(log n).
+    """The lines of messages with traits. Each message is in one of three lines; every operation costs O(log n).
 
     Attributes:
-        waiting: those that are due, by priority, due time, arrival.
-        scheduled: those that are not due yet, by due time and arrival.
-        held: those whose group is busy, by group, due time, arrival.
-        current: sequence of the message of each busy group that is in line or leased; 0 if only followers are left.
-        followers: sequences of the messages that are leased together with the current one of their group, by group.
-        leased_bytes: bytes of the bodies of all the queue's leased messages, those without traits included.
-        trait_bytes: about what the queue's messages with traits, leased ones included, take beside body and headers.
-        index: finds messages by id; most queues have none.
+        waiting: due messages, by priority, due time, arrival.
+        scheduled: delayed messages, by due time and arrival.
+        held: messages whose group is busy, by group, due time, arrival.
+        current: for each busy group, the sequence of its message in line or leased; 0 if only followers are left.
+        followers: for each group, the sequences of the messages leased together with the current one.
+        leased_bytes: bytes of the bodies of all the queue's leased messages, including those without traits.
+        trait_bytes: approximate memory of the queue's messages with traits, leased ones included, beside body and
+            headers.
+        index: finds messages by id; None in most queues.
     """
 
     __slots__ = (
@@ -69,8 +71,8 @@ class RichLines:
         self.followers: dict[bytes, set[int]] = {}
         self.index: MessageIndex | None = None
         self.leased_bytes = sum(content_bytes(message.content) for message in leased)
-        # Derived from what stands in line: by (label, sequence), by (end, sequence), and how many have a priority. Those
-        # with an origin stand under (label, sequence) and under (b"", sequence).
+        # Derived from the messages in line: by (label, sequence), by (end, sequence), and how many have a priority. A
+        # message with an origin has entries under (label, sequence) and under (b"", sequence).
         self._labelled: SortedList[RichMessage] = SortedList()
         self._expiring: SortedList[RichMessage] = SortedList()
         self._moved: SortedList[RichMessage] = SortedList()
@@ -80,13 +82,13 @@ class RichLines:
         return len(self.waiting) + len(self.scheduled) + len(self.held)
 
     def lines(self) -> list[tuple[str, SortedList[RichMessage]]]:
-        """The lines by name, as snapshots have them."""
+        """Return the lines with their names in snapshots."""
         return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
     def came(self, message: RichMessage) -> None:
-        """A message has come to the queue."""
+        """Count a message that arrived in the queue."""
         self._count(_trait_bytes(message.traits))
 
     def _count(self, trait_bytes: int) -> None:
@@ -94,7 +96,7 @@ class RichLines:
         self._stock.trait_bytes += trait_bytes
 
     def enter(self, message: RichMessage, now_us: int) -> None:
-        """Put a message in line, by its due time; also one that comes back from a lease."""
+        """Put a new or returned message in line by its due time."""
         self._index(message)
         if message.due_us > now_us:
             self.scheduled.add((message.due_us, message.sequence), message)
@@ -102,7 +104,7 @@ class RichLines:
             self._line_up(message)
 
     def enter_new(self, messages: Sequence[RichMessage], now_us: int) -> None:
-        """As `came` and `enter`, for messages in the order of arrival; fast for those that are due and plain."""
+        """Count new messages and put them in line, in the order of arrival; fast for those that are due and plain."""
         plain: list[RichMessage] = []
         for message in messages:
             if message.traits is PLAIN_TRAITS and message.due_us <= now_us:
@@ -114,7 +116,7 @@ class RichLines:
             self.enter_plain(plain, plain[0].due_us, now_us)
 
     def enter_plain(self, messages: Sequence[RichMessage], due_us: int, now_us: int) -> None:
-        """As `enter_new`, for messages without traits that all become due at `due_us`."""
+        """Count messages without traits that all become due at `due_us`, and put them in line."""
         self._count(len(messages) * TRAIT_BYTES)
         if self.index is not None:
             self.index.entered_all(messages)
@@ -124,7 +126,7 @@ class RichLines:
             self.waiting.add_all([(0, due_us, message.sequence, message) for message in messages])
 
     def _line_up(self, message: RichMessage) -> None:
-        """Put a message that is due where it waits."""
+        """Put a due message in the waiting line, or hold it if its group is busy."""
         group = message.traits.group
         if group and self.current.setdefault(group, message.sequence) != message.sequence:
             self._hold(message)
@@ -135,7 +137,7 @@ class RichLines:
         self.held.add((message.traits.group, message.due_us, message.sequence), message)
 
     def load(self, line: str, message: RichMessage) -> None:
-        """Take a message of a snapshot, which names the line in which it stood; `current` is loaded before."""
+        """Restore a message of a snapshot to the line that it was in; `current` must be loaded before."""
         self._index(message)
         if line == "waiting":
             self.waiting.add(message.place(), message)
@@ -145,7 +147,7 @@ class RichLines:
             self._hold(message)
 
     def load_leased(self, message: RichMessage) -> None:
-        """Take a leased message of a snapshot; `current` is loaded before."""
+        """Restore a leased message of a snapshot; `current` must be loaded before."""
         group = message.traits.group
         if group and self.current.get(group, message.sequence) != message.sequence:
             self.followers.setdefault(group, set()).add(message.sequence)
@@ -185,7 +187,7 @@ class RichLines:
                 self._moved.add((label, message.sequence), message)
 
     def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
-        """A message has left the queue; the next one of its group takes its turn. Whether there is one."""
+        """Account for a message that left the queue and pass its group's turn on; return whether a message got it."""
         self._count(-_trait_bytes(message.traits))
         if self.index is not None:
             self.index.gone(message)
@@ -193,14 +195,14 @@ class RichLines:
         return bool(group) and self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
 
     def come_back(self, message: RichMessage, due_us: int, now_us: int, pre_images: PreImages | None) -> bool:
-        """Put a message in line that was delivered; whether another one of its group has its turn instead."""
+        """Put a delivered message back in line; return whether another message of its group got the turn instead."""
         group = message.traits.group
         if group not in self.followers or not self._has_turn(message):
             message.due_us = message.ready_us = due_us
             self.enter(message, now_us)
             return False
-        # No message of a group can be pulled while others of it are leased. All those behind the current one were pushed, or
-        # became due, after its push.
+        # While messages of a group are leased, no other one of it can be pulled. All messages behind the current one
+        # were pushed, or became due, after its push.
         is_current = self.current[group] == message.sequence
         message.due_us = message.ready_us = message.pushed_us if is_current else message.ready_us
         self._index(message)
@@ -208,14 +210,16 @@ class RichLines:
         return self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
 
     def take_behind(self, message: RichMessage) -> RichMessage | None:
-        """Take the next held message of the group of one that is leased; None if there is none, or it has not its turn."""
+        """Take the next held message of a leased message's group; None if there is none, or if the leased one has no
+        turn.
+        """
         heir = self._next_held(message.traits.group) if message.traits.group and self._has_turn(message) else None
         if heir is not None:
             self.take(heir)
         return heir
 
     def follows(self, message: RichMessage) -> None:
-        """The message, which was held, is leased together with the current one of its group."""
+        """Note that a formerly held message is leased together with the current one of its group."""
         self.followers.setdefault(message.traits.group, set()).add(message.sequence)
 
     def _has_turn(self, message: RichMessage) -> bool:
@@ -223,7 +227,7 @@ class RichLines:
         return self.current.get(group) == message.sequence or message.sequence in self.followers.get(group, ())
 
     def _leaves_turn(self, message: RichMessage) -> bool:
-        """A message is neither leased nor has it its turn any more; whether its group may go on now."""
+        """Remove a message from its group's turn; return whether the group may proceed."""
         group, followers = message.traits.group, self.followers.get(message.traits.group)
         if followers is None:
             return self.current.get(group) == message.sequence
@@ -258,7 +262,7 @@ class RichLines:
     # --- looking --------------------------------------------------------------------------------------------------
 
     def promote(self, now_us: int, limit: int) -> int:
-        """Put up to `limit` messages that have become due where they wait; returns how many."""
+        """Move up to `limit` messages that have become due to the waiting line; return how many."""
         done = 0
         while done < limit and self._has_due(now_us):
             self._line_up(self.scheduled.pop_first())
@@ -266,7 +270,7 @@ class RichLines:
         return done
 
     def promote_next(self, now_us: int, limit: int) -> int:
-        """As `promote`, but only as far as needed for `head` to be the next message; `limit` if that may not be enough."""
+        """Promote messages only until `head` is the next one; return how many, or `limit` if that may not suffice."""
         if self._prioritised:
             return self.promote(now_us, limit)
         done = 0
@@ -280,7 +284,9 @@ class RichLines:
         return done
 
     def take_scheduled(self) -> RichMessage | None:
-        """Take the message that becomes due first; None if there is none, or another one of its group is in line or leased."""
+        """Take the message that becomes due first; None if there is none, or if another one of its group is in line
+        or leased.
+        """
         message = self.scheduled.first()
         if message is None:
             return None
@@ -295,19 +301,20 @@ class RichLines:
         return first is not None and first.due_us <= now_us
 
     def head(self) -> RichMessage | None:
-        """The message that is next, once those that have become due are promoted."""
+        """Return the next message, provided that those that have become due are promoted."""
         return self.waiting.first()
 
     def due_count(self, now_us: int) -> int:
-        """How many messages can be pulled now; of those of one group that become due together more than one counts."""
+        """Return how many messages can be pulled now; several of one group that become due together count one by one.
+        """
         return len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
 
     def first_of_all(self) -> RichMessage | None:
-        """Some message in line, the first to be due if there is one that is not held."""
+        """Return a message in line: the first to be due, or a held one if there is no other."""
         return self.waiting.first() or self.scheduled.first() or self.held.first()
 
     def earliest_us(self) -> int | None:
-        """When the next message can be pulled, or since when; None if none can."""
+        """Return the time from which the next message can be pulled; None if none can."""
         scheduled = self.scheduled.first()
         if not self.waiting:
             return None if scheduled is None else scheduled.due_us
@@ -316,39 +323,41 @@ class RichLines:
         return waiting.due_us if scheduled is None else min(waiting.due_us, scheduled.due_us)
 
     def front_us(self, priority: int) -> int | None:
-        """The earliest due time of what waits with this priority; None if nothing does."""
+        """Return the earliest due time among waiting messages of this priority; None if there are none."""
         first = self.waiting.first_from((priority,))
         return None if first is None or first.traits.priority != priority else first.due_us
 
     def next_us(self) -> int:
-        """When something happens by itself: a message becomes due, or expires."""
+        """Return when the next message becomes due or expires."""
         scheduled, expiring = self.scheduled.first(), self._expiring.first()
         due_us = NEVER if scheduled is None else scheduled.due_us
         return due_us if expiring is None else min(due_us, expiring.traits.expires_us)
 
     def first_expired(self, now_us: int) -> RichMessage | None:
-        """The message in line that expired first."""
+        """Return the message in line that expired first."""
         first = self._expiring.first()
         return None if first is None or first.traits.expires_us > now_us else first
 
     def expired(self, now_us: int) -> Iterator[RichMessage]:
-        """The messages in line that have expired, in the order in which they did."""
+        """Return the expired messages in line, in the order of expiry."""
         return self._expiring.between((0, 0), (now_us + 1, 0))
 
     def labelled(self, label: bytes, limit: int) -> list[RichMessage]:
-        """Up to `limit` messages in line with this label, in the order of arrival."""
+        """Return up to `limit` messages in line with this label, in the order of arrival."""
         return list(islice(self._labelled.between((label, 0), (label, NEVER)), limit))
 
     def moved(self, label: bytes, limit: int) -> list[RichMessage]:
-        """Up to `limit` messages in line that the cluster has put here, with this label or, if it is empty, any."""
+        """Return up to `limit` messages in line that the cluster has moved here, with this label, or any if it is
+        empty.
+        """
         return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
 
     def count_moved(self) -> int:
-        """How many messages in line the cluster has put here."""
+        """Return how many messages in line the cluster has moved here."""
         return self._moved.count_between((b"", 0), (b"", NEVER))
 
     def count_labelled(self, label: bytes) -> int:
-        """How many messages in line have this label."""
+        """Return how many messages in line have this label."""
         return self._labelled.count_between((label, 0), (label, NEVER))
 
 

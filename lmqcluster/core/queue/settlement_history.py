@@ -1,7 +1,7 @@
-"""How deliveries ended other than by an ack, remembered for a while.
+"""A bounded history of deliveries that ended other than by an ack.
 
-A client that has lost the answer to an ack asks again. That it finds no lease tells nothing: the first attempt may have
-settled it, or the lease may have ended before. An ack leaves no trace, because most deliveries end so; everything else does.
+A client that lost the answer to an ack sends it again. If no lease is found, either the first attempt has settled it,
+or the lease had expired before. Acks are not recorded, because most deliveries end this way; all other endings are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class SettlementHistory:
     """The latest `ENDINGS_MAX` endings, by delivery number.
 
     Attributes:
-        floor: no delivery above it was forgotten.
+        floor: the endings of all deliveries above it are remembered.
     """
 
     ENDINGS_MAX = 65_536
@@ -39,7 +39,7 @@ class SettlementHistory:
         return len(self._order)
 
     def note(self, number: int, ending: Settlement) -> None:
-        """Remember how a delivery ended; it ends once."""
+        """Record how a delivery ended; it ends once."""
         self._endings[number] = ending
         order = self._order
         order.append(number)
@@ -49,11 +49,12 @@ class SettlementHistory:
             self.floor = max(self.floor, oldest)
 
     def find(self, number: int) -> Settlement | None:
-        """How the delivery ended; None if by an ack, if it has not ended, or, up to `floor`, if that is forgotten."""
+        """Return how the delivery ended; None if acked or still leased or, up to `floor`, if the ending is forgotten.
+        """
         return self._endings.get(number)
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, oldest ending first; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, oldest ending first; it may change while the rows are read."""
         items = list(self._endings.items())
         return ([number, int(ending)] for number, ending in items)
 
@@ -61,7 +62,7 @@ class SettlementHistory:
         """Add the rows of a snapshot, in the order they were written.
 
         Raises:
-            ValueError: a delivery ends twice, or in a way that there is not.
+            ValueError: a delivery ends twice, or its ending is unknown.
         """
         for number, ending in rows:
             if number in self._endings:

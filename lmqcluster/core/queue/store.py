@@ -1,9 +1,9 @@
-"""What is in one queue, and in which order: messages ready, delayed and leased, and the accumulation window.
+"""The contents of one queue in order: ready, delayed and leased messages, and the accumulation window.
 
-Messages are handed out in order of their due time. Three structures hold them: ``ready`` is a deque, because fresh and nacked
-messages become due at the moment they enter, and goes on in ``paged_tail`` where it is long; ``delayed`` is a heap for those that
-become due later or return to an old place; ``leases`` holds what is delivered, which comes back at its deadline. Messages with
-traits, and the order that these ask for, are in ``rich``, which most queues do not have.
+Messages are delivered in order of their due time. Three structures hold them. ``ready`` is a deque, because fresh and
+nacked messages are due when they enter; if it is long, it continues in ``paged_tail``. ``delayed`` is a heap for
+messages that become due later or return to an old place. ``leases`` holds delivered messages, which return at their
+deadline. Messages with traits, and the order that these require, are in ``rich``, which most queues do not have.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ __all__ = ["InLine", "QueueContents"]
 
 
 class InLine(NamedTuple):
-    """The messages of a queue that nobody holds, at one moment.
+    """The messages of a queue that are not in flight, at one moment.
 
     Attributes:
         messages: some of them.
-        entries: blocks of tuples, each of which ends with another one.
+        entries: blocks of tuples whose last element is a message.
         chunks: the chunks of the backlog, which hold the rest.
     """
 
@@ -64,28 +64,28 @@ class InLine(NamedTuple):
 
 
 class QueueContents(QueueCounters):
-    """The messages of a queue, and what is known of them.
+    """The messages of a queue and its bookkeeping.
 
     Attributes:
         own: properties set on the queue itself.
-        owner: to whose quota it counts.
-        idle_us: log time of the last pull if the queue ends unless it is used, else 0; see `IdleQueues`.
-        created_us: log time of its making.
+        owner: the owner to whose quota the queue counts.
+        idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
+        created_us: log time of creation.
         settings: effective properties; kept up to date by the machine.
-        special: whether its options or bindings ask for more than to append what is pushed.
+        special: True if a push needs more than an append, because of options or bindings.
         revision: the machine's revision when the queue was last touched, see `QueueTable.touched`.
-        stock: sums over all queues, to which this one adds its own.
-        ready: messages without traits that are due; empty only if there is no backlog.
-        backlog: those that are due behind them; None if there are none.
-        bodies, body_bytes: how many messages were pushed for what is here, and bytes of their bodies.
-        gathered: bodies that may leave memory before their messages; most queues have none.
-        rich: messages with traits; there is one as soon as the queue has had any, or is special.
-        pre_images: where messages go before they change, while a snapshot view needs them.
-        suspended: whether nothing is handed out for the time being; everything else goes on.
-        watched_us: when it is looked at next for leases that have ended; not later than the first deadline.
-        timer_us: when it is looked at next for what happens in it by time; see `RichTimers`.
-        pushes_waiting: how many pushes wait for room.
-        passed_over: how many messages pulls have met that may not be delivered; only differences say something.
+        stock: totals over all queues, to which this one contributes.
+        ready: due messages without traits; empty only if there is no backlog.
+        backlog: due messages behind them; None if there are none.
+        bodies, body_bytes: number of pushed bodies in the queue, and their bytes.
+        gathered: bodies that may be paged out before their messages; None in most queues.
+        rich: messages with traits; set once the queue has had any, or is special.
+        pre_images: copies of messages before they change, while a snapshot view needs them.
+        suspended: True while deliveries are suspended; all other operations continue.
+        watched_us: when leases are next checked for expiry; not later than the first deadline.
+        timer_us: when the queue's timers are next checked; see `RichTimers`.
+        pushes_waiting: number of pushes that wait for room.
+        passed_over: number of undeliverable messages that pulls have met; only differences are meaningful.
     """
 
     __slots__ = (
@@ -154,25 +154,25 @@ class QueueContents(QueueCounters):
         return self.waiting() + len(self.leases.messages)
 
     def waiting(self) -> int:
-        """How many messages nobody holds, those that are not due yet included."""
+        """Return how many messages are not in flight, delayed ones included."""
         return self._ready_count() + len(self.delayed) + (0 if self.rich is None else len(self.rich))
 
     def _ready_count(self) -> int:
         return len(self.ready) if self.backlog is None else len(self.ready) + len(self.backlog)
 
     def due_count(self, now_us: int) -> int:
-        """How many messages can be pulled now, but for those whose leases have ended."""
-        # Without traits only a window that is still open is due later.
+        """Return how many messages can be pulled now, without those whose leases have expired."""
+        # Without traits, only a window that is still open is due later.
         window = self.window
         count = self._ready_count() + len(self.delayed) - (window is not None and window.due_us > now_us)
         return count if self.rich is None else count + self.rich.due_count(now_us)
 
     def held_count(self) -> int:
-        """How many messages wait behind another one of their group."""
+        """Return how many messages wait behind another one of their group."""
         return 0 if self.rich is None else len(self.rich.held)
 
     def in_line(self) -> InLine:
-        """Return references to all messages that nobody holds, as they are now, in no order."""
+        """Return references to all messages that are not in flight, as they are now, in no order."""
         rich = [] if self.rich is None else [block for _, line in self.rich.lines() for block in line.frozen()]
         if self.backlog is None:
             return InLine(list(self.ready), [list(self.delayed), *rich], [])
@@ -180,33 +180,33 @@ class QueueContents(QueueCounters):
         return InLine(messages, [list(self.delayed), *rich], list(self.backlog.chunks))
 
     def waiting_bytes(self) -> int:
-        """Bytes of the bodies that nobody holds; `rich` must be there."""
+        """Return the bytes of the bodies that are not in flight; creates `rich` if needed."""
         return self.body_bytes - self.enriched().leased_bytes
 
     def enriched(self) -> RichLines:
-        """The lines of messages with traits, made if need be."""
+        """Return the lines of messages with traits; create them if needed."""
         if self.rich is None:
             self.rich = RichLines(self.stock, self.leases.messages.values())
         return self.rich
 
     def finds_by_id(self) -> bool:
-        """Whether what is pushed has to be found by its id; bodies in an accumulation window are not."""
+        """Return whether pushed messages must be addressable by id; bodies in an accumulation window are not."""
         return self.rich is not None and self.rich.index is not None and not self.settings.accum_us
 
     def head_us(self) -> int | None:
-        """When a pull can find the next message, one whose lease ends included; None if none can.
+        """Return when a pull can find the next message, including one whose lease expires; None if none can.
 
-        That is so in a queue that is empty or suspended, and in an exclusive one, from which only sessions pull.
+        None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
         """
         return None if self.suspended or (self.special and self.is_exclusive()) else self.earliest_us()
 
     def is_exclusive(self) -> bool:
-        """Whether one session at a time may pull."""
+        """Return whether only one session at a time may pull."""
         options = self.settings.options
         return options is not None and options.exclusive
 
     def earliest_us(self) -> int | None:
-        """The earliest due time of all messages, leased ones included, or None if the queue is empty."""
+        """Return the earliest due time of all messages, leased ones included, or None if the queue is empty."""
         if self.rich is None:
             return self._plain_us()
         times = (self._plain_us(), self.rich.earliest_us())
@@ -219,7 +219,7 @@ class QueueContents(QueueCounters):
         return other
 
     def _other_us(self) -> int | None:
-        """The earliest due time among delayed and leased messages."""
+        """Return the earliest due time among delayed and leased messages."""
         lease_us = self.leases.head_us() if self.leases.messages else None
         if not self.delayed:
             return lease_us
@@ -229,9 +229,9 @@ class QueueContents(QueueCounters):
     # --- coming in ------------------------------------------------------------------------------------------------
 
     def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
-        """Store bodies that share one meta, numbered from `sequence`; returns a flag for each.
+        """Store bodies that share one meta, numbered from `sequence`; return a flag for each.
 
-        A window that has no room for another body is joined no more, and the next one is opened.
+        If a window has no room for another body, it is closed and the next one is opened.
         """
         stock, count, size = self.stock, len(contents), sum(map(len, contents))
         self.pushed_total += count
@@ -254,7 +254,7 @@ class QueueContents(QueueCounters):
         return [0] * count
 
     def line_up(self, message: Message) -> None:
-        """Put a message without traits behind all that are due."""
+        """Put a message without traits behind all due ones."""
         if self.backlog is None:
             self.ready.append(message)
             self._begin_backlog_if_long()
@@ -270,29 +270,29 @@ class QueueContents(QueueCounters):
             self._shorten_head(sizes.crowd_head)
 
     def split_line(self) -> None:
-        """Let what comes now go to a backlog, if lines have such and this one has none yet."""
+        """Start a backlog for new messages unless there is one or the queue has no ready messages."""
         if self.backlog is None and self.ready:
             self.backlog = PagedTail(self.backlogs)
 
     def _shorten_head(self, count: int) -> None:
-        """Let all but the first `count` messages that are ready stand in the backlog, which has just begun."""
+        """Move all but the first `count` ready messages to the new backlog."""
         if self.backlog is not None:
             for message in islice(self.ready, count, None):
                 self.backlog.append(self._whole(message))
             self.ready = deque(islice(self.ready, count))
 
     def pop_ready(self) -> Message:
-        """Remove the first of `ready`, which is not empty."""
+        """Remove the first message of `ready`, which is not empty."""
         message = self.ready.popleft()
         if not self.ready and self.backlog is not None:
             self.refill()
         return message
 
     def refill(self) -> None:
-        """Let what comes next in the backlog, which is there, be ready, because nothing else is.
+        """Read the next messages of the backlog into `ready`, which is empty.
 
         Raises:
-            PageError: it cannot be had.
+            PageError: their page is unavailable.
         """
         assert self.backlog is not None  # noqa: S101 - for the type checker
         if len(self.backlog):
@@ -301,7 +301,9 @@ class QueueContents(QueueCounters):
             self.backlog = None
 
     def take_line(self) -> int:
-        """Let all messages without traits go that are due; returns how many. Costs a step a chunk and a message of the head."""
+        """Remove all due messages without traits; return how many. The cost is one step per chunk and per message of
+        the head.
+        """
         count = self._ready_count()
         self._let_go(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)
@@ -335,12 +337,12 @@ class QueueContents(QueueCounters):
         return PushFlag.WINDOW_OPENED
 
     def reopen_window(self, message: Message) -> None:
-        """Let further bodies join a compound message that is not due yet."""
+        """Make a compound message that is not due yet the accumulation window."""
         self.window = message
         self._window_bytes = sum(map(part_bytes, message.content)) if isinstance(message.content, list) else 0
 
     def push_rich(self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int) -> None:
-        """Store a message with traits, or one that becomes due later; an accumulation window does not take it."""
+        """Store a message with traits, or a delayed one, bypassing the accumulation window."""
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
         self.pushed_total += 1
@@ -351,7 +353,7 @@ class QueueContents(QueueCounters):
         rich.enter(message, now_us)
 
     def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
-        """As `push_rich`, for messages that were just made."""
+        """Store new messages with traits, or delayed ones, bypassing the accumulation window."""
         self.pushed_total += len(messages)
         body_bytes = 0
         for message in messages:
@@ -362,7 +364,7 @@ class QueueContents(QueueCounters):
         self.enriched().enter_new(messages, now_us)
 
     def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
-        """As `push_all`, for bodies with the same traits that become due together."""
+        """Store bodies with the same traits that become due together."""
         deliveries = self.settings.deliveries
         messages = [
             RichMessage(sequence, due_us, deliveries, PLAIN_META, content, traits)
@@ -380,7 +382,7 @@ class QueueContents(QueueCounters):
         self.enriched().enter_plain(messages, due_us, now_us)
 
     def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
-        """Store a message of another queue as if it were pushed now, with these traits; a compound one stays one."""
+        """Store a message of another queue as if pushed now, with these traits; a compound message stays compound."""
         content = loaded(message.content)
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
         self.moved_in_total += 1
@@ -391,9 +393,9 @@ class QueueContents(QueueCounters):
         rich.enter(taken, now_us)
 
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
-        """Take messages of another queue as if they had been stored now, numbered from `sequence`.
+        """Append messages of another queue as if stored now, numbered from `sequence`.
 
-        Each stays what it is: neither accumulated nor, if it is a compound message, taken apart.
+        Each keeps its form: it is not accumulated, and a compound message is not split.
         """
         deliveries = self.settings.deliveries
         for number, message in enumerate(messages, sequence):
@@ -413,13 +415,13 @@ class QueueContents(QueueCounters):
         return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
     def _plain_head(self) -> Message | None:
-        """The message without traits that is next in line."""
+        """Return the next message in line without traits."""
         if self.delayed and (not self.ready or self.delayed[0][0] <= self.ready[0].due_us):
             return self.delayed[0][2]
         return self.ready[0] if self.ready else None
 
     def first_in_line(self, now_us: int) -> Message | None:
-        """The message that is due and in line and would be delivered next; it stays where it is."""
+        """Return the next message that is due and in line, without removing it."""
         plain = self._plain_head()
         found = [] if plain is None or plain.due_us > now_us else [(_plain_place(plain), plain)]
         if self.rich is not None:
@@ -428,7 +430,7 @@ class QueueContents(QueueCounters):
         return min(found, key=itemgetter(0))[1] if found else None
 
     def _is_delayed_first(self) -> bool:
-        """Whether the earliest of the delayed and leased messages is a delayed one."""
+        """Return whether the earliest of the delayed and leased messages is a delayed one."""
         lease_us = self.leases.head_us() if self.leases.messages else None
         return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
 
@@ -444,14 +446,14 @@ class QueueContents(QueueCounters):
         return message
 
     def is_expired(self, message: Message, now_us: int) -> bool:
-        """Whether the message may not be delivered any more, whatever deliveries it has left."""
+        """Return whether the message has expired, regardless of the deliveries it has left."""
         options = self.settings.options
         if options is not None and options.max_age_us is not None and message.pushed_us + options.max_age_us <= now_us:
             return True
         return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
 
     def _next_in_line(self, now_us: int) -> Message | None:
-        """Remove the message that is due and would be delivered next."""
+        """Remove the next due message, one whose lease has expired included."""
         if self.rich is not None:
             self.rich.promote_next(now_us, 1)
             return self._pop_first(self.rich, now_us)
@@ -463,7 +465,7 @@ class QueueContents(QueueCounters):
         return self._pop_delayed() if self._is_delayed_first() else self._pop_expired()
 
     def _any_delayed(self) -> Message | None:
-        """Remove a message that is not due yet, or held."""
+        """Remove a message that is delayed or held."""
         if self.delayed:
             return self._pop_delayed()
         message = None if self.rich is None else self.rich.first_of_all()
@@ -474,20 +476,20 @@ class QueueContents(QueueCounters):
     # --- bodies that may leave memory ----------------------------------------------------------------------------
 
     def bodies_gathered(self) -> QueueBodies:
-        """The bodies that may leave memory before their messages, made if need be."""
+        """Return the bodies that may be paged out before their messages; create them if needed."""
         if self.gathered is None:
             sizes = self.backlogs.sizes
             self.gathered = QueueBodies(self, self.backlogs, sizes.bytes, sizes.messages)
         return self.gathered
 
     def _gather_new(self, messages: Iterable[RichMessage], now_us: int) -> None:
-        """Let the bodies of new messages leave memory if they are large, and there are many."""
+        """Gather the bodies of new messages for paging out if they are large and memory use is high."""
         sizes = self.backlogs.sizes
         if self.body_bytes >= sizes.gather_bytes or self.stock.body_bytes >= sizes.gather_bytes_all:
             self._gather(messages, now_us)
 
     def _gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
-        """As `_gather_new`, for messages that have just been leased, if many are."""
+        """Gather the bodies of newly leased messages if leased messages take much memory."""
         leased_bytes = self.body_bytes * len(self.leases.messages) // max(1, self.bodies)
         if leased_bytes >= self.backlogs.sizes.gather_bytes:
             self._gather(messages, now_us)
@@ -502,22 +504,22 @@ class QueueContents(QueueCounters):
                 message.content = self.bodies_gathered().gather(content, message.sequence, key)
 
     def _let_go(self, messages: Iterable[Message]) -> None:
-        """The messages leave the queue, and their bodies with them."""
+        """Release the bodies of messages that leave the queue."""
         if self.gathered is not None:
             for message in messages:
                 if isinstance(message.content, Body):
                     self.gathered.left(message.content)
 
     def _whole(self, message: Message) -> Message:
-        """The message with its body, because what stands in a backlog has no other.
+        """Return the message with its body in memory, as a backlog requires.
 
         Raises:
-            PageError: the body cannot be had.
+            PageError: the body is unavailable.
         """
         content = message.content
         if self.gathered is None or not isinstance(content, Body):
             return message
-        # A snapshot view may have the message as it was.
+        # A snapshot view may hold the old message.
         whole = with_content(message, content.read())
         self.gathered.left(content)
         return whole
@@ -525,16 +527,16 @@ class QueueContents(QueueCounters):
     # --- sums -----------------------------------------------------------------------------------------------------
 
     def count(self, contents: Iterable[Content]) -> None:
-        """Add bodies to the sums that have come otherwise than by a push."""
+        """Add bodies to the sums that did not come by a push."""
         for content in contents:
             self.add_to_sums(content_count(content), content_bytes(content))
 
     def count_plain(self, bodies: list[bytes]) -> None:
-        """As `count`, if none is compound."""
+        """Add plain bodies to the sums that did not come by a push."""
         self.add_to_sums(len(bodies), sum(map(len, bodies)))
 
     def add_to_sums(self, bodies: int, body_bytes: int) -> None:
-        """Count so many more bodies, with so many bytes."""
+        """Change the sums by this number of bodies and bytes."""
         stock = self.stock
         self.bodies += bodies
         self.body_bytes += body_bytes
@@ -542,7 +544,7 @@ class QueueContents(QueueCounters):
         stock.body_bytes += body_bytes
 
     def uncount(self) -> None:
-        """Take what the queue holds out of the sums, because it is deleted."""
+        """Subtract the contents of the queue from the totals, because it is deleted."""
         if self.backlog is not None:
             self.backlog.clear()
         if self.gathered is not None:
@@ -554,11 +556,11 @@ class QueueContents(QueueCounters):
             self.stock.trait_bytes -= self.rich.trait_bytes
 
     def set_own(self, own: dict[str, Any]) -> None:
-        """Replace the queue's own properties; `settings` is the machine's business."""
+        """Replace the queue's own properties; the caller updates `settings`."""
         self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
         self.own = own
 
 
 def _plain_place(message: Message) -> tuple[int, int, int]:
-    """As `RichMessage.place`."""
+    """Return the sort key of a plain message among those of `RichMessage.place`."""
     return 0, message.due_us, message.sequence

@@ -1,1 +1,1 @@
-"""Everything that replicas agree on: the table of queues and the tables beside it."""
+"""The replicated state: the table of queues and the tables beside it."""

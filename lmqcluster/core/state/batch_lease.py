@@ -1,4 +1,4 @@
-"""One batch lease, and the subscription that has it. `batch_leases` has the commands."""
+"""One batch lease, and the subscription that holds it. See `batch_leases` for the commands."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class BatchState(IntEnum):
 
 
 class Reserved(NamedTuple):
-    """The answer to a reservation.
+    """The result of a reservation.
 
     Attributes:
-        size: how many messages the batch has.
-        sealed: whether the batch is complete; otherwise the command has to be repeated.
+        size: number of messages in the batch.
+        sealed: True if the batch is complete; otherwise the command must be repeated.
         deadline_us: log time of the end of the lease, 0 if there is no batch.
     """
 
@@ -38,8 +38,8 @@ class BatchLease:
     """The messages of one epoch.
 
     Attributes:
-        count: how many there are.
-        runs: [queue, first delivery number, how many] in reading order.
+        count: number of messages.
+        runs: [queue, first delivery number, count] in reading order.
         starts: position in the batch of each run's first message.
     """
 
@@ -63,7 +63,7 @@ class BatchLease:
         self.count += count
 
     def drop(self, count: int) -> tuple[bytes, list[int]]:
-        """Remove up to `count` deliveries of the last run; returns their queue and numbers."""
+        """Remove up to `count` deliveries of the last run; return their queue and numbers."""
         run = self.runs[-1]
         count = min(count, run[2])
         run[2] -= count
@@ -74,7 +74,7 @@ class BatchLease:
         return run[0], list(range(run[1] + run[2], run[1] + run[2] + count))
 
     def slice(self, start: int, count: int) -> Iterator[tuple[bytes, int, int]]:
-        """(queue, first number, how many) of the deliveries from position `start` on."""
+        """Yield (queue, first number, count) for `count` deliveries from position `start` on."""
         position = bisect_right(self.starts, start) - 1
         end = min(start + count, self.count)
         while start < end:
@@ -90,9 +90,9 @@ class Subscription:
     """The batch leases of one consumer.
 
     Attributes:
-        owner: whose it is, and to whose quota it counts; empty if it is nobody's.
-        session: the one that may use it; 0 if it was never claimed.
-        settled: the highest epoch that was settled.
+        owner: the owner, to whose quota it counts; empty if there is none.
+        session: the only session that may use it; 0 if it was never claimed.
+        settled: the highest settled epoch.
         batches: by epoch, in growing order.
         used_us: log time of the last command.
     """
@@ -107,5 +107,7 @@ class Subscription:
         self.batches: dict[int, BatchLease] = {}
 
     def is_open_to(self, owner: bytes) -> bool:
-        """Return whether an owner may use it. The empty one, of clients that need no token, may use everybody's."""
+        """Return whether an owner may use it. The empty owner, of clients that need no token, may use all
+        subscriptions.
+        """
         return not owner or self.owner in (owner, b"")

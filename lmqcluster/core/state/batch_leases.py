@@ -1,20 +1,20 @@
-"""Batch leases: many messages under one lease, read again and again until they are settled together.
+"""Batch leases: many messages under one lease, readable repeatedly until they are settled together.
 
-A *subscription* holds one batch lease for each *epoch* that its consumer asks for. The same epoch always means the same
-messages in the same order, so that a consumer that crashed can take up exactly where it was. The messages are leased as by a
-pull, under ordinary delivery numbers; what a batch adds is the list of these numbers and one deadline.
+A *subscription* holds one batch lease for each *epoch* that its consumer asks for. An epoch always denotes the same
+messages in the same order, so a consumer resumes after a crash exactly where it was. The messages are leased like
+those of a pull, under ordinary delivery numbers; a batch adds the list of these numbers and one deadline.
 
-A consumer that wants to be alone with its subscription *claims* it and gets a session. From then on every command needs the
-session of the latest claim, so that a consumer that was taken for dead and is not can do no harm.
+For exclusive use of its subscription a consumer *claims* it and gets a session. From then on every command needs the
+session of the latest claim, which fences off a consumer that was presumed dead.
 
-A batch lease uses up no deliveries: when it ends, all messages are as before.
+A batch lease charges no deliveries: when it ends, all messages are as before.
 
-A batch grows by several commands, so that none takes long, and is *sealed* when it holds what was wanted or nothing more was
-there. Only then can it be read.
+A batch grows by several commands, so that each is short. It is *sealed* once it holds the messages asked for or no
+more were available. Only then can it be read.
 
-Messages of a group come one at a time because several consumers could overtake each other. A batch has one, which reads in order
-and settles it as a whole: it takes a group as far as there is room, one message right behind the other. What is behind them stays
-in the queue until none of them is leased any more.
+Messages of a group are delivered one at a time because several consumers could overtake each other. A batch has one
+consumer, which reads in order and settles it as a whole. It therefore takes a group as far as there is room, one
+message right behind the other. The messages behind them stay in the queue until none of them is leased any more.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _SETTLE_STEP = _RENEW_STEP = 100_000
 _ROW_RUNS = 1_000
 _INT_MAX = 1 << 62
 _BLOCK = 100
-"""How many messages in a row a pattern takes from one queue before it looks for the next that is due."""
+"""Most consecutive messages that a pattern takes from one queue before it looks for the next that is due."""
 
 
 class BatchLeases:
@@ -46,7 +46,7 @@ class BatchLeases:
 
     Attributes:
         subscriptions: by name.
-        last_session: the session of the latest claim of all.
+        last_session: the session of the latest claim of any subscription.
     """
 
     BATCHES_MAX = 1_000
@@ -63,7 +63,7 @@ class BatchLeases:
     # --- commands -------------------------------------------------------------------------------------------------
 
     def claim(self, name: bytes, owner: bytes = b"") -> int:
-        """Begin a new session, which ends the one before; makes the subscription if need be.
+        """Begin a new session and end the previous one; create the subscription if needed.
 
         Raises:
             RefusedError: ``forbidden``, ``quota_exceeded``.
@@ -86,18 +86,20 @@ class BatchLeases:
         session: int = 0,
         owner: bytes = b"",
     ) -> Reserved:
-        """Lease up to `count` messages for an epoch, or continue, or tell what there is already.
+        """Lease up to `count` messages for an epoch, continue a batch that is not sealed, or report the existing one.
 
         Args:
             name: the subscription.
             epoch: the number of the batch.
-            source: a queue, which is made if need be; or a list of queues, whose messages are taken in the order in which they
-                became due.
-            are_all: whether the batch is complete when these queues have no more; otherwise others are asked next.
+            source: a queue, which is created if needed; or a list of queues, whose messages are taken in the order in
+                which they became
+                due.
+            are_all: True if the batch is complete when these queues have no more; otherwise the client asks other
+                queues next.
             count: most messages of the batch.
             lease_us: time until the lease ends.
             session: the subscription's session, 0 for none.
-            owner: whose subscription it is.
+            owner: owner of the subscription.
 
         Raises:
             ValueError: an argument is out of range, or there are too many batches.
@@ -124,7 +126,7 @@ class BatchLeases:
         lease_us: int,
         take: Callable[[BatchLease, int], bool],
     ) -> Reserved:
-        """Let the batch of an epoch grow by what `take` finds, which returns whether there is no more.
+        """Extend the batch of an epoch by the messages that `take` finds; it returns True if there are no more.
 
         `user` is session and owner.
         """
@@ -160,10 +162,10 @@ class BatchLeases:
     def renew(
         self, name: bytes, lease_us: int, session: int = 0, from_epoch: int = 0, owner: bytes = b""
     ) -> tuple[int, int]:
-        """Let the live batches from an epoch on end `lease_us` from now.
+        """Extend the leases of the live batches from an epoch on to `lease_us` from now.
 
         Returns:
-            How many there were, and the epoch from which on the command has to be repeated, 0 if it is done.
+            The number of these batches, and the epoch from which on the command must be repeated, 0 if it is done.
 
         Raises:
             ValueError: the lease is not a positive integer.
@@ -197,8 +199,9 @@ class BatchLeases:
         """Ack all batches up to an epoch.
 
         Returns:
-            The epochs among them whose messages may be delivered again, because leases had ended, and whether the command has to
-            be repeated for the rest.
+            The epochs among them whose messages may be redelivered because leases had expired, and whether the
+                command must be repeated
+            for the rest.
 
         Raises:
             ValueError: the epoch is not a positive integer, or there are too many subscriptions.
@@ -220,9 +223,9 @@ class BatchLeases:
         return expired, False
 
     def abandon(self, name: bytes, session: int = 0, owner: bytes = b"") -> bool:
-        """Put the messages of all batches back, uncharged; returns whether the command has to be repeated for the rest.
+        """Put the messages of all batches back, uncharged; return whether the command must be repeated for the rest.
 
-        A subscription that has settled nothing is deleted then: nothing of it is left to remember.
+        A subscription that has settled nothing is then deleted, since it has no state to remember.
 
         Raises:
             RefusedError: ``fenced``, ``forbidden``.
@@ -237,10 +240,11 @@ class BatchLeases:
         return bool(subscription.batches)
 
     def delete(self, name: bytes, owner: bytes = b"") -> bool | None:
-        """Put the messages of all batches back and forget the subscription, whichever session has claimed it.
+        """Put the messages of all batches back and forget the subscription, regardless of the session that has
+        claimed it.
 
         Returns:
-            Whether the command has to be repeated for the rest; None if there is no such subscription.
+            Whether the command must be repeated for the rest; None if there is no such subscription.
 
         Raises:
             RefusedError: ``forbidden``.
@@ -248,7 +252,7 @@ class BatchLeases:
         subscription = self._owned(_checked_name(name), owner)
         if subscription is None:
             return None
-        # Who held it shall not take more meanwhile.
+        # Fences off the current consumer until the deletion is complete.
         self.last_session += 1
         subscription.session = self.last_session
         self._put_back(subscription, STEP_MAX)
@@ -259,7 +263,7 @@ class BatchLeases:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _put_back(self, subscription: Subscription, left: int) -> int:
-        """Put up to `left` messages of the latest batches back; returns how many."""
+        """Put up to `left` messages of the latest batches back; return how many."""
         most = left
         while subscription.batches and left > 0:
             epoch = max(subscription.batches)
@@ -282,7 +286,7 @@ class BatchLeases:
         return subscription
 
     def _owned(self, name: bytes, owner: bytes) -> Subscription | None:
-        """Return the subscription, which an owner may use if it is its own or nobody's.
+        """Return the subscription if it belongs to the owner or has none.
 
         Raises:
             RefusedError: ``forbidden``.
@@ -297,7 +301,7 @@ class BatchLeases:
         return subscription
 
     def _found(self, name: bytes, session: int, owner: bytes) -> Subscription | None:
-        """Return the subscription, if an owner may use it in this session (0: none).
+        """Return the subscription if the owner may use it in this session (0: none).
 
         Raises:
             RefusedError: ``fenced``, ``forbidden``.
@@ -322,24 +326,24 @@ class BatchLeases:
         self._state.quotas.give(Kind.SUBSCRIPTIONS, self.subscriptions.pop(name).owner)
 
     def due_us(self) -> int | None:
-        """Log time from which the next subscription need not be remembered, None without subscriptions."""
+        """Return the log time at which the next subscription is forgotten, None without subscriptions."""
         oldest = next(iter(self.subscriptions.values()), None)
         return None if oldest is None else oldest.used_us + self.REMEMBER_US
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Forget up to `limit` subscriptions that were not used for 30 days; returns how many."""
+        """Forget up to `limit` subscriptions that were not used for 30 days; return how many."""
         expired = 0
         while self.subscriptions and expired != limit:
             name, oldest = next(iter(self.subscriptions.items()))
             if oldest.used_us > now_us - self.REMEMBER_US:
                 break
-            # Leases that are still alive end by themselves.
+            # Their live leases expire by themselves.
             self._delete(name)
             expired += 1
         return expired
 
     def _touch(self, name: bytes, subscription: Subscription, owner: bytes) -> None:
-        """Note a use. What belongs to nobody belongs to the first owner that uses it, see `OwnedTable`."""
+        """Record a use. A subscription without an owner passes to the first owner that uses it, see `OwnedTable`."""
         if owner and not subscription.owner:
             self._state.quotas.give(Kind.SUBSCRIPTIONS, b"")
             self._state.quotas.take(Kind.SUBSCRIPTIONS, owner)
@@ -363,7 +367,9 @@ class BatchLeases:
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
 
     def _take_followers(self, batch: BatchLease, end: int) -> bool:
-        """Lease what is held behind the last message of a batch, up to `end` in all; whether there may be more than that."""
+        """Lease messages held behind the last message of a batch, up to `end` in all; return whether there may be
+        more.
+        """
         queue_name, first, count = batch.runs[-1] if batch.runs else (b"", 0, 0)
         queue = self._state.existing(queue_name)
         if queue is None or batch.count >= end:
@@ -376,12 +382,12 @@ class BatchLeases:
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
 
     def _take_block(self, batch: BatchLease, end: int, queue: Queue) -> None:
-        """Lease some messages of a queue; a group that they begin is taken whole."""
+        """Lease some messages of a queue; groups that they begin are taken whole."""
         self._take_from(batch, min(_BLOCK, end - batch.count), queue)
         self._take_followers(batch, end)
 
     def _take_first(self, batch: BatchLease, limit: int, queues: list[Queue]) -> bool:
-        """Lease up to `limit` messages of these queues; whether they have no more."""
+        """Lease up to `limit` messages of these queues; return whether they have no more."""
         end = batch.count + limit
 
         def take(queue: Queue) -> int:
@@ -392,7 +398,7 @@ class BatchLeases:
         return batch.count < end and drops < PASSES_MAX
 
     def _ack(self, run: list[Any]) -> bool:
-        """Return whether no message of the run can be delivered again."""
+        """Ack a run; return whether none of its messages can be redelivered."""
         queue_name, first, count = run
         queue = self._state.existing(queue_name)
         if queue is None:
@@ -402,7 +408,7 @@ class BatchLeases:
         if all(acked):
             return True
         leased, endings = queue.leases.messages, self._state.endings
-        # Those that were settled alone, or went with an earlier queue of the name, are gone for good.
+        # Messages that were settled one by one, or went with an earlier queue of the name, are gone for good.
         return not any(
             number in leased or number <= endings.floor or endings.find(number) is not None
             for number, is_acked in zip(numbers, acked, strict=True)
@@ -412,7 +418,7 @@ class BatchLeases:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def state(self, name: bytes, epoch: int) -> BatchState:
-        """What became of an epoch; an epoch that is not known, or not complete yet, is empty."""
+        """Return the state of an epoch; an epoch that is unknown or incomplete is empty."""
         subscription = self.subscriptions.get(name)
         if subscription is None:
             return BatchState.EMPTY
@@ -424,20 +430,20 @@ class BatchLeases:
         return BatchState.LIVE if batch.deadline_us > self._state.now_us else BatchState.EXPIRED
 
     def may_use(self, name: bytes, session: int) -> bool:
-        """Whether a consumer of this session (0: none) may use the subscription."""
+        """Return whether a consumer of this session (0: none) may use the subscription."""
         subscription = self.subscriptions.get(name)
         return session == (0 if subscription is None else subscription.session)
 
     def read(self, name: bytes, epoch: int, start: int, count: int) -> list[Delivered] | None:
-        """Deliveries from position `start` on of a live batch; None if one of them is not leased any more."""
+        """Return deliveries from position `start` on of a live batch; None if one of them is not leased any more."""
         found = self.look(name, epoch, start, count)
         delivered = [one for one in found if one[3] is not None]
         return delivered if len(delivered) == len(found) else None
 
     def look(self, name: bytes, epoch: int, start: int, count: int) -> list[Any]:
-        """Read like `read`, but with None for each message that is not leased any more.
+        """Return deliveries like `read`, but with None for each message that is not leased any more.
 
-        What remains of a message's deliveries is told as if this one were charged.
+        Their remaining deliveries are reported as if this delivery were charged.
         """
         batch = self.subscriptions[name].batches[epoch]
         found: list[Any] = []
@@ -453,7 +459,9 @@ class BatchLeases:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, least recently used first; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
+        read.
+        """
         frozen: list[list[object]] = []
         for name, subscription in self.subscriptions.items():
             head = [name, subscription.owner, subscription.session, subscription.settled, subscription.used_us]

@@ -1,8 +1,8 @@
-"""A digest of part of what queues hold, so that many digests compare all of it.
+"""A digest of a sample of queue contents; many digests together cover all of it.
 
-Which part follows from a number that all replicas have: some queues in a row, and of each line of theirs some messages in a row.
-What may be in a page on one replica and in memory on another is compared by what is known of it without its page, which has a
-checksum of its own: chunks of long lines, and bodies of more than 1 KiB.
+The sample follows from a number that all replicas share: some consecutive queues, and of each of their lines some
+consecutive messages. Content that may be paged out on one replica and in memory on another is compared by its
+metadata alone, since a page has a checksum: chunks of long lines, and bodies of more than 1 KiB.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ __all__ = ["part_of_contents"]
 QUEUES = 100
 """Most queues of one digest."""
 MESSAGES = 1_000
-"""About how many messages of one digest; then no further queue is looked at."""
+"""Approximate number of messages of one digest, after which no further queue is visited."""
 _WINDOW = 200
 """Most messages of one line."""
 _SKIPPED_MAX = 100_000
-"""Behind so many messages of a line that has to be walked through nothing is compared before they are gone."""
+"""Most messages of a line that are skipped, because it must be walked; the rest is compared once they are gone."""
 
 
 def part_of_contents(state: QueueTable, number: int) -> Iterator[bytes]:
-    """Yield a text of each thing that the digest of this number covers, in an order that is equal on all replicas."""
+    """Yield a text of each item that the digest of this number covers, in the same order on all replicas."""
     start = number % max(1, len(state.queues))
     names = state.names.from_place(start, QUEUES)
     left = MESSAGES
@@ -75,7 +75,7 @@ def _lines(queue: Queue, number: int, body_bytes_max: int) -> Iterator[tuple[Any
 
 
 def _window(line: Iterable[Any], length: int, number: int) -> Iterator[Any]:
-    """Yield some of the things of a line that has so many."""
+    """Yield some items of a line with `length` items."""
     start = 0 if length <= _WINDOW else number % min(length, _SKIPPED_MAX)
     return islice(line, start, start + _WINDOW)
 

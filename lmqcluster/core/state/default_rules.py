@@ -13,14 +13,14 @@ from .sorted_names import SortedNames
 __all__ = ["SPREAD_STEPS", "DefaultRules"]
 
 SPREAD_STEPS = 200
-"""Most queues that take over changed rules with one batch."""
+"""Most queues to which one batch applies changed rules."""
 
 
 class RuledQueues(Protocol):
     """The part of `QueueTable` that the rules use.
 
     Attributes:
-        version, queues, names, expiry: as there.
+        version, queues, names, expiry: see `QueueTable`.
     """
 
     version: int
@@ -29,35 +29,35 @@ class RuledQueues(Protocol):
     expiry: Expiry
 
     def resolve(self, queue: Queue) -> None:
-        """Work out the effective properties of a queue again."""
+        """Recompute the effective properties of a queue."""
 
 
 class DefaultRules:
     """The default rules.
 
-    A change reaches the queues in the order of their names, a bounded number with each batch, and settings change at no other
-    time unless a command names the queue. So they change at the same entry of the log on every replica, whether it began with
-    a snapshot, writes one, or neither. A change that is made meanwhile follows when the one before has reached all queues;
-    of several only the last.
+    A change reaches the queues in the order of their names, a bounded number with each batch. Otherwise settings
+    change only if a command names the queue. So they change at the same log entry on every replica, regardless of
+    snapshots. A change made while another one spreads follows when that has reached all queues; of several such
+    changes only the last counts.
 
     Attributes:
-        rules: as they were set last.
+        rules: the rules as last set.
     """
 
     def __init__(self, state: RuledQueues) -> None:
         self._state = state
         self.rules: list[Rule] = []
         self._current: list[Rule] = self.rules
-        # While a change spreads: the rules before, for the queues whose names are not less than `_reached`.
+        # While a change spreads: the previous rules, for the queues whose names are not less than `_reached`.
         self._before: list[Rule] = []
         self._reached: bytes | None = None
 
     def __bool__(self) -> bool:
-        """Report whether a queue may have properties by a rule."""
+        """Return whether a queue may have properties by a rule."""
         return bool(self._current or self._before)
 
     def is_spreading(self) -> bool:
-        """Report whether the last change has not reached all queues yet."""
+        """Return whether the last change has not reached all queues yet."""
         return self._reached is not None
 
     def of(self, name: bytes) -> Mapping[str, Any]:
@@ -66,7 +66,7 @@ class DefaultRules:
         return matching(rules, name)
 
     def replace(self, rules: list[Rule]) -> None:
-        """Set other rules, and apply them to the first queues."""
+        """Replace the rules, and apply the new ones to the first queues."""
         self.rules = rules
         if self._reached is None:
             self._begin()
@@ -77,7 +77,8 @@ class DefaultRules:
     def _begin(self) -> None:
         self._before, self._current, self._reached = self._current, self.rules, b""
 
-    # --- ends (Source) --------------------------------------------------------------------------------------------
+    # --- Source
+    # -------------------------------------------------------------------------------------------------------
 
     def due_us(self) -> int | None:
         """Return 0 while a change spreads."""
@@ -102,17 +103,17 @@ class DefaultRules:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def row(self) -> list[Any]:
-        """Return what a snapshot says of a change that spreads; nothing if none does."""
+        """Return the snapshot row of a change that spreads; empty if none does."""
         if self._reached is None:
             return []
         return [self._reached, _rows(self._before), [] if self._current is self.rules else [_rows(self._current)]]
 
     def rows(self) -> list[Any]:
-        """Return `rules` as a snapshot has them."""
+        """Return `rules` in the form of snapshots."""
         return _rows(self.rules)
 
     def load(self, rules: list[Rule], spreading: Sequence[Any]) -> None:
-        """Take the rules of a snapshot, and where a change of them has come to: [name, rules before, [rules that spread]]."""
+        """Load the rules of a snapshot, and the progress of a change: [name, previous rules, [rules that spread]]."""
         self.rules = self._current = rules
         if spreading:
             self._reached, self._before, current = spreading

@@ -1,4 +1,4 @@
-"""Which request headers the queues' own hooks ask to keep, so that a push need not look at every queue with hooks."""
+"""The request headers that the queues' own hooks preserve, so that a push need not look at every queue with hooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["HookedNames"]
 
 
 class HookedNames:
-    """Names of headers, with how many queues ask for each."""
+    """Names of headers, with the number of queues that preserve each."""
 
     def __init__(self) -> None:
         self._queues: dict[bytes, tuple[bytes, ...]] = {}
@@ -21,7 +21,7 @@ class HookedNames:
         return name in self._counts
 
     def note(self, queue: bytes, names: Iterable[bytes]) -> None:
-        """A queue's own hooks ask for these names, none if it has no hooks any more."""
+        """Set the names that a queue's own hooks preserve; none if it has no hooks any more."""
         counts = self._counts
         for name in self._queues.pop(queue, ()):
             counts[name] -= 1

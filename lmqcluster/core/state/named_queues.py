@@ -1,7 +1,7 @@
 """Commands over several queues that the node has named.
 
-Which queues a pattern finds is the node's business: to evaluate it here would keep every replica busy for as long as there are
-queues. A name whose queue does not exist any more is passed over.
+The node evaluates patterns: to do it here would delay every replica in proportion to the number of queues. Names of
+queues that no longer exist are skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .queue_table import QueueTable
 __all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
 
 NAMES_MAX = 1_000
-"""Most queues that one command names, so that no command takes long."""
+"""Most queues that one command names, which bounds its time."""
 _ONLY_BYTES = {bytes}
 
 
@@ -27,10 +27,10 @@ class NamedQueues:
         self._state = state
 
     def queues(self, names: list[bytes]) -> list[Queue]:
-        """Those of the named queues that exist, each once.
+        """Return those of the named queues that exist, each once.
 
         Raises:
-            ValueError: they are no names, or too many.
+            ValueError: the names are malformed, or there are too many.
         """
         if type(names) not in (list, tuple) or len(names) > NAMES_MAX or not set(map(type, names)) <= _ONLY_BYTES:
             raise ValueError(f"a command names a list of at most {NAMES_MAX} queues")
@@ -38,7 +38,7 @@ class NamedQueues:
         return [queue for queue in found if queue is not None]
 
     def pull_first(self, names: list[bytes], count: int) -> list[Delivered] | None:
-        """Lease up to `count` messages of these queues, those first that have been due longest.
+        """Lease up to `count` messages of these queues, earliest due time first.
 
         Raises:
             ValueError: an argument is malformed.
@@ -58,16 +58,16 @@ class NamedQueues:
 
 
 def take_in_order(queues: list[Queue], now_us: int, left: int, take: Callable[[Queue], int]) -> int:
-    """Have messages taken from the queue whose message has been due longest, and again, until nothing is due or wanted.
+    """Call `take` for the queue with the earliest due time, repeatedly, until nothing is due or wanted any more.
 
     Args:
-        queues: where to take from.
+        queues: queues to take from.
         now_us: log time.
-        left: how many are wanted.
-        take: takes some messages of a queue and returns how many are wanted still.
+        left: number of messages wanted.
+        take: takes some messages of a queue and returns how many are still wanted.
 
     Returns:
-        How many exhausted messages were dropped on the way; it ends with `PASSES_MAX`.
+        The number of exhausted messages dropped on the way; the loop ends with `PASSES_MAX`.
     """
     heads = ((queue.head_us(), queue) for queue in queues)
     heap = [(head_us, queue.name, queue) for head_us, queue in heads if head_us is not None]

@@ -1,6 +1,7 @@
 """Queues by regular expression: which match, and which of them has the earliest message.
 
-Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name queues.
+Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name
+queues.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class PatternView:
         self._bounds: dict[bytes, int] = {}
 
     def add(self, queue: Queue) -> None:
-        """List a queue that matches."""
+        """Add a queue that matches."""
         self.queues[queue.name] = queue
         self.note(queue)
 
     def remove(self, queue: Queue) -> None:
-        """Forget a queue; its heap entries are skipped later."""
+        """Remove a queue; its heap entries are skipped later."""
         del self.queues[queue.name]
         self._bounds.pop(queue.name, None)
 
     def note(self, queue: Queue) -> None:
-        """Take note that the queue's earliest due time may have fallen."""
+        """Update the bound of a queue whose earliest due time may have fallen."""
         head_us = queue.head_us()
         if head_us is None:
             return
@@ -46,13 +47,13 @@ class PatternView:
             self._sweep_if_worn()
 
     def _sweep_if_worn(self) -> None:
-        # Bounds that fell leave their old entries behind, which may lie deep for as long as a lease lasts.
+        # Bounds that fell leave their old entries behind, which may stay deep in the heap for the length of a lease.
         if len(self._heap) > 2 * len(self._bounds) + _SWEEP_MIN:
             self._heap = [(bound_us, name) for name, bound_us in self._bounds.items()]
             heapify(self._heap)
 
     def earliest(self) -> tuple[int, Queue] | None:
-        """The smallest (due time, queue name) of all non-empty queues, or None."""
+        """Return the smallest (due time, queue) of all non-empty queues, or None."""
         heap, bounds = self._heap, self._bounds
         while heap:
             bound_us, name = heap[0]
@@ -72,7 +73,7 @@ class PatternView:
         return None
 
     def first(self, count: int, until_us: int) -> list[Queue]:
-        """Up to `count` queues whose messages are due at `until_us`, the earliest first."""
+        """Return up to `count` queues whose messages are due at `until_us`, the earliest first."""
         found: list[Queue] = []
         while len(found) < count:
             earliest = self.earliest()
@@ -80,7 +81,7 @@ class PatternView:
                 break
             queue = earliest[1]
             found.append(queue)
-            # Taken out so that the next one shows; put back below.
+            # Removed to expose the next one; put back below.
             heappop(self._heap)
             del self._bounds[queue.name]
         for queue in found:

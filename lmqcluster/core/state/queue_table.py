@@ -1,4 +1,4 @@
-"""The queues of a replica, with what keeps them: their names, settings, leases, sums and ends."""
+"""The queues of a replica and the tables that manage them: names, settings, leases, totals and timers."""
 
 from __future__ import annotations
 
@@ -51,43 +51,44 @@ class OpenView(Protocol):
     revision: int
 
     def freeze(self, queue: Queue) -> None:
-        """Keep the queue as it is, because a command is about to change it."""
+        """Save the state of the queue before a command changes it."""
 
 
 class QueueTable:
     """All queues of the cluster, as one replica sees them.
 
     Attributes:
-        version: how commands are carried out; raised when all members have a program that understands the next one.
+        version: the machine version, which selects the semantics of commands; raised once the programs of all members
+            support it.
         now_us: log time; never falls.
         queues: by name.
         names: the queues' names in order.
-        stock: how much the queues hold.
-        backlogs: how much of it stands in long lines.
+        stock: totals over all queues.
+        backlogs: the paging state of long lines and bodies.
         defaults: the default properties.
         retired: counters of deleted queues, so that totals never fall.
-        deleted_total: number of queues deleted, whatever the reason.
+        deleted_total: number of deleted queues, for any reason.
         aged_total: number of them deleted because they were too old (``max_queue_age``).
         last_delivery: number of the last delivery.
         last_sequence: number of the last message stored.
-        hooked: which headers the queues' own hooks ask to keep.
-        tokens: who may use the cluster.
-        quotas: what is kept for each owner.
+        hooked: request headers that the queues' own hooks preserve.
+        tokens: the tokens that grant access to the cluster.
+        quotas: usage by owner.
         endings: how deliveries ended.
-        expiry: ends what ends by log time.
-        lease_watch: the queues whose leases end next.
-        timers: the queues in which something else happens next.
-        bindings: which queues get copies of what is pushed to others.
-        intake: takes what is pushed to queues that do more than append it.
-        exits: takes what queues give up.
-        idle: the queues that end if nobody uses them.
-        poll_limits: what bounds polls of all queues together.
-        ready: queues that may have gained messages with the batch that is being applied.
-        created, deleted: queues that came and went with it.
-        notices: what others than pulls have got with it that waited.
-        sessions: what ends with those who have it.
+        expiry: ends rows by log time.
+        lease_watch: the queues whose leases expire next.
+        timers: the queues whose other timers are due next.
+        bindings: which queues get copies of pushes to others.
+        intake: handles pushes to queues that need more than an append.
+        exits: routes messages that expire or have no deliveries left.
+        idle: the queues that are deleted when unused.
+        poll_limits: limits of polls of all queues together.
+        ready: queues that may have gained messages with the current batch.
+        created, deleted: queues that the current batch created and deleted.
+        notices: results of the current batch for waiting clients other than pulls.
+        sessions: the sessions and the state that ends with them.
         claims: whose turn it is at exclusive queues.
-        locks: who has which lock.
+        locks: the holders of locks.
         waiting_pushes: pushes that wait for room.
     """
 
@@ -132,7 +133,7 @@ class QueueTable:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def queue(self, name: bytes) -> Queue:
-        """The queue of that name, ready to be changed, created if need be."""
+        """Return the queue of that name for modification; create it if needed."""
         queue = self.queues.get(name)
         if queue is None:
             queue = self.create(name)
@@ -141,21 +142,26 @@ class QueueTable:
         return queue
 
     def create(self, name: bytes, owner: bytes = b"") -> Queue:
-        """Make the queue, which must not exist.
+        """Create a queue, which must not exist.
 
         Raises:
             ValueError: the name is not 1 to 255 bytes.
-            RefusedError: ``quota_exceeded``. Where nobody needs a token the nodes bound the number of all queues.
+            RefusedError: ``quota_exceeded``. Without tokens, the nodes bound the number of all queues instead.
         """
         if owner or len(self.tokens):
             self.quotas.check(Kind.QUEUES, owner)
         return self.add(name, owner)
 
     def add(self, name: bytes, owner: bytes) -> Queue:
-        """As `create`, whatever the owner has."""
+        """Create a queue, regardless of the owner's quota.
+
+        Raises:
+            ValueError: the name is not 1 to 255 bytes.
+        """
         if type(name) is not bytes or not 0 < len(name) <= NAME_BYTES_MAX:
             raise ValueError("a queue name must have 1 to 255 bytes")
-        # Most queues begin alike, and share one object. A child may find its binding here already, in a snapshot.
+        # Most queues begin with equal settings and share one object. In a snapshot, the binding of a child may
+        # precede it.
         settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
         queue = IndexedQueue(name, settings, self.endings, self.stock, self.backlogs, self.exits)
         queue.owner = owner
@@ -169,19 +175,19 @@ class QueueTable:
         return queue
 
     def touched(self, queue: Queue) -> Queue:
-        """The queue, ready to be changed. A command changes no queue that it did not get from here, `queue` or `existing`."""
+        """Return the queue for modification. Commands change only queues that come from here, `queue` or `existing`."""
         if queue.revision != self.revision:
             self._keep_for_view(queue)
         return queue
 
     def _keep_for_view(self, queue: Queue) -> None:
-        """Keep a queue that has not been touched since a snapshot view was opened, if it is open still."""
+        """Save a queue for the open snapshot view, if there is one, before its first change."""
         if self.view is not None:
             self.view.freeze(queue)
         queue.revision = self.revision
 
     def refresh(self, queue: Queue) -> None:
-        """Work out the effective properties of the queue and of its children again."""
+        """Recompute the effective properties of the queue and of its children."""
         self.resolve(queue)
         self._refresh_children(queue.name)
 
@@ -192,7 +198,7 @@ class QueueTable:
                 self.resolve(child)
 
     def resolve(self, queue: Queue) -> None:
-        """Work out the effective properties of a queue again."""
+        """Recompute the effective properties of a queue."""
         was_exclusive = queue.is_exclusive()
         self.touched(queue).settings = self._settings(queue.own, queue.name)
         self._note_special(queue)
@@ -201,7 +207,7 @@ class QueueTable:
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
 
     def _note_special(self, queue: Queue) -> None:
-        """Find out whether pushes to the queue need more than to be appended; its timers may have changed too."""
+        """Update whether pushes to the queue need more than an append, and its timers."""
         has_index = queue.rich is not None and queue.rich.index is not None
         queue.special = queue.settings.options is not None or has_index or bool(self.bindings.targets(queue.name))
         if queue.special or queue.rich is not None:
@@ -211,7 +217,7 @@ class QueueTable:
             self.note_room(queue)
 
     def index_messages(self, queue: Queue) -> IndexedQueue:
-        """Have the messages that come to the queue from now on found by their ids."""
+        """Index the messages that arrive in the queue from now on by id."""
         assert isinstance(queue, IndexedQueue)  # noqa: S101 - for the type checker; `add` makes no others
         rich = queue.enriched()
         if rich.index is None:
@@ -220,7 +226,7 @@ class QueueTable:
         return queue
 
     def bind(self, source: Queue, target: Queue) -> bool:
-        """Have a copy of what is pushed to one queue put into another; False if it is so already.
+        """Copy pushes to one queue into another from now on; False if they are bound already.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -231,7 +237,7 @@ class QueueTable:
         return bound
 
     def unbind(self, source: bytes, target: bytes) -> bool:
-        """End a binding; False if there is none."""
+        """Remove a binding; False if there is none."""
         ended = self.bindings.unbind(source, target)
         self._unbound([source])
         bound = self.queues.get(target)
@@ -248,7 +254,7 @@ class QueueTable:
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
         settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
         if settings.deliveries < 1:
-            # Front ends refuse a negative retry; older ones took it, and every push would be dropped.
+            # Front ends refuse a negative retry; older ones accepted it, and every push would be dropped.
             return settings._replace(deliveries=1)
         return settings
 
@@ -258,7 +264,7 @@ class QueueTable:
         return {} if queue is None else inheritable(queue.own)
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
         queue = self.queues.get(name)
         if queue is not None and queue.revision != self.revision:
             self._keep_for_view(queue)
@@ -274,7 +280,7 @@ class QueueTable:
         queue.set_own(own)
 
     def delete(self, name: bytes) -> bool:
-        """Delete a queue with all it holds; whether there was one."""
+        """Delete a queue with its contents; return whether it existed."""
         queue = self.existing(name)
         if queue is not None:
             del self.queues[name]
@@ -296,16 +302,16 @@ class QueueTable:
         return queue is not None
 
     def view_closed(self, view: OpenView) -> None:
-        """Called by a view when it is closed."""
+        """Forget a view that was closed."""
         if self.view is view:
             self.view = None
 
     # --- messages -------------------------------------------------------------------------------------------------
 
     def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push = PLAIN_PUSH) -> list[int]:
-        """Put bodies that share one meta into a queue; returns a flag for each.
+        """Store bodies that share one meta in a queue; return a flag for each.
 
-        Where a queue has bounds, those that it does not take are flagged so, and not stored.
+        Bodies that exceed a limit of the queue are flagged and not stored.
         """
         if queue.special or push is not PLAIN_PUSH:
             return self.intake.store(queue, meta, contents, push)
@@ -321,29 +327,31 @@ class QueueTable:
     def take(
         self, queue: Queue, count: int, deadline_us: int, charge: int, *, in_turn: bool = False
     ) -> list[Delivered]:
-        """Lease up to `count` messages of a queue until then; `charge` is how many deliveries that uses up, 0 or 1."""
+        """Lease up to `count` messages of a queue until `deadline_us`; `charge` is the number of deliveries charged,
+        0 or 1.
+        """
         delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, in_turn=in_turn)
         return self._counted(queue, delivered)
 
     def delivered_again(self, queue: Queue, numbers: list[int], deadline_us: int) -> list[Delivered]:
-        """The live deliveries under these numbers; their leases end at `deadline_us` at the earliest."""
+        """Return the live deliveries under these numbers; their leases are extended to `deadline_us` at least."""
         leases = queue.leases.messages
         ending = [number for number in numbers if leases[number].due_us < deadline_us]
         queue.extend_to(self.now_us, ending, deadline_us)
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
 
     def take_groups(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
-        """Take each message with those that are held behind it in its group, as far as there is room, uncharged."""
+        """Take messages together with those held behind them in their groups, up to `count`, uncharged."""
         delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, 0, whole_groups=True)
         return self._counted(queue, delivered)
 
     def take_followers(self, queue: Queue, count: int, deadline_us: int, leader: int) -> list[Delivered]:
-        """Take the messages that are held behind the one under the delivery number `leader`, uncharged."""
+        """Take the messages held behind the one under the delivery number `leader`, uncharged."""
         delivered = queue.lease_followers(self.now_us, count, self.last_delivery, deadline_us, leader)
         return self._counted(queue, delivered)
 
     def check_pull(self, queue: Queue) -> None:
-        """Refuse a pull without a session from a queue that one session at a time has.
+        """Refuse a pull without a session from an exclusive queue.
 
         Raises:
             RefusedError: ``exclusive``.
@@ -352,7 +360,7 @@ class QueueTable:
             raise RefusedError("exclusive", f"the queue {shown(queue.name)} is exclusive; pull from it in a session")
 
     def pulled_nothing(self, queue: Queue, passed_before: int) -> list[Delivered] | None:
-        """The result of a pull that got no message: none, or None if it has to be repeated."""
+        """Return the result of a pull that got no message: an empty list, or None if it must be repeated."""
         if queue.passed_over - passed_before >= PASSES_MAX:
             return None
         self.idle.pulled(queue)
@@ -368,7 +376,7 @@ class QueueTable:
         return delivered
 
     def polled(self, queue: Queue, delivered: list[Delivered], hide_us: int) -> None:
-        """Messages of the queue were delivered by a poll."""
+        """Account for messages that a poll delivered."""
         if hide_us > 0:
             self._counted(queue, delivered)
         elif delivered:
@@ -376,7 +384,7 @@ class QueueTable:
             self.note_due(queue)
 
     def updated(self, queue: Queue, number: int, hide_us: int) -> None:
-        """A message of the queue was hidden for another while, under the next number."""
+        """Account for a message that was hidden again under the next number."""
         self.last_delivery = number
         self.note_due(queue)
         if hide_us > 0:
@@ -393,7 +401,7 @@ class QueueTable:
     def settle(
         self, name: bytes, numbers: list[int], verb: Callable[[Queue, int, list[int]], list[bool]]
     ) -> list[bool] | None:
-        """Do something to leases by their numbers; None if there is no such queue."""
+        """Apply `verb` to leases by their numbers; None if there is no such queue."""
         queue = self.existing(name)
         if queue is None:
             return None
@@ -403,7 +411,7 @@ class QueueTable:
         return results
 
     def extend(self, queue: Queue, numbers: list[int], lease_us: int = 0) -> list[bool]:
-        """Let leases end so much later than now, with 0 by the queue's timeout."""
+        """Extend leases to `lease_us` from now; 0 means the queue's timeout."""
         check_numbers(numbers)
         deadline_us = self.now_us + (lease_us or queue.settings.timeout_us)
         results = queue.extend_to(self.now_us, numbers, deadline_us)
@@ -413,24 +421,25 @@ class QueueTable:
         return results
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due earlier than before."""
+        """Report that messages of the queue may be due earlier than before."""
         if not self.ready or self.ready[-1] is not queue:
             self.ready.append(queue)
         if queue.rich is not None:
             self.timers.note(queue)
 
     def note_room(self, queue: Queue) -> None:
-        """The queue may have room for pushes that wait."""
+        """Report that the queue may have room for waiting pushes."""
         self.waiting_pushes.note(queue.name)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def properties(self, name: bytes) -> dict[str, Any]:
-        """Effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
+        """Return effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s).
+        """
         return effective(self._own(name), self.defaults.of(name), self._inherited(name))
 
     def is_chosen(self, name: bytes, key: str) -> bool:
-        """Return whether a queue has a property of its own, from its parent or from a default rule."""
+        """Return whether a property of a queue is set on itself, its parent or by a default rule."""
         return any(key in chosen for chosen in (self._own(name), self._inherited(name), self.defaults.of(name)))
 
     def _own(self, name: bytes) -> Mapping[str, Any]:
@@ -439,18 +448,20 @@ class QueueTable:
         return {} if queue is None else queue.own
 
     def totals(self) -> dict[str, int]:
-        """Sums of the queues' counters, those of deleted queues included."""
+        """Return the sums of the queues' counters, those of deleted queues included."""
         queues = self.queues.values()
         return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in self.retired.items()}
 
 
 def check_numbers(numbers: list[int]) -> None:
-    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a whole."""
+    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a
+    whole.
+    """
     if type(numbers) not in _SEQUENCES or not are_all(int, numbers):
         raise ValueError("delivery numbers must be integers")
 
 
 def are_all(kind: type, values: list[Any]) -> bool:
-    """Whether all values are of exactly this type."""
+    """Return whether all values are of exactly this type."""
     # Nearly always there is one.
     return type(values[0]) is kind if len(values) == 1 else set(map(type, values)) <= {kind}

@@ -1,4 +1,4 @@
-"""Names in order, so that a snapshot and a list need not sort them: to sort a million takes a second."""
+"""Names in order, so that snapshots and lists need not sort them: sorting a million takes a second."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SortedNames:
             yield from block
 
     def add(self, name: bytes) -> None:
-        """Add a name that is not there."""
+        """Add a name that is not in the set."""
         if not self._blocks:
             self._blocks.append([name])
             self._firsts.append(name)
@@ -37,7 +37,7 @@ class SortedNames:
             self._firsts[place] = block[0]
 
     def remove(self, name: bytes) -> None:
-        """Remove a name that is there."""
+        """Remove a name that is in the set."""
         place = bisect_right(self._firsts, name) - 1
         block = self._blocks[place]
         del block[bisect_left(block, name)]
@@ -48,7 +48,7 @@ class SortedNames:
             del self._firsts[place]
 
     def from_name(self, name: bytes) -> list[bytes]:
-        """Return the next names from this one on, those that stand in one block; none if there are no more."""
+        """Return the next names from this one on that share a block; none if there are no more."""
         place = max(0, bisect_right(self._firsts, name) - 1)
         while place < len(self._blocks):
             block = self._blocks[place]
@@ -68,7 +68,7 @@ class SortedNames:
         return [] if place < 0 else self._blocks[place][: bisect_left(self._blocks[place], name)]
 
     def from_place(self, place: int, limit: int) -> list[bytes]:
-        """Return up to `limit` names in order, beginning with the one that has so many before it."""
+        """Return up to `limit` names in order, beginning with the one at index `place`."""
         found: list[bytes] = []
         for block in self._blocks:
             if place < len(block):
@@ -79,5 +79,5 @@ class SortedNames:
         return found
 
     def frozen(self) -> list[list[bytes]]:
-        """The names as they are now, in blocks of their own."""
+        """Return a copy of the names, in blocks."""
         return [block.copy() for block in self._blocks]

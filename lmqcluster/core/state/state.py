@@ -1,4 +1,4 @@
-"""Everything that replicas must agree on, which is what a snapshot holds."""
+"""The state that replicas agree on and that a snapshot holds."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class State(QueueTable):
 
     Attributes:
         salt: the fixed part of message ids, empty until the cluster is founded.
-        sessions: how far each node's batches have been applied.
+        batch_sessions: the last applied batch of each node.
         producers, keys, marks: which pushes have been stored.
         batches: batch leases.
         api_keys: keys for clients that know no tokens.
-        times: which time of day it was at a log time.
+        times: the time of day by log time.
     """
 
     VERSION_MAX: ClassVar = 1
@@ -67,10 +67,11 @@ class State(QueueTable):
         )
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
-        """Whether a delivery that a command `op` (ack, nack or put back) finds no lease of was ended by such a command before.
+        """Return whether a command `op` (ack, nack or put back) that finds no lease repeats one that ended the
+        delivery.
 
         Returns:
-            None if that is forgotten.
+            None if the ending is forgotten.
         """
         queue = self.queues.get(name)
         if not 0 < number <= self.last_delivery or (queue is not None and number in queue.leases.messages):

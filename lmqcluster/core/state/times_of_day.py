@@ -1,4 +1,4 @@
-"""Which time of day it was at a log time, so that every node tells the same time for the same message."""
+"""The time of day by log time, so that every node reports the same time for a message."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from collections.abc import Iterable, Iterator
 __all__ = ["ROWS_MAX", "TimesOfDay"]
 
 ROWS_MAX = 1_000
-"""Most changes that are remembered; what was before the first of them counts by that one."""
+"""Most changes that are remembered; earlier times use the first of them."""
 
 
 class TimesOfDay:
-    """How far the leaders' clocks were ahead of log time, and since when.
+    """By how much the leaders' clocks were ahead of log time, and since when.
 
-    Log time does not advance while no node runs, and a wrong clock does not change it, so this changes now and then.
+    The offset changes now and then, because log time does not advance while no node runs and does not follow a wrong
+    clock.
     """
 
     def __init__(self) -> None:
@@ -23,11 +24,11 @@ class TimesOfDay:
 
     @property
     def ahead_us(self) -> int | None:
-        """How far the time of day is ahead of log time now; None if no leader has told it."""
+        """Return how far the time of day is ahead of log time now; None if no leader has reported it."""
         return self._ahead_us[-1] if self._ahead_us else None
 
     def tell(self, now_us: int, unix_us: int) -> None:
-        """Take note that at this log time it was this Unix time; both in microseconds."""
+        """Record the Unix time at this log time; both in microseconds."""
         if self._since_us and self._since_us[-1] == now_us:
             self._ahead_us[-1] = unix_us - now_us
             return
@@ -36,13 +37,13 @@ class TimesOfDay:
         del self._since_us[:-ROWS_MAX], self._ahead_us[:-ROWS_MAX]
 
     def unix_us(self, log_us: int) -> int | None:
-        """Return the Unix time of a log time; None if no leader has told any."""
+        """Return the Unix time of a log time; None if no leader has reported any."""
         if not self._since_us:
             return None
         return log_us + self._ahead_us[max(0, bisect_right(self._since_us, log_us) - 1)]
 
     def rows(self) -> Iterator[list[object]]:
-        """Yield [log time, how far the time of day is ahead since then] of each change."""
+        """Yield [log time, offset of the time of day since then] of each change."""
         return iter([list(row) for row in zip(self._since_us, self._ahead_us, strict=True)])
 
     def load(self, rows: Iterable[tuple[int, int]]) -> None:
