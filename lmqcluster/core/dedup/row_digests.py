@@ -94,8 +94,7 @@ class RowDigests:
         return [bucket for _, bucket in sorted(self._buckets.items())]
 
     def chunks(self) -> Iterator[bytes]:
-        """Yield all digests as of now, in chunks; equal sets give equal ones. The set may change while they are read.
-        """
+        """Yield all digests as of now, in chunks; equal sets give equal ones. The set may change while they are read."""
         return _chunks(self.buckets())
 
     def _key(self, digest: bytes) -> int:

@@ -1,1 +1,1 @@
-"""The commands of the log: what each does to the state. Every public method is one command."""
+"""The handlers of the log's commands. Every public method is one command."""

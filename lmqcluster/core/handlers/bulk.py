@@ -1,4 +1,4 @@
-"""What operators do to whole queues: purge, move, suspend. Every method is one command of the state machine."""
+"""Operations on whole queues: purge, move, suspend. Every method is one command of the state machine."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from ..state.state import State
 __all__ = ["STEP_MAX", "Operations", "check_limit"]
 
 STEP_MAX = 10_000
-"""Most messages that one command removes or moves, so that no command takes long."""
+"""Most messages that one command removes or moves, which bounds its time."""
 
 
 class Operations:
-    """The commands, each of which returns None if the queue does not exist: none of them makes one."""
+    """The commands. Each returns None if the queue does not exist: none of them creates it."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def purge(self, name: bytes, limit: int) -> int | None:
-        """Remove up to `limit` messages that are not leased, those first that would be delivered first.
+        """Remove up to `limit` messages that are not leased, in the order of delivery.
 
-        With a limit of 0 these are all that are due and have no traits, however many, and `STEP_MAX`
-        of the others.
+        With a limit of 0, remove all due messages without traits, however many, and `STEP_MAX` of the others.
 
         Raises:
             ValueError: the limit is out of range.
@@ -37,9 +36,9 @@ class Operations:
         return purged
 
     def move(self, name: bytes, destination: bytes, limit: int) -> int | None:
-        """Put up to `limit` messages that could be pulled now behind those of another queue, as fresh messages.
+        """Move up to `limit` messages that could be pulled now to the end of another queue, as fresh messages.
 
-        Order, bodies, content types and headers are kept; how often they may be delivered is the destination's to say.
+        Order, bodies, content types and headers are kept; the number of deliveries is that of the destination.
 
         Raises:
             ValueError: the limit is out of range, or the destination is the queue itself or no name.
@@ -60,7 +59,7 @@ class Operations:
         return len(messages)
 
     def suspend(self, name: bytes, suspended: bool) -> bool | None:
-        """Have the queue hand out nothing until it is resumed, or resume it.
+        """Suspend deliveries of a queue, or resume them.
 
         Raises:
             ValueError: the flag is no boolean.
@@ -77,6 +76,6 @@ class Operations:
 
 
 def check_limit(limit: int) -> None:
-    """Raise ValueError unless a command may remove or move so many messages."""
+    """Raise ValueError unless a command may remove or move this number of messages."""
     if type(limit) is not int or not 0 < limit <= STEP_MAX:
         raise ValueError(f"a limit must be an integer from 1 to {STEP_MAX}")

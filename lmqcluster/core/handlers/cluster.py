@@ -14,30 +14,30 @@ __all__ = ["ClusterCommands"]
 
 SALT_BYTES = 10
 NUMBERS_SKIPPED = 1 << 32
-"""By a new salt: more than were ever lost at once, and few enough for 65,000 times."""
+"""Numbers skipped by a new salt: more than were ever lost at once, and few enough for 65,000 times."""
 _ONLY_BYTES = {bytes}
 _UNIX_US_MAX = 1 << 60
 
 
 class ClusterCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def barrier(self) -> bool:
-        """Change nothing: its proposer knows that all before it is applied."""
+        """Change nothing. Once it is applied, its proposer knows that all entries before it are applied."""
         return True
 
     def found(self, salt: bytes) -> bool:
-        """Take the salt of message ids, unless there is one."""
+        """Set the salt of message ids, unless there is one."""
         _check_salt(salt)
         if not self._state.salt:
             self._state.salt = salt
         return True
 
     def renew_salt(self, salt: bytes) -> bool:
-        """Take the meaning from all ids handed out so far: those of deliveries in a lost part of the log would name later ones.
+        """Invalidate all ids issued so far: those of deliveries in a lost part of the log would name later ones.
 
         The numbers of such deliveries are skipped, because a node may be about to settle one.
         """
@@ -47,9 +47,12 @@ class ClusterCommands:
         return True
 
     def digest(self, token: bytes) -> bytes:
-        """Return a digest that is equal on equal replicas: of all that is counted, and of some queues and messages.
+        """Return a digest that is equal on equal replicas: of all counts, and of a sample of queues and messages.
 
-        Which ones follows from the token, so that comparisons with other tokens compare others.
+        The sample follows from the token, so that comparisons with other tokens cover other samples.
+
+        Raises:
+            ValueError: the token is not bytes.
         """
         state = self._state
         if type(token) is not bytes:
@@ -68,23 +71,27 @@ class ClusterCommands:
         return digest.digest()
 
     def set_time(self, unix_us: int) -> bool:
-        """Take note which time of day it is."""
+        """Record the time of day.
+
+        Raises:
+            ValueError: it is out of range.
+        """
         if type(unix_us) is not int or not 0 <= unix_us < _UNIX_US_MAX:
             raise ValueError("a time of day must be an integer of microseconds since 1970")
         self._state.times.tell(self._state.now_us, unix_us)
         return True
 
     def report_digest(self, token: bytes, member: bytes, digest: bytes) -> bool:
-        """Change nothing: the nodes read it in the log."""
+        """Change nothing: the nodes read the report in the log."""
         if {type(token), type(member), type(digest)} != _ONLY_BYTES:
             raise ValueError("a report has a token, a member and a digest, all of them bytes")
         return True
 
     def upgrade(self, version: int) -> int:
-        """Raise the machine version; returns the one from now on.
+        """Raise the machine version; return the resulting one.
 
         Raises:
-            IncompatibleVersionError: this program does not understand it; the node must stop.
+            IncompatibleVersionError: this program does not support it; the node must stop.
         """
         state = self._state
         if type(version) is not int:
@@ -107,7 +114,7 @@ class ClusterCommands:
         created_us: int,
         principal: bytes = b"",
     ) -> TokenResult:
-        """Make a token. An empty `principal` is one of its own, which has the token's name."""
+        """Create a token. An empty `principal` means the token's name."""
         state = self._state
         if type(lifetime_us) is not int or lifetime_us < 0:
             raise ValueError("a lifetime must be an integer, 0 or more")
@@ -118,7 +125,7 @@ class ClusterCommands:
         return state.tokens.set(token, without_admin=without_admin, joins=bool(principal))
 
     def delete_token(self, name: bytes, without_admin: bool) -> TokenResult:
-        """Delete a token. What its clients have left belongs to its principal, and stays."""
+        """Delete a token. The state that its clients created belongs to its principal, and stays."""
         return self._state.tokens.delete(name, without_admin=without_admin)
 
 

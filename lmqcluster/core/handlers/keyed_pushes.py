@@ -17,21 +17,23 @@ from ..state.state import State
 __all__ = ["FLAG_BITS", "KeyedPushes", "store_item"]
 
 FLAG_BITS = 8
-"""A remembered flag has so few bits; what stands above them is the sequence of the message."""
+"""Width of a remembered flag in bits; the bits above it hold the sequence of the message."""
 
 
 class KeyedPushes:
-    """The commands. A push under a key that is known stores nothing, and has the result of the first one."""
+    """The commands. A push under a known key stores nothing and returns the result of the first one."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._named = NamedQueues(state)
 
     def push_items(self, name: bytes, items: list[list[Any]], owner: bytes = b"") -> list[int]:
-        """Store messages, each with an idempotency key of the owner or without one.
+        """Store messages, each with or without an idempotency key of the owner.
 
         Raises:
-            RefusedError: ``quota_exceeded``; ``key_reused`` if a key came with another body before.
+            RefusedError: ``quota_exceeded``; ``key_reused`` if a key was used with another body; ``too_large`` if
+                there would be too
+                many copies.
         """
         state = self._state
         checked = [checked_item(item) for item in items]
@@ -56,7 +58,7 @@ class KeyedPushes:
     # --- parts ----------------------------------------------------------------------------------------------------
 
     def _check_keys(self, queue: Queue, owner: bytes, items: Iterable[Item]) -> list[bytes]:
-        """Refuse keys that are too many or came with another body; returns the digests of the keyed bodies."""
+        """Refuse keys that are too many or came with another body; return the digests of the keyed bodies."""
         found = self._state.keys.find
         new: dict[bytes, bytes] = {}
         digests: list[bytes] = []
@@ -95,6 +97,6 @@ class KeyedPushes:
 
 
 def store_item(state: State, queue: Queue, item: Item, push: Push = PLAIN_PUSH) -> int:
-    """Put a message into a queue, with those headers that it preserves; returns its flag."""
+    """Store a message in a queue with the headers that the queue preserves; return its flag."""
     meta = (item.content_type, preserved_headers(item.headers, queue.settings.preserved))
     return state.store(queue, meta, [item.content], push)[0]

@@ -1,4 +1,4 @@
-"""Pushes under numbers of a producer that are stored as a whole or not at all, each once however often it is sent."""
+"""Pushes numbered by a producer: stored as a whole or not at all, and only once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Stored = tuple[int, int]
 
 
 class Numbers(NamedTuple):
-    """Whose pushes they are, and the number of the first."""
+    """Owner and producer of pushes, and the number of the first."""
 
     owner: bytes
     producer: bytes
@@ -28,7 +28,7 @@ class Numbers(NamedTuple):
 
 
 def checked_numbers(owner: bytes, producer: bytes, first: int) -> Numbers:
-    """The numbers that a command names.
+    """Return the numbers that a command names.
 
     Raises:
         ValueError: they are malformed.
@@ -41,14 +41,15 @@ def checked_numbers(owner: bytes, producer: bytes, first: int) -> Numbers:
 def store_once(
     state: State, numbers: Numbers, count: int, store: Callable[[Sequence[int]], list[Stored]]
 ) -> list[Stored]:
-    """Store those of `count` pushes that are not stored yet, together; returns a flag and the sequence of each.
+    """Store those of `count` pushes that are not stored yet, together; return a flag and the sequence of each.
 
     Args:
         store: stores the pushes with these positions, all of them or none.
 
     Raises:
-        RefusedError: what `store` raises, but for ``full`` and ``too_large``, which are flags here: like other pushes under
-            numbers, one that a queue refuses holds up no later one, and is tried again when it is sent again.
+        RefusedError: any error of `store` except ``full`` and ``too_large``, which become flags: like other numbered
+            pushes, one
+            that a queue refuses does not block later ones, and is tried again when it is resent.
     """
     owner, producer, first = numbers
     refused = state.producers.refused

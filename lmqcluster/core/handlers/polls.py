@@ -1,6 +1,7 @@
-"""Commands on queues whose messages are named by id and tag. Every public method is one command of the state machine.
+"""Commands on queues whose messages are addressed by id and tag. Every public method is one command of the state
+machine.
 
-They make no queue; `create` does. A queue that was made otherwise gets its index with the first of them.
+Only `create` creates a queue. A queue created otherwise gets its index with the first of these commands.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _INT_MAX = 1 << 64
 
 
 class PollCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -33,7 +34,7 @@ class PollCommands:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def create(self, name: bytes, pairs: list[Any], owner: bytes = b"") -> bool:
-        """Make a queue with an index and these properties; False if it exists already.
+        """Create a queue with an index and these properties; False if it exists already.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -55,7 +56,11 @@ class PollCommands:
         return self._state.index_messages(queue)
 
     def _open(self, name: bytes, endpoint: Endpoint) -> IndexedQueue:
-        """The queue, if such requests are not suspended."""
+        """Return the queue unless such requests are suspended.
+
+        Raises:
+            RefusedError: ``queue_not_found``, ``suspended``.
+        """
         queue = self._queue(name)
         total, own = self._state.poll_limits, queue.index().limits
         if total.suspended[endpoint] or own.suspended[endpoint]:
@@ -72,23 +77,23 @@ class PollCommands:
     # --- messages -------------------------------------------------------------------------------------------------
 
     def push(self, name: bytes, rows: list[list[Any] | bytes], owner: bytes = b"") -> list[tuple[int, int]]:
-        """As `TraitCommands.push`, into a queue that exists.
+        """Store messages like `TraitCommands.push`, in a queue that must exist.
 
         Raises:
-            RefusedError: ``queue_not_found``, ``suspended``, or as there.
+            RefusedError: ``queue_not_found``, ``suspended``, or an error of `TraitCommands.push`.
         """
         self._open(name, Endpoint.PUSH)
         return self._pushes.push(name, rows, owner)
 
     def poll(self, name: bytes, count: Any, hide_us: int, takes_hidden: Any, is_again: Any) -> list[Delivered] | None:
-        """Deliver up to `count` messages, hidden for a time; None if the poll has to be repeated.
+        """Deliver up to `count` messages, hidden for a time; None if the poll must be repeated.
 
         Args:
             name: the queue.
             count: most messages.
             hide_us: how long they are hidden; with 0 or less they are not.
-            takes_hidden: whether to take hidden ones too.
-            is_again: whether the poll waits since it was counted.
+            takes_hidden: also take hidden messages.
+            is_again: True if the poll was counted before and has been waiting since.
 
         Raises:
             ValueError: an argument is out of range.
@@ -112,7 +117,11 @@ class PollCommands:
         return delivered
 
     def _take_turn(self, queue: IndexedQueue) -> None:
-        """Count a poll, unless a throttle refuses it."""
+        """Count a poll, unless a throttle refuses it.
+
+        Raises:
+            RefusedError: ``throttled``.
+        """
         now_us = self._state.now_us
         throttles: list[PollLimits] = [self._state.poll_limits, queue.index().limits]
         if not all(one.has_room(now_us) for one in throttles):
@@ -124,7 +133,8 @@ class PollCommands:
             one.take(now_us)
 
     def update(self, name: bytes, sequence: int, tag: int, hide_us: int) -> int | None:
-        """Hide a message for another while; returns the number of which its new tag is made, None if it is not there.
+        """Hide a message again; return the number from which its new tag derives, None if it is gone or the tag is
+        outdated.
 
         Raises:
             ValueError: an argument is out of range.
@@ -143,7 +153,7 @@ class PollCommands:
         return number
 
     def delete(self, name: bytes, pairs: list[tuple[int, int]]) -> list[bool]:
-        """Remove messages; False for those that are not there, or whose tag is another one.
+        """Remove messages; False for each that is gone or whose tag is outdated.
 
         Raises:
             ValueError: an argument is out of range.
@@ -165,7 +175,7 @@ class PollCommands:
         return self._queue(name).index().limits if name else self._state.poll_limits
 
     def suspend(self, name: bytes, switches: list[bool | None]) -> list[bool]:
-        """Suspend or resume kinds of requests, of one queue or, without a name, of all; returns all switches.
+        """Suspend or resume kinds of requests, of one queue or, without a name, of all; return all switches.
 
         Raises:
             ValueError: they are malformed.
@@ -178,7 +188,7 @@ class PollCommands:
         return limits.suspended.copy()
 
     def throttle(self, name: bytes, polls_max: int | None, window_us: int) -> bool:
-        """Bound how often one queue or, without a name, all together are polled; None ends that.
+        """Limit the polls of one queue or, without a name, of all together; None removes the limit.
 
         Raises:
             ValueError: a number is out of range.

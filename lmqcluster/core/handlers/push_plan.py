@@ -16,7 +16,7 @@ __all__ = ["PushPlan"]
 
 
 class PushPlan:
-    """Checks all of them first; once every check has passed, none is refused any more."""
+    """Checks all pushes before any is stored; once every check has passed, all can be stored."""
 
     def __init__(self, state: State, owner: bytes) -> None:
         self._state = state
@@ -25,15 +25,15 @@ class PushPlan:
         self._new_keys: dict[tuple[bytes, bytes], bytes] = {}
 
     def add(self, queue: Queue, item: Item) -> None:
-        """Count a push; one under a known key stores nothing.
+        """Reserve room for a push; one under a known key stores nothing.
 
         Raises:
-            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for new keys that are too many.
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded`` for too many new keys.
         """
         self.check(queue, self.try_add(queue, item))
 
     def try_add(self, queue: Queue, item: Item) -> PushFlag:
-        """As `add`, but tells why the queue does not take the push.
+        """Reserve room for a push; return a flag that shows why the queue refuses it, if it does.
 
         Raises:
             RefusedError: ``key_reused``, ``quota_exceeded``.
@@ -43,7 +43,7 @@ class PushPlan:
         return self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
 
     def check(self, queue: Queue, flag: PushFlag) -> None:
-        """Refuse everything if a queue does not take one of the pushes.
+        """Refuse the whole command if a queue refuses one of the pushes.
 
         Raises:
             RefusedError: ``full``, ``too_large``.
@@ -52,7 +52,7 @@ class PushPlan:
             refuse(queue, flag)
 
     def give_back(self, queue: Queue, message: Message) -> None:
-        """Count a message that comes back to a queue, or leaves it for another one."""
+        """Reserve room for a message that returns to a queue, or leaves it for another one."""
         size = content_bytes(message.content)
         destination = queue.destination_of(message, self._state.now_us)
         if destination is None:
@@ -74,7 +74,7 @@ class PushPlan:
         return before is not None
 
     def store(self, queue: Queue, item: Item, push: Push) -> tuple[int, int]:
-        """Store a message; returns its flag and its sequence, under a known key those of the first push."""
+        """Store a message; return its flag and its sequence, under a known key those of the first push."""
         state = self._state
         known = None if item.key is None else state.keys.find(self._owner, queue.name, item.key)
         if known is not None:

@@ -1,4 +1,6 @@
-"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state machine."""
+"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state
+machine.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ _INT_MAX = (1 << 63) - 1
 
 
 class QueueCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -36,7 +38,7 @@ class QueueCommands:
         first: int,
         owner: bytes = b"",
     ) -> list[int]:
-        """Store bodies; returns a flag for each.
+        """Store bodies; return a flag for each.
 
         Raises:
             ValueError: an argument is malformed.
@@ -60,7 +62,7 @@ class QueueCommands:
     def _push_again(
         self, queue: Queue, meta: Meta, contents: list[bytes], producer: tuple[bytes, bytes, int], duplicates: int
     ) -> list[int]:
-        """Store what is new, and what was refused before; keep in mind what is refused now."""
+        """Store new pushes and those refused before; record those refused now."""
         state, refused = self._state, self._state.producers.refused
         owner, name, first = producer
         flags: list[int] = [0] * duplicates
@@ -89,7 +91,7 @@ class QueueCommands:
     # --- settle ---------------------------------------------------------------------------------------------------
 
     def ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Settle deliveries: the messages are gone. None if there is no such queue."""
+        """Settle deliveries and remove their messages. None if there is no such queue."""
         queue = self._state.existing(name)
         if queue is None:
             return None
@@ -97,20 +99,20 @@ class QueueCommands:
         return queue.ack(self._state.now_us, numbers)
 
     def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Give messages back, the deliveries stay charged. None if there is no such queue."""
+        """Give messages back; the deliveries stay charged. None if there is no such queue."""
         return self._state.settle(name, numbers, Queue.nack)
 
     def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Let leases end a full timeout from now; None if there is no such queue."""
+        """Extend leases to a full timeout from now; None if there is no such queue."""
         queue = self._state.existing(name)
         return None if queue is None else self._state.extend(queue, numbers)
 
     # --- properties and existence ---------------------------------------------------------------------------------
 
     def set_properties(self, name: bytes, pairs: list[Any], only_unset: bool = False) -> bool:
-        """Set some of a queue's own properties; creates the queue if need be.
+        """Set some of a queue's own properties; create the queue if needed.
 
-        With `only_unset` those stay as they are that the queue, its parent or a default rule has.
+        With `only_unset`, properties set on the queue, its parent or by a default rule are left unchanged.
         """
         state = self._state
         checked = checked_properties(pairs)
@@ -132,14 +134,14 @@ class QueueCommands:
             state.quotas.check(Kind.PROPERTY_BYTES, owner, more)
 
     def clear_properties(self, name: bytes) -> bool:
-        """Remove all of a queue's own properties; creates the queue if need be."""
+        """Remove all of a queue's own properties; create the queue if needed."""
         queue = self._state.queue(name)
         self._state.set_own(queue, {})
         self._state.refresh(queue)
         return True
 
     def set_defaults(self, rules: list[Any]) -> bool:
-        """Replace the default rules; see `DefaultRules` for when a queue takes them over."""
+        """Replace the default rules; see `DefaultRules` for when they reach a queue."""
         compiled = self._state.compile
         checked = [(pattern, tuple(checked_properties(pairs))) for pattern, pairs in rules]
         if any(value is None for _, properties in checked for _, value in properties):
@@ -148,7 +150,7 @@ class QueueCommands:
         return True
 
     def create_for(self, name: bytes, owner: bytes) -> bool:
-        """Make a queue, unless it exists, and count it to its owner; a node sends this before a command that would make it."""
+        """Create a queue for its owner unless it exists; a node sends this before a command that would create it."""
         if name not in self._state.queues:
             self._state.create(name, checked_owner(owner))
         return True
@@ -156,7 +158,8 @@ class QueueCommands:
     # --- bindings -------------------------------------------------------------------------------------------------
 
     def bind(self, source: bytes, target: bytes) -> bool:
-        """Have copies of what is pushed to one queue put into another; makes the queues. False if it is so already.
+        """Copy pushes to one queue into another from now on; create the queues if needed. False if they are bound
+        already.
 
         Raises:
             ValueError: a queue cannot be bound to itself.
@@ -169,5 +172,5 @@ class QueueCommands:
         return state.bind(state.queue(source), state.queue(target))
 
     def unbind(self, source: bytes, target: bytes) -> bool:
-        """End a binding; False if there is none."""
+        """Remove a binding; False if there is none."""
         return self._state.unbind(source, target)

@@ -1,4 +1,4 @@
-"""Commands on sessions and what they hold. Every public method is one command of the state machine."""
+"""Commands on sessions and the state they hold. Every public method is one command of the state machine."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _NAME_BYTES_MAX = 255
 
 
 class SessionCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def open(self, ttl_us: int, owner: bytes = b"") -> int:
-        """Begin a session that ends `ttl_us` after its last renewal; returns its number.
+        """Open a session that ends `ttl_us` after its last renewal; return its number.
 
         Raises:
             ValueError: the time is out of range.
@@ -33,14 +33,14 @@ class SessionCommands:
         return self._state.sessions.open(checked_owner(owner), ttl_us)
 
     def renew(self, number: int, owner: bytes = b"") -> bool:
-        """Let a session live its whole time from now; False if it has ended."""
+        """Renew a session for its full time to live; False if it has ended."""
         session = self._state.sessions.find(number, owner)
         if session is not None:
             self._state.sessions.renew(session)
         return session is not None
 
     def end(self, number: int, owner: bytes = b"") -> bool:
-        """End a session, with all that it holds; False if it has ended."""
+        """End a session and release what it holds; False if it has ended."""
         session = self._state.sessions.find(number, owner)
         if session is not None:
             self._state.sessions.end(session)
@@ -51,22 +51,25 @@ class SessionCommands:
     def pull(
         self, name: bytes, count: int, lease_us: int, number: int, charge: int, known: int, owner: bytes = b""
     ) -> list[Delivered] | None:
-        """Lease up to `count` messages until the session ends; from an exclusive queue when it is the session's turn.
+        """Lease up to `count` messages until the session ends; from an exclusive queue only when it is the session's
+        turn.
 
         Args:
-            lease_us: after which time the leases end at the latest; 0 for no such time but the queue's.
-            charge: how many deliveries that uses up, 0 or 1.
-            known: number of the last delivery of this queue that the client has received, -1 to say nothing of it. Later ones
-                that the session holds were lost on the way, and are returned again instead of others. So a pull that arrives
-                late, when the client has repeated it, changes nothing for what the client has received since.
+            lease_us: latest end of the leases, from now; 0 for the queue's limit, if it has one.
+            charge: number of deliveries charged, 0 or 1.
+            known: number of the last delivery of this queue that the client has received, -1 if it does not report
+                one. Later ones that
+                the session holds were lost on the way, and are returned again instead of new ones. So a late pull
+                    that the client has
+                already repeated does not affect what the client has received since.
 
         Returns:
-            As ``Op.PULL``; nothing as long as another session has the exclusive queue.
+            The result of ``Op.PULL``; an empty list while another session has the exclusive queue.
 
         Raises:
             ValueError: an argument is out of range.
-            RefusedError: ``session_lost``; ``quota_exceeded`` if the session holds too many messages, or has too many places in
-                lines.
+            RefusedError: ``session_lost``; ``quota_exceeded`` if the session holds too many messages, or has too many
+                places in lines.
         """
         if {type(count), type(known)} != {int} or charge not in (0, 1):
             raise ValueError("a count and a known delivery must be integers, and a charge 0 or 1")
@@ -91,15 +94,15 @@ class SessionCommands:
         return delivered or state.pulled_nothing(queue, passed_before)
 
     def _lost(self, session: Session, queue: Queue, known: int) -> list[int]:
-        """The live deliveries of a queue to a session that are later than this one, the oldest first."""
+        """Return the live deliveries of a queue to a session that are later than `known`, the oldest first."""
         held = self._state.sessions.held_after(session, queue.name, known)
         return [number for number in held if queue.live(number, self._state.now_us) is not None]
 
     def leave(self, name: bytes, number: int, owner: bytes = b"") -> bool | None:
-        """Give up the turn, or the place in line, at an exclusive queue, with the leases of its messages.
+        """Give up the turn, or the place in line, at an exclusive queue, and release the leases of its messages.
 
         Returns:
-            Whether the session stood in line; None if it has to be repeated because there are many leases.
+            Whether the session was in line; None if the command must be repeated because there are many leases.
 
         Raises:
             RefusedError: ``session_lost``.
@@ -113,7 +116,7 @@ class SessionCommands:
     # --- locks ----------------------------------------------------------------------------------------------------
 
     def lock(self, name: bytes, number: int, waits: bool, owner: bytes = b"") -> int:
-        """Get a lock, or a place in line; returns the fencing token, 0 if the session does not have the lock yet.
+        """Acquire a lock, or a place in line; return the fencing token, 0 if the session does not have the lock yet.
 
         Raises:
             ValueError: the name is out of range.
@@ -125,7 +128,7 @@ class SessionCommands:
         return self._state.locks.acquire(name, session.number, session.owner, waits=waits)
 
     def unlock(self, name: bytes, number: int, owner: bytes = b"") -> bool:
-        """Free a lock, or leave the line; False if the session has nothing to do with it.
+        """Release a lock, or leave the line; False if the session neither holds the lock nor waits for it.
 
         Raises:
             RefusedError: ``session_lost``.

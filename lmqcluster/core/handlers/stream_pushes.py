@@ -1,4 +1,4 @@
-"""Pushes of writers that number what they write, see `stream_positions`. Every public method is one command."""
+"""Pushes of writers that number their messages, see `stream_positions`. Every public method is one command."""
 
 from __future__ import annotations
 
@@ -44,24 +44,28 @@ class MarkedPushes:
         epoch: int = -1,
         run: bytes = b"",
     ) -> list[int]:
-        """Store messages that are numbered from `first` on in a stream, or nothing if they have been stored before.
+        """Store messages numbered from `first` on in a stream, or nothing if they have been stored before.
 
         Args:
             name: the queue.
-            items: [content, content type or None, headers] of each, perhaps also traits as in ``PUSH_TRAITS``.
-            job: by its name streams are ended together.
+            items: [content, content type or None, headers] of each, perhaps also traits, see ``PUSH_TRAITS``.
+            job: the job, by whose name its streams are ended together.
             stream: the stream's name within the job.
             first: position of the first message.
             note: appended to the stream's notes with the messages.
-            done: whether the stream ends with them; its notes are let go then.
-            owner: to whom the job belongs.
-            epoch, run: of a job that writes in epochs; the note is the digests of the messages then.
+            done: True if the stream ends with them; its notes are then dropped.
+            owner: owner of the job.
+            epoch, run: set by a job that writes in epochs; the note is then the digests of the messages.
 
         Returns:
-            A flag for each: whether it was stored, or an earlier run of the epoch had stored it; none if they come again.
+            A flag for each: stored now, or stored before by an earlier run of the epoch; an empty list for a
+                repetition.
 
         Raises:
-            RefusedError: ``out_of_sequence``, ``quota_exceeded``, ``full``, ``too_large``; nothing was stored.
+            ValueError: an argument is malformed.
+            RefusedError: ``out_of_sequence``, ``epoch_conflict``, ``forbidden``, ``quota_exceeded``, ``full``,
+                ``too_large``; nothing was
+                stored.
         """
         for text in (job, stream):
             if type(text) is not bytes or not 0 < len(text) <= _NAME_BYTES_MAX:
@@ -94,7 +98,7 @@ class MarkedPushes:
             room = Room(self._state.intake)
             for item, _ in items:
                 room.require(queue, len(item.content))
-        # What differs in nothing but its body is stored together: that takes a third of the time.
+        # Messages that differ only in their bodies are stored together: that takes a third of the time.
         for (content_type, headers, _), run in groupby(items, _all_but_body):
             pushes = list(run)
             meta = (content_type, preserved_headers(headers, queue.settings.preserved))
@@ -103,7 +107,12 @@ class MarkedPushes:
     def _epochs(
         self, owner: bytes, job: bytes, epoch: int, run: bytes, count: int, note: bytes, done: bool
     ) -> Epochs | None:
-        """Return the epochs of the job that a push names; None if it names none."""
+        """Return the epochs of the job that a push names; None if it names none.
+
+        Raises:
+            ValueError: the epoch, the run or the note is malformed.
+            RefusedError: ``epoch_conflict``.
+        """
         epochs = self._state.marks.epochs(owner, job)
         if epoch < 0:
             if epochs is not None:
@@ -127,10 +136,10 @@ class MarkedPushes:
             epoch: its number, 0 or more.
             run: names the run.
             seed: random bytes that clients do not know.
-            owner: to whom the job belongs.
+            owner: owner of the job.
 
         Returns:
-            0 if it has begun, 1 if the command has to be repeated before that, 2 if the epoch is finished.
+            0 if it has begun, 1 if the command must be repeated first, 2 if the epoch is finished.
 
         Raises:
             RefusedError: ``epoch_conflict``, ``quota_exceeded``.
@@ -148,11 +157,11 @@ class MarkedPushes:
         return int(epochs is not None and epochs.move())
 
     def finish_epoch(self, job: bytes, epoch: int, run: bytes, rows: int, digest: bytes, owner: bytes = b"") -> bool:
-        """Finish an epoch whose run has come to its end.
+        """Finish an epoch whose run has sent all its rows.
 
         Args:
-            job, epoch, run, owner: as for `begin_epoch`.
-            rows: how many rows it has.
+            job, epoch, run, owner: see `begin_epoch`.
+            rows: number of its rows.
             digest: the sum of their digests modulo 2**128.
 
         Raises:
@@ -171,7 +180,7 @@ class MarkedPushes:
         return checked_item([content, content_type, headers, None]), push
 
     def end_jobs(self, jobs: list[bytes], owner: bytes = b"") -> int:
-        """Forget the owner's jobs; returns how many streams they had."""
+        """Forget the owner's jobs; return how many marks they had."""
         if type(jobs) not in _SEQUENCES or not set(map(type, jobs)) <= _ONLY_BYTES:
             raise ValueError("jobs must be bytes")
         return self._state.marks.end(checked_owner(owner), jobs)

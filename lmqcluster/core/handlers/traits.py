@@ -24,7 +24,7 @@ _TEXT_BYTES_MAX = 255
 
 
 class TraitCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
@@ -39,14 +39,15 @@ class TraitCommands:
         producer: bytes | None = None,
         first: int = 0,
     ) -> list[tuple[int, int]]:
-        """Store messages, all of them or none; returns a flag and the sequence of each.
+        """Store messages, all of them or none; return a flag and the sequence of each.
 
-        Those of a producer have no keys, and their numbers tell which of them are stored already.
+        Messages of a producer have no keys; their numbers show which of them are stored already.
 
         Raises:
             ValueError: an argument is malformed.
-            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored. The first two are flags
-                where the messages have numbers.
+            RefusedError: ``full``, ``too_large``, ``key_reused``, ``quota_exceeded``; nothing is stored. The first
+                two are flags if the
+                messages have numbers.
         """
         alike = _pushed_alike(rows) if producer is None else None
         if alike is not None:
@@ -65,7 +66,7 @@ class TraitCommands:
         return store_once(self._state, numbers, len(checked), store)
 
     def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> list[tuple[int, int]]:
-        """As `push`, for bodies without content type, headers and keys that are pushed alike: the usual batch, and fast."""
+        """Store bodies with equal options and without content type, headers and keys: the usual batch, and fast."""
         queue, intake = self._state.queue(name), self._state.intake
         if not intake.takes_all(queue, bodies):
             return self._store(queue, [(Item(body, None, (), None), push) for body in bodies], owner)
@@ -85,10 +86,11 @@ class TraitCommands:
     # --- pull and settle ------------------------------------------------------------------------------------------
 
     def pull(self, name: bytes, count: int, lease_us: int, settles: bool) -> list[Delivered] | None:
-        """Lease up to `count` messages for a time, or settle them at once; None if the pull has to be repeated.
+        """Lease up to `count` messages for a time, or settle them at once; None if the pull must be repeated.
 
         Raises:
             ValueError: an argument is out of range.
+            RefusedError: ``exclusive``.
         """
         if type(count) is not int or type(settles) is not bool:
             raise ValueError("a count must be an integer, and whether to settle true or false")
@@ -120,7 +122,7 @@ class TraitCommands:
         return self._state.settle(name, numbers, verb)
 
     def extend(self, name: bytes, numbers: list[int], lease_us: int) -> list[bool] | None:
-        """Let leases end so much later than now; None if there is no such queue.
+        """Extend leases to `lease_us` from now; None if there is no such queue.
 
         Raises:
             ValueError: an argument is out of range.
@@ -130,10 +132,11 @@ class TraitCommands:
         queue = self._state.existing(name)
         return None if queue is None else self._state.extend(queue, numbers, lease_us)
 
-    # --- what waits -----------------------------------------------------------------------------------------------
+    # --- messages in line
+    # ---------------------------------------------------------------------------------------------
 
     def withdraw(self, name: bytes, label: bytes, limit: int) -> int | None:
-        """Remove up to `limit` messages with a label that nobody holds; None if there is no such queue.
+        """Remove up to `limit` messages with a label that are not in flight; None if there is no such queue.
 
         Raises:
             ValueError: the limit is out of range.
@@ -148,10 +151,11 @@ class TraitCommands:
         return len(found)
 
     def redrive(self, name: bytes, destination: bytes | list[bytes], label: bytes, limit: int) -> int | None:
-        """Send up to `limit` messages that the cluster has put here back, or elsewhere; None if there is no such queue.
+        """Send up to `limit` messages that the cluster has moved here back, or elsewhere; None if there is no such
+        queue.
 
-        Each goes as a fresh message, with its label, group and priority. Limits do not keep it out. Where the destination is a
-        list, messages go back as long as they came from one of these queues.
+        Each becomes a fresh message with its label, group and priority. Limits of the target do not apply. If
+        `destination` is a list, messages return until the first that came from none of these queues.
 
         Raises:
             ValueError: an argument is out of range, or the destination is the queue itself.
@@ -178,7 +182,7 @@ class TraitCommands:
 
 
 def _source(message: RichMessage) -> bytes:
-    """Return from where the cluster has moved a message."""
+    """Return the queue from which the cluster has moved a message."""
     assert message.traits.origin is not None  # noqa: S101 - for the type checker
     return message.traits.origin.queue
 
@@ -188,7 +192,8 @@ def _all_stored(first: int, count: int) -> list[tuple[int, int]]:
 
 
 def _pushed_alike(rows: list[list[Any] | bytes]) -> tuple[list[bytes], Push] | None:
-    """The bodies and what they ask for, if all but the first are bare and that one has no content type, headers or key.
+    """Return the bodies and their options, if all but the first are bare and that has no content type, headers or
+    key.
 
     Raises:
         ValueError: the first is malformed.
@@ -216,10 +221,10 @@ def _checked_rows(rows: list[list[Any] | bytes]) -> list[tuple[Item, Push]]:
 
 
 def checked_push(row: list[Any]) -> Push:
-    """What a message of a command asks for.
+    """Return the options of a message in a command.
 
     Raises:
-        ValueError: it is malformed.
+        ValueError: they are malformed.
     """
     if not row:
         return PLAIN_PUSH
@@ -234,7 +239,7 @@ def checked_push(row: list[Any]) -> Push:
 
 
 def checked_time(time_us: Any) -> int:
-    """A time of a command.
+    """Return a time of a command.
 
     Raises:
         ValueError: it is no integer, negative, or out of range.

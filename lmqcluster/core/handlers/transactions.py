@@ -1,6 +1,6 @@
 """Several operations on any queues in one step: all of them are done, or none.
 
-Consume, work, produce is done exactly once with one command, because one log orders all queues.
+One command makes consume, work, produce exactly-once, because one log orders all queues.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .traits import checked_push, checked_time
 __all__ = ["OPERATIONS_MAX", "Conflict", "Transactions", "single_commands"]
 
 OPERATIONS_MAX = 1_000
-"""Most operations of one transaction, so that no command takes long."""
+"""Most operations of one transaction, which bounds the time of the command."""
 
 
 class Conflict(NamedTuple):
-    """The result of a transaction that could not be carried out; nothing was done.
+    """The result of a transaction that failed; nothing was done.
 
     Attributes:
-        failed: index of the operation that could not be done.
+        failed: index of the operation that failed.
         code: ``lease_lost``, or the code of the push that was refused.
     """
 
@@ -36,7 +36,7 @@ class Conflict(NamedTuple):
 
 
 def single_commands(commands: Iterable[Command], results: Iterable[Any]) -> Iterator[tuple[Command, Any]]:
-    """Commands that were carried out with their results; those of a transaction as if they had been sent one by one."""
+    """Yield the commands that succeeded with their results; those of a transaction as if sent one by one."""
     for command, result in zip(commands, results, strict=False):
         if isinstance(result, Fault):
             continue
@@ -60,13 +60,15 @@ class Transactions:
         """Carry out operations in their order.
 
         Args:
-            operations: [op, queue, ...] of each: ``Op.PUSH_TRAITS`` with a row of that command; ``Op.ACK`` with a delivery
-                number; ``Op.GIVE_BACK`` with number, place and delay; ``Op.EXTEND_BY`` with number and lease, 0 for the
-                queue's timeout. Each delivery may be named once.
-            owner: to whom keys and new queues count.
+            operations: [op, queue, ...] of each: ``Op.PUSH_TRAITS`` with a row of that command; ``Op.ACK`` with a
+                delivery number;
+                ``Op.GIVE_BACK`` with number, place and delay; ``Op.EXTEND_BY`` with number and lease, 0 for the
+                    queue's timeout. Each
+                delivery may be named once.
+            owner: owner of keys and new queues.
 
         Returns:
-            Of each push flag and sequence, of all others True; or why nothing was done.
+            Flag and sequence of each push, True for all others; or the reason for which nothing was done.
 
         Raises:
             ValueError: an operation is malformed, or there are too many.
@@ -117,7 +119,7 @@ class Transactions:
 
 
 def _parsed(op: int, name: bytes, *arguments: Any) -> tuple[Op, bytes, tuple[Any, ...]]:
-    """An operation with its arguments checked.
+    """Return an operation with its arguments checked.
 
     Raises:
         ValueError: it is malformed.

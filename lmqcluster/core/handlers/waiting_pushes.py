@@ -17,13 +17,13 @@ from .traits import checked_push, checked_time
 __all__ = ["SERVED_MAX", "WaitingPushCommands", "Waits"]
 
 SERVED_MAX = 1_000
-"""Most messages of waiting pushes that are stored with one batch, copies included, but for those of the last push."""
+"""Most messages of waiting pushes that one batch stores, copies included; the last push may exceed it."""
 
 _Items = list[tuple[Item, Push]]
 
 
 class Waits(NamedTuple):
-    """The result of a push that waits; a notice of a later batch tells what became of it.
+    """The result of a push that waits; a notice of a later batch reports its outcome.
 
     Attributes:
         ticket: names the push.
@@ -33,20 +33,22 @@ class Waits(NamedTuple):
 
 
 class WaitingPushCommands:
-    """Carries them out on the state."""
+    """The commands."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def push(self, name: bytes, rows: list[list[Any]], wait_us: int, owner: bytes = b"") -> Any:
-        """Store messages, all of them or none, or let them wait for room for so long.
+        """Store messages, all of them or none, or wait up to `wait_us` for room.
 
         Returns:
-            A flag and the sequence of each; or `Waits`, also for a repetition of a push that waits, known by its first key.
+            A flag and the sequence of each; or `Waits`, also for a repetition of a waiting push, recognised by its
+                first key.
 
         Raises:
-            RefusedError: ``full`` for an alias, which has no room of its own; ``too_large``, ``key_reused``,
-                ``quota_exceeded``. Nothing is stored.
+            RefusedError: ``full`` for an alias, which itself has no room; ``too_large``, ``key_reused``,
+                ``quota_exceeded``. Nothing is
+                stored.
         """
         state = self._state
         items = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
@@ -64,7 +66,9 @@ class WaitingPushCommands:
         return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
 
     def cancel(self, ticket: int, owner: bytes = b"") -> bool:
-        """Refuse a push that waits, unless a repetition of it waits too; False if it does not wait, or is another client's."""
+        """Refuse a waiting push, unless a repetition of it waits too; False if it does not wait, or belongs to
+        another owner.
+        """
         table = self._state.waiting_pushes
         push = table.find(ticket)
         if push is None or push.owner != owner:
@@ -75,7 +79,7 @@ class WaitingPushCommands:
         return True
 
     def serve(self) -> None:
-        """Store what there is room for by now, a bounded number of messages, queue by queue."""
+        """Store waiting pushes for which there is room, a bounded number of messages, queue by queue."""
         state, table = self._state, self._state.waiting_pushes
         served = 0
         for name in sorted(table.gaining):
@@ -91,7 +95,7 @@ class WaitingPushCommands:
             state.expiry.at(0)
 
     def _served(self, queue: Queue, push: WaitingPush) -> Any:
-        """The result of a push that is first in line; None if it has to wait."""
+        """Return the result of a push that is first in line; None if it must wait."""
         # It does not have to wait for those behind it.
         waiting, queue.pushes_waiting = queue.pushes_waiting, 0
         try:

@@ -110,9 +110,7 @@ class Op(IntEnum):
     CREATE_INDEXED = 100  # queue, [[property, value]], owner -> whether it is new; its messages are found by id
     PUSH_EXISTING = 101  # as PUSH_TRAITS, into a queue that exists
     POLL = 102  # queue, count, hidden us, whether to take hidden ones, whether it was counted -> as PULL
-    UPDATE = (
-        103  # queue, message sequence, tag, hidden us -> number from which its new tag derives, None if it is gone
-    )
+    UPDATE = 103  # queue, message sequence, tag, hidden us -> number from which its new tag derives, None if it is gone
     DELETE_POLLED = 104  # queue, [(message sequence, tag)] -> [bool]
     # queue or empty for all, [whether to suspend delete, poll, push, update; None as before] -> [the values now]
     SUSPEND_ENDPOINTS = 105

@@ -1,12 +1,13 @@
-"""Bodies that leave memory while their messages stay: those of messages that do not stand in a plain line.
+"""Bodies that are paged out while their messages stay in memory, because the messages are not in a plain line.
 
-A message with a priority or a delay can be taken out of any place in line, and a leased one be settled at any time, so neither
-can stand in a chunk of messages. Their bodies can: large ones are gathered in *tails* in the order in which they come, and a tail
-that is full becomes a chunk of bodies, which a page can hold. The message has a `Body` instead of bytes then. Which bodies make a
-chunk follows from the log alone, as with `Chunk`; which chunks are in memory is every node's own business.
+A message with a priority or a delay can be taken out of any place in line, and a leased one can be settled at any
+time. Neither can therefore be in a chunk of messages, but their bodies can be paged out. Large ones are gathered in
+*tails* in the order in which they arrive; a full tail becomes a chunk of bodies, which a page can hold. The message
+then has a `Body` instead of bytes. As with `Chunk`, the log alone determines the chunks; each node decides which of
+them are in memory.
 
-When half of a chunk's bytes have left the queue, the rest is gathered again, so that what is kept for nothing is never more than
-what is kept for something.
+When half of a chunk's bytes have left the queue, the rest is gathered again, so that the garbage is never larger than
+the live data.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from .pages import Pageable
 __all__ = ["Body", "BodyChunk", "BodyTail", "HasName", "Key", "QueueBodies"]
 
 TAILS_MAX = 16
-"""A queue gathers so many tails at the same time, so that bodies stand together whose turns come together."""
+"""Number of tails of one queue: bodies that are due at about the same time share one."""
 _BUCKET_BITS = 25
 """Messages with the same priority that become due within 2**25 microseconds, about half a minute, share a tail."""
 
 Key = tuple[int, int]
-"""Priority, and about when it becomes due; 0 for what is due as it comes."""
+"""Priority, and the approximate due time; 0 if the message is due on arrival."""
 
 
 class HasName(Protocol):
@@ -39,8 +40,8 @@ class Body:
 
     Attributes:
         size: bytes.
-        data: the bytes, unless a chunk has them.
-        home: the chunk or the tail in which it stands, or has stood; None if it never has.
+        data: the bytes, None if a chunk has them.
+        home: the chunk or the tail that holds or held it; None if there was none.
         place: its index in the chunk.
     """
 
@@ -53,10 +54,10 @@ class Body:
         self.place = 0
 
     def read(self) -> bytes:
-        """The bytes, which may have to be loaded.
+        """Return the bytes, reading their page if necessary.
 
         Raises:
-            PageError: they cannot be had.
+            PageError: the page is unavailable.
         """
         if self.data is not None:
             return self.data
@@ -64,18 +65,18 @@ class Body:
         return self.home.bodies()[self.place]
 
     def missing(self) -> BodyChunk | None:
-        """The chunk that has to be loaded before the body can be read; None if none has."""
+        """Return the chunk that must be loaded before the body can be read; None if no load is needed."""
         home = self.home
         return home if self.data is None and isinstance(home, BodyChunk) and not home.is_at_hand() else None
 
 
 class BodyTail:
-    """Bodies that will make a chunk together.
+    """Bodies that will become one chunk.
 
     Attributes:
-        key: what they have in common, as far as there are tails enough.
+        key: the key they share, unless there were too many tails.
         first: the sequence of the message whose body came first.
-        bodies: they themselves, in their order.
+        bodies: the bodies in their order.
         size_bytes: their bytes.
     """
 
@@ -88,7 +89,7 @@ class BodyTail:
         self.size_bytes = 0
 
     def add(self, body: Body, first: int) -> None:
-        """Add a body that has its data; `first` counts if it is the first."""
+        """Add a body that has its data; `first` is used if the tail is empty."""
         if not self.bodies:
             self.first = first
         self.bodies[body] = None
@@ -96,31 +97,31 @@ class BodyTail:
         body.home = self
 
     def remove(self, body: Body) -> None:
-        """A body has left the queue; who still has it can read it."""
+        """Remove a body that left the queue; references to it can still be read."""
         del self.bodies[body]
         self.size_bytes -= body.size
 
 
 class Loads(Protocol):
-    """What has the store."""
+    """The part of the pager that reads bodies."""
 
     def bodies_in(self, chunk: BodyChunk) -> list[bytes]:
-        """The bodies of a chunk that are not in memory."""
+        """Return the bodies of a chunk that are not in memory."""
 
     def is_at_hand(self, chunk: BodyChunk) -> bool:
-        """Whether that needs no look at the disk."""
+        """Return whether `bodies_in` needs no disk access."""
 
 
 class BodyChunk(Pageable):
-    """Bodies that stand together until half of them have left.
+    """Bodies that share a page until half of their bytes have left.
 
     Attributes:
         owner: the queue's bodies.
-        first: the sequence of one of the messages, by which all nodes know the chunk.
+        first: the sequence of one of the messages, by which all nodes identify the chunk.
         sizes: bytes of each body.
-        size_bytes: of all together.
+        size_bytes: of all bodies.
         live_bytes: of those whose messages are in the queue.
-        lives: these by their place, None for those that have left.
+        lives: the live bodies by their place, None for those that have left.
     """
 
     __slots__ = ("_bodies", "_loads", "first", "live_bytes", "lives", "owner", "size_bytes", "sizes")
@@ -148,14 +149,14 @@ class BodyChunk(Pageable):
         return self._bodies is not None
 
     def is_at_hand(self) -> bool:
-        """Whether its bodies can be read without a look at the disk."""
+        """Return whether its bodies can be read without disk access."""
         return self._bodies is not None or self._loads.is_at_hand(self)
 
     def bodies(self) -> list[bytes]:
-        """All its bodies, also those that have left.
+        """Return all its bodies, including those that have left.
 
         Raises:
-            PageError: they cannot be had.
+            PageError: the page is unavailable.
         """
         return self._loads.bodies_in(self) if self._bodies is None else self._bodies
 
@@ -169,54 +170,54 @@ class BodyChunk(Pageable):
         self._bodies = None
 
     def is_thin(self) -> bool:
-        """Whether more has left than is there."""
+        """Return whether more bytes have left than remain."""
         return 2 * self.live_bytes < self.size_bytes
 
     def live(self, place: int, body: Body) -> None:
-        """The body at this place is in the queue."""
+        """Mark the body at this place as live."""
         body.home, body.place, body.data = self, place, None
         self.lives[place] = body
         self.live_bytes += body.size
 
     def died(self, body: Body) -> None:
-        """A body has left the queue; who still has it can read it."""
+        """Remove a body that left the queue; references to it can still be read."""
         self.lives[body.place] = None
         self.live_bytes -= body.size
 
 
 class BodyChunks(Loads, Protocol):
-    """What the bodies of all queues have in common."""
+    """The part of the pager that the bodies of all queues share."""
 
     def bodies_joined(self, chunk: BodyChunk) -> None:
-        """There is another chunk."""
+        """Add a chunk."""
 
     def bodies_left(self, chunk: BodyChunk) -> None:
-        """The state has a chunk no more."""
+        """Remove a chunk that the state no longer has."""
 
     def body_died(self, chunk: BodyChunk, size: int) -> None:
-        """A body of a chunk has left its queue."""
+        """Update the sums after a body has left its queue."""
 
     def body_lives(self, chunk: BodyChunk, size: int) -> None:
-        """A body of a chunk that came with a snapshot was found to be in its queue."""
+        """Update the sums for a body from a snapshot that is still in its queue."""
 
     def bodies_loaded(self, chunk: BodyChunk) -> None:
-        """All bodies of a chunk that came with a snapshot are known."""
+        """Note that all bodies of a chunk from a snapshot are known."""
 
 
 class QueueBodies:
-    """The bodies of one queue that may leave memory.
+    """The bodies of one queue that may be paged out.
 
     Attributes:
         queue: the queue.
-        chunks: full ones.
-        tails: those that are not, by key.
-        again: what is left of chunks of which most has left.
+        chunks: full chunks.
+        tails: unfinished chunks, by key.
+        again: the rest of thin chunks.
     """
 
     __slots__ = ("_bytes_max", "_common", "_count_max", "again", "chunks", "queue", "tails")
 
     def __init__(self, queue: HasName, common: BodyChunks, bytes_max: int, count_max: int) -> None:
-        """A chunk has at most `count_max` bodies, and `bytes_max` bytes or one body."""
+        """Set the limits: a chunk has at most `count_max` bodies, and `bytes_max` bytes or a single body."""
         self.queue = queue
         self._common = common
         self._bytes_max = bytes_max
@@ -226,13 +227,13 @@ class QueueBodies:
         self.again = BodyTail((0, 0))
 
     def gather(self, content: bytes, sequence: int, key: Key) -> Body:
-        """Take the body of a message; returns what the message has instead."""
+        """Take the body of a message; return the object that replaces it in the message."""
         body = Body(len(content), content)
         self._add(self._tail(key), body, sequence)
         return body
 
     def left(self, body: Body) -> None:
-        """The message of a body has left the queue."""
+        """Remove the body of a message that left the queue."""
         home = body.home
         if isinstance(home, BodyTail):
             home.remove(body)
@@ -245,10 +246,10 @@ class QueueBodies:
                 self._drop(home)
 
     def gather_again(self, chunk: BodyChunk) -> None:
-        """Let a chunk go, and gather what is left of it once more.
+        """Dissolve a chunk and gather its remaining bodies again.
 
         Raises:
-            PageError: its bodies cannot be had.
+            PageError: its page is unavailable.
         """
         bodies = chunk.bodies()
         self._drop(chunk)
@@ -258,10 +259,10 @@ class QueueBodies:
                 self._add(self.again, body, chunk.first)
 
     def clear(self) -> None:
-        """All messages have left; costs a step a chunk."""
+        """Remove all bodies; costs one step per chunk."""
         for chunk in list(self.chunks):
             self._drop(chunk)
-            # Bodies and chunk would keep each other.
+            # Breaks the reference cycle between chunk and bodies.
             chunk.lives = []
         self.tails.clear()
         self.again = BodyTail((0, 0))
@@ -269,19 +270,19 @@ class QueueBodies:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def frozen_tails(self) -> list[tuple[BodyTail, list[tuple[Body, bytes]]]]:
-        """The tails with what is in them now, the one of what was gathered again first."""
+        """Return the tails with their current bodies, the one for bodies gathered again first."""
         tails = [self.again, *self.tails.values()]
         return [(tail, [(body, body.read()) for body in tail.bodies]) for tail in tails if tail.bodies]
 
     def load_chunk(self, first: int, sizes: Sequence[int], bodies: list[bytes] | None, page: bytes) -> BodyChunk:
-        """Add a chunk of a snapshot; `body_at` makes its bodies live."""
+        """Add a chunk of a snapshot; `revive` makes its bodies live."""
         chunk = BodyChunk(self, self._common, first, sizes, bodies, page)
         self.chunks[chunk] = None
         self._common.bodies_joined(chunk)
         return chunk
 
     def load_tail(self, key: Key | None, first: int) -> BodyTail:
-        """Add a tail of a snapshot, without a key the one of what was gathered again."""
+        """Add a tail of a snapshot; without a key, return the one for bodies gathered again."""
         if key is None:
             return self.again
         if key in self.tails:
@@ -290,10 +291,10 @@ class QueueBodies:
         return self.tails[key]
 
     def revive(self, chunk: BodyChunk, place: int) -> Body:
-        """The body at a place of a chunk of a snapshot, which a message names.
+        """Return the body at a place of a chunk of a snapshot, which a message references.
 
         Raises:
-            ValueError: another one has named it.
+            ValueError: another message references it.
         """
         if chunk.lives[place] is not None:
             raise ValueError("two messages have the same body")
@@ -303,7 +304,7 @@ class QueueBodies:
         return body
 
     def loaded(self) -> None:
-        """All messages of the snapshot are here."""
+        """Finish loading: all messages of the snapshot are present."""
         for chunk in list(self.chunks):
             if chunk.live_bytes:
                 self._common.bodies_loaded(chunk)
@@ -313,7 +314,7 @@ class QueueBodies:
     # --- tails and chunks -----------------------------------------------------------------------------------------
 
     def _tail(self, key: Key) -> BodyTail:
-        """The tail for a key, or the nearest one if there are too many."""
+        """Return the tail for a key, or the nearest one if there are too many."""
         tail = self.tails.get(key)
         if tail is None and len(self.tails) < TAILS_MAX:
             tail = self.tails[key] = BodyTail(key)
@@ -331,7 +332,7 @@ class QueueBodies:
             self._close(tail)
 
     def _seal(self, tail: BodyTail) -> None:
-        """Make a chunk of what is in a tail."""
+        """Turn the contents of a tail into a chunk."""
         gathered = list(tail.bodies)
         data = [body.read() for body in gathered]
         chunk = BodyChunk(self, self._common, tail.first, [body.size for body in gathered], data, b"")
@@ -342,7 +343,7 @@ class QueueBodies:
         self._common.bodies_joined(chunk)
 
     def _close(self, tail: BodyTail) -> None:
-        """An empty tail makes room for another one."""
+        """Remove an empty tail to make room for another one."""
         if tail is not self.again:
             self.tails.pop(tail.key, None)
 
@@ -352,10 +353,10 @@ class QueueBodies:
 
 
 def key_of(priority: int, due_us: int, now_us: int) -> Key:
-    """Which bodies are gathered together."""
+    """Return the key of the tail for a body with this priority and due time."""
     return priority, due_us >> _BUCKET_BITS if due_us > now_us else 0
 
 
 def sizes_of(bodies: Iterable[bytes]) -> list[int]:
-    """Bytes of each body."""
+    """Return the bytes of each body."""
     return [len(body) for body in bodies]

@@ -1,10 +1,11 @@
-"""Messages as columns, the form in which snapshots and pages hold them, because a column is written and read by C code.
+"""Messages as columns, the form used in snapshots and pages, because C code reads and writes a column.
 
-    [[sequence], [due_us], [remaining], [[how many, content type, [[name, value]]]], [content], [pushed_us], [delivered],
-     [[how many, traits or None]]]
+    [[sequence], [due_us], [remaining], [[count, content type, [[name, value]]]], [content], [pushed_us], [delivered],
+     [[count, traits or None]]]
 
-Content types, headers and traits are run lengths. The content of a compound message is a list of [content type, headers,
-content]. A column is empty if it says nothing: pushed_us if it equals due_us, delivered if it is 0, traits if there are none.
+Content types, headers and traits are run-length encoded. The content of a compound message is a list of [content
+type, headers, content]. A column with default values is empty: pushed_us if it equals due_us, delivered if it is 0,
+traits if there are none.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _ONLY_BYTES = {bytes}
 
 
 def columns_of(messages: list[Message]) -> Columns:
-    """Messages without traits, none of which is leased."""
+    """Return the columns of messages without traits, none of which is leased."""
     due = [message.due_us for message in messages]
     pushed = [message.pushed_us for message in messages]
     delivered = [message.delivered for message in messages]
@@ -57,10 +58,10 @@ def columns_of(messages: list[Message]) -> Columns:
 
 
 def messages_of(columns: Columns) -> list[Message]:
-    """What `columns_of` made columns of.
+    """Return the messages that `columns_of` encoded.
 
     Raises:
-        ValueError: that cannot be.
+        ValueError: the columns are malformed.
     """
     sequences, due, remaining, metas, contents, pushed, delivered, traits = columns
     lengths = {len(as_ints(sequences)), len(as_ints(due)), len(as_ints(remaining)), len(contents)}
@@ -74,10 +75,10 @@ def messages_of(columns: Columns) -> list[Message]:
 
 
 def set_columns(messages: list[Message], pushed: list[int], delivered: list[int]) -> None:
-    """Set the fields that may go without saying.
+    """Set the fields whose columns may be empty.
 
     Raises:
-        ValueError: a column has another length than the messages.
+        ValueError: the length of a column differs from the number of messages.
     """
     count = len(messages)
     if len(as_ints(pushed)) not in (0, count) or len(as_ints(delivered)) not in (0, count):
@@ -89,7 +90,7 @@ def set_columns(messages: list[Message], pushed: list[int], delivered: list[int]
 
 
 def meta_runs(metas: list[Meta]) -> list[Any]:
-    """Content types and headers as run lengths."""
+    """Return content types and headers, run-length encoded."""
     if metas.count(metas[0]) == len(metas):
         # Nearly always all are one tuple, which compares by identity.
         return [_meta_run(len(metas), metas[0])]
@@ -101,18 +102,18 @@ def _meta_run(count: int, meta: Meta) -> list[Any]:
 
 
 def part_row(part: Part) -> list[Any]:
-    """A part of a compound message."""
+    """Return the row of a part of a compound message."""
     return [part.content_type, [list(header) for header in part.headers], part.content]
 
 
 def meta_bytes(meta: Meta) -> int:
-    """How many bytes content type and headers have."""
+    """Return the bytes of content type and headers."""
     content_type, headers = meta
     return len(content_type or b"") + sum(len(name) + len(value) for name, value in headers)
 
 
 def expanded_metas(runs: list[Any]) -> list[Meta]:
-    """What `meta_runs` made run lengths of; all messages of a run share one tuple."""
+    """Expand the result of `meta_runs`; all messages of a run share one tuple."""
     metas: list[Meta] = []
     for count, content_type, headers in runs:
         metas += [_meta(content_type, headers)] * count
@@ -120,7 +121,7 @@ def expanded_metas(runs: list[Any]) -> list[Meta]:
 
 
 def as_content(content: Any) -> bytes | list[Part]:
-    """A body, or the parts of a compound message; ValueError if it is neither."""
+    """Return a body, or the parts of a compound message; raise ValueError if it is neither."""
     if type(content) is bytes:
         return content
     if type(content) not in _SEQUENCES:
@@ -129,14 +130,14 @@ def as_content(content: Any) -> bytes | list[Part]:
 
 
 def as_ints(column: list[int]) -> list[int]:
-    """The column, if it holds integers only; ValueError otherwise."""
+    """Return the column if it holds only integers; raise ValueError otherwise."""
     if type(column) not in _SEQUENCES or not set(map(type, column)) <= _ONLY_INTS:
         raise ValueError("a column of integers holds something else")
     return column
 
 
 def as_bytes(value: bytes) -> bytes:
-    """The value, if it is bytes; ValueError otherwise."""
+    """Return the value if it is bytes; raise ValueError otherwise."""
     if type(value) is not bytes:
         raise ValueError("bytes are expected")
     return value

@@ -15,7 +15,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 Meta = tuple[bytes | None, Headers]
 """Content type (None if the push had none) and preserved headers; one tuple is shared by all messages of a push."""
 PLAIN_META: Meta = (None, ())
-"""Neither of them; shared by many."""
+"""No content type and no headers; a shared object."""
 
 
 class Part(NamedTuple):
@@ -36,12 +36,12 @@ class Message:
     Attributes:
         sequence: order of arrival over all queues; unique.
         due_us: log time from which it can be pulled; for a leased message the end of the lease.
-        ready_us: the due time it had before it was leased.
+        ready_us: the due time before it was leased.
         remaining: deliveries left; with 0 or less the next pull that meets it drops it.
-        delivered: how often it was delivered, whether or not that used up a delivery; put back ones are not counted.
+        delivered: number of deliveries, charged or not; those put back are not counted.
         pushed_us: log time of its push.
         meta: content type and headers.
-        content: the body, or the list of parts of a compound message; `loaded` has the bytes of a body in any case.
+        content: the body, or the list of parts of a compound message; `loaded` always returns the bytes of a body.
     """
 
     __slots__ = ("content", "delivered", "due_us", "meta", "pushed_us", "ready_us", "remaining", "sequence")
@@ -58,14 +58,14 @@ class Message:
 
 
 class Origin(NamedTuple):
-    """Where a message was before the cluster itself moved it.
+    """The place of a message before the cluster itself moved it.
 
     Attributes:
         queue: the queue that it left last for this reason.
         reason: ``exhausted`` or ``expired``.
         at_us: log time of the move.
-        deliveries: how often it had been delivered there.
-        sequence, pushed_us: those that it had there.
+        deliveries: number of its deliveries in that queue.
+        sequence, pushed_us: its values in that queue.
     """
 
     queue: bytes
@@ -77,14 +77,14 @@ class Origin(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """What a message was pushed with beyond body, content type and headers. Empty stands for: without.
+    """Options of a pushed message beyond body, content type and headers. Empty values mean: not set.
 
     Attributes:
         priority: 32 bits, lower comes first.
-        expires_us: log time from which it is not delivered any more, 0 for never.
-        label: the producer's own name for it, by which it is found while it waits.
+        expires_us: log time at which it expires, 0 for never.
+        label: a name chosen by the producer, by which the message is found while it is in line.
         group: messages of a group are delivered one at a time.
-        origin: where it was before, if the cluster has moved it.
+        origin: its previous place, if the cluster has moved it.
     """
 
     priority: int = 0
@@ -102,7 +102,7 @@ class RichMessage(Message):
     def __init__(
         self, sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits
     ) -> None:
-        # As in `Message`, without a second call: every push to a queue with an index makes one.
+        # Repeats `Message.__init__` to save a call: every push to a queue with an index makes one.
         self.sequence = sequence
         self.due_us = due_us
         self.ready_us = due_us
@@ -114,30 +114,30 @@ class RichMessage(Message):
         self.traits = traits
 
     def place(self) -> tuple[int, int, int]:
-        """Priority, due time and arrival, which decide what is delivered first."""
+        """Return the sort key of delivery: priority, due time and arrival."""
         return self.traits.priority, self.due_us, self.sequence
 
 
 PLAIN_TRAITS = Traits()
-"""Those of a message that was pushed with none; shared by many."""
+"""The traits of a message that was pushed without any; a shared object."""
 
 
 def traits_of(message: Message) -> Traits:
-    """The traits of a message, also of one without any."""
+    """Return the traits of a message, `PLAIN_TRAITS` if it has none."""
     return message.traits if isinstance(message, RichMessage) else PLAIN_TRAITS
 
 
 def loaded(content: Content) -> bytes | list[Part]:
-    """A content whose body is in memory.
+    """Return the content with its body in memory.
 
     Raises:
-        PageError: it is in a page that cannot be read.
+        PageError: the page of the body is unavailable.
     """
     return content.read() if isinstance(content, Body) else content
 
 
 def with_content(message: Message, content: Content) -> Message:
-    """A copy of a message that has this content."""
+    """Return a copy of a message with this content."""
     if isinstance(message, RichMessage):
         copy: Message = RichMessage(
             message.sequence, message.due_us, message.remaining, message.meta, content, message.traits
@@ -149,24 +149,24 @@ def with_content(message: Message, content: Content) -> Message:
 
 
 def content_count(content: Content) -> int:
-    """How many messages were pushed for a body."""
+    """Return how many messages were pushed for a body."""
     return len(content) if isinstance(content, list) else 1
 
 
 COMPOUND_BYTES_MAX = 32 * 1024 * 1024
-"""Most bytes of a compound message of more than one part, so that a client that may pull the largest message can pull it."""
+"""Most bytes of a compound message of several parts, so that clients that may pull the largest message can pull it."""
 _PART_BYTES = 128
-"""What a part takes in a delivery besides its body and headers."""
+"""Approximate bytes of a part in a delivery besides its body and headers."""
 
 
 def part_bytes(part: Part) -> int:
-    """About how many bytes a part takes in a delivery."""
+    """Return the approximate bytes of a part in a delivery."""
     headers = sum(len(name) + len(value) for name, value in part.headers)
     return _PART_BYTES + len(part.content_type or b"") + headers + len(part.content)
 
 
 def content_bytes(content: Content) -> int:
-    """Size of a body in bytes, for a compound message that of all parts."""
+    """Return the bytes of a body, or of all parts of a compound message."""
     if isinstance(content, bytes):
         return len(content)
     if isinstance(content, Body):

@@ -1,4 +1,4 @@
-"""What can leave memory for a page, and what keeps the pages."""
+"""Interfaces of paging: objects that can be paged out, and the store that keeps the pages."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["PageError", "PageStore", "Pageable"]
 
 
 class PageError(Exception):
-    """A page that is needed now cannot be had; the replica must stop, because it could not go on as the others do.
+    """A page that is needed now is unavailable; the replica must stop, because it would diverge from the others.
 
     Attributes:
-        page: its name, empty if it is not known which.
+        page: its name, empty if unknown.
     """
 
     def __init__(self, reason: str, page: bytes = b"") -> None:
@@ -25,34 +25,34 @@ class PageStore(Protocol):
     """Keeps pages outside of memory."""
 
     def save(self, columns: list[Any]) -> bytes:
-        """Keep some columns; returns the page's name, which follows from its content."""
+        """Write some columns; return the page's name, which is derived from its content."""
 
     def load(self, page: bytes) -> list[Any]:
-        """The columns of a page.
+        """Return the columns of a page.
 
         Raises:
             PageError: it is lost or damaged.
         """
 
     def want(self, page: bytes) -> None:
-        """The page will be loaded soon."""
+        """Prefetch a page that is needed soon."""
 
     def is_ready(self, page: bytes) -> bool:
-        """Whether `load` can neither fail nor wait for the disk."""
+        """Return whether `load` can neither fail nor wait for the disk."""
 
     def fetch(self, page: bytes, done: Callable[[bool], None]) -> None:
-        """Have the page at hand so that `load` need not wait for it, then call `done` with whether it can be read."""
+        """Prefetch the page so that `load` need not wait for it, then call `done` with True if it is readable."""
 
     def is_busy(self) -> bool:
-        """Whether to wait before more is saved for the sake of memory."""
+        """Return whether eviction should pause because too many writes are pending."""
 
 
 class Pageable(ABC):
-    """Something that is either in memory or in a page, and does not change.
+    """An immutable object that is either in memory or in a page.
 
     Attributes:
         page: the name of its page, empty if there is none.
-        in_line: whether the state has it still.
+        in_line: True while the state refers to it.
     """
 
     __slots__ = ("__weakref__", "in_line", "page")
@@ -63,16 +63,16 @@ class Pageable(ABC):
 
     @abstractmethod
     def is_here(self) -> bool:
-        """Whether it is in memory."""
+        """Return whether it is in memory."""
 
     @abstractmethod
     def columns(self) -> list[Any]:
-        """What its page holds; it must be in memory."""
+        """Return the content of its page; it must be in memory."""
 
     @abstractmethod
     def memory_bytes(self) -> int:
-        """About what it takes in memory if it is there."""
+        """Return its approximate bytes in memory when it is loaded."""
 
     @abstractmethod
     def let_go(self) -> None:
-        """Keep it in memory no more; there must be a page."""
+        """Drop its content from memory; there must be a page."""

@@ -1,4 +1,6 @@
-"""What messages looked like when a snapshot view was opened: kept for those that change while it is read."""
+"""Pre-images: the fields of messages as of the moment a snapshot view was opened, kept for messages that change while
+it is read.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ PreImage = tuple[int, int, int, int]
 class PreImages:
     """Fields of messages before their first change since the view was opened, by sequence.
 
-    Contents are not kept: a body never changes, and a compound message only grows, so that its number of parts is enough.
+    Contents are not kept: a body never changes, and a compound message only grows, so its number of parts suffices.
 
     Attributes:
         table: the fields by sequence.
@@ -29,7 +31,7 @@ class PreImages:
         self.table: dict[int, PreImage] = {}
 
     def keep(self, messages: Iterable[Message]) -> None:
-        """Remember messages that are about to change."""
+        """Save the fields of messages that are about to change."""
         table, last_sequence = self.table, self._last_sequence
         for message in messages:
             sequence = message.sequence
@@ -37,10 +39,10 @@ class PreImages:
                 table[sequence] = (message.due_us, message.ready_us, message.remaining, message.delivered)
 
     def take(self, message: Message) -> PreImage:
-        """The fields that the message had when the view was opened; what was kept of it is let go."""
+        """Return the fields of the message when the view was opened, and remove its pre-image."""
         kept = self.table.pop(message.sequence, None)
         return (message.due_us, message.ready_us, message.remaining, message.delivered) if kept is None else kept
 
     def keep_leased(self, leased: Mapping[int, Message], numbers: Iterable[int]) -> None:
-        """Remember the messages of those deliveries that are still leased."""
+        """Save the fields of the messages of those deliveries that are still leased."""
         self.keep([leased[number] for number in numbers if number in leased])

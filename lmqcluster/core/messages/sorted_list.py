@@ -1,4 +1,4 @@
-"""Things in the order of keys, from which any can be taken out: what a heap or a deque cannot do."""
+"""A list sorted by keys from which any item can be removed, unlike a heap or a deque."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _BLOCK = 512
 
 
 class SortedList(Generic[M]):
-    """Things under unique keys in blocks of at most 1,024 entries, as in `SortedNames`.
+    """Items under unique keys in blocks of at most 1,024 entries, like `SortedNames`.
 
-    Adding, finding and removing cost O(log n), and move part of one block. All keys have the same length and are comparable;
-    an entry is its key with the thing behind it. A key that is shorter finds the first entry that begins with it.
+    Adding, finding and removing cost O(log n), and move part of one block. All keys have the same length and are
+    comparable; an entry is its key followed by the item. A shorter key finds the first entry that begins with it.
     """
 
     __slots__ = ("_blocks", "_count", "_floors")
@@ -38,7 +38,7 @@ class SortedList(Generic[M]):
                 yield entry[-1]
 
     def add(self, key: Key, thing: M) -> None:
-        """Add a thing under a key that is not there."""
+        """Add an item under a key that is not in the list."""
         entry = (*key, thing)
         self._count += 1
         blocks, floors = self._blocks, self._floors
@@ -60,7 +60,7 @@ class SortedList(Generic[M]):
             floors.insert(place + 1, block[_BLOCK][:-1])
 
     def add_all(self, entries: list[tuple[Any, ...]]) -> None:
-        """Add rising entries, each its key with the thing behind it, under keys that are not there; fast at the end."""
+        """Add entries in rising order, each a key followed by its item, under new keys; fast at the end."""
         blocks, placed = self._blocks, 0
         if entries and not blocks:
             blocks.append([])
@@ -74,7 +74,7 @@ class SortedList(Generic[M]):
             self.add(entry[:-1], entry[-1])
 
     def remove(self, key: Key) -> bool:
-        """Remove the thing under this key; whether it was there."""
+        """Remove the item under this key; return whether it existed."""
         place, index = self._find(key)
         if place < 0 or self._blocks[place][index][:-1] != key:
             return False
@@ -82,30 +82,32 @@ class SortedList(Generic[M]):
         return True
 
     def first(self) -> M | None:
-        """The thing with the smallest key."""
+        """Return the item with the smallest key; None if the list is empty."""
         return self._blocks[0][0][-1] if self._blocks else None
 
     def last(self) -> M | None:
-        """The thing with the largest key."""
+        """Return the item with the largest key; None if the list is empty."""
         return self._blocks[-1][-1][-1] if self._blocks else None
 
     def first_key(self) -> Key | None:
-        """The smallest key."""
+        """Return the smallest key; None if the list is empty."""
         return self._blocks[0][0][:-1] if self._blocks else None
 
     def first_from(self, key: Key) -> M | None:
-        """The thing with the smallest key that is not less than this one."""
+        """Return the item with the smallest key that is not less than this one; None if there is none."""
         place, index = self._find(key)
         return None if place < 0 else self._blocks[place][index][-1]
 
     def pop_first(self) -> M:
-        """Remove the thing with the smallest key, which must be there."""
+        """Remove and return the item with the smallest key; the list must not be empty."""
         thing: M = self._blocks[0][0][-1]
         self._delete(0, 0)
         return thing
 
     def between(self, low: Key, high: Key) -> Iterator[M]:
-        """The things with keys from `low` on that are less than `high`; nothing may change meanwhile."""
+        """Yield the items with keys from `low` on that are less than `high`; the list must not change during
+        iteration.
+        """
         place, index = self._find(low)
         if place < 0:
             return
@@ -119,22 +121,22 @@ class SortedList(Generic[M]):
             place, index = place + 1, 0
 
     def count_between(self, low: Key, high: Key) -> int:
-        """How many keys there are from `low` on that are less than `high`."""
+        """Return the number of keys from `low` on that are less than `high`."""
         return max(0, self._rank(high) - self._rank(low))
 
     def frozen(self) -> list[list[Any]]:
-        """The entries as they are now, in blocks of their own."""
+        """Return a copy of the entries, in blocks."""
         return [block.copy() for block in self._blocks]
 
     def _rank(self, key: Key) -> int:
-        """How many keys are less than this one. Costs a step a block."""
+        """Return the number of keys less than this one. The cost is one step per block."""
         place, index = self._find(key)
         if place < 0:
             return self._count
         return sum(map(len, self._blocks[:place])) + index
 
     def _find(self, key: Key) -> tuple[int, int]:
-        """Block and index of the first entry whose key is not less; (-1, 0) if there is none."""
+        """Return block and index of the first entry whose key is not less; (-1, 0) if there is none."""
         blocks = self._blocks
         place = max(0, bisect_right(self._floors, key) - 1)
         while place < len(blocks):

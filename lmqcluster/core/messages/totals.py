@@ -1,4 +1,4 @@
-"""How much all queues hold together: exact sums, kept with every change, so that nobody has to visit the queues for them."""
+"""Running totals over all queues, updated on every change so that reading them is O(1)."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Any
 __all__ = ["Totals", "property_bytes"]
 
 _VALUE_BYTES = 64
-"""What a value takes beside its text, about."""
+"""Approximate bytes of a value beside its text."""
 
 
 class Totals:
-    """The sums.
+    """The totals.
 
     Attributes:
         messages: messages, each part of a compound message counting as one.
         body_bytes: bytes of their bodies.
         property_bytes: bytes of the queues' own properties, see `property_bytes`.
-        trait_bytes: about what messages with traits take beside body and headers.
+        trait_bytes: approximate memory of messages with traits beside body and headers.
     """
 
     __slots__ = ("body_bytes", "messages", "property_bytes", "trait_bytes")
@@ -31,7 +31,7 @@ class Totals:
 
 
 def property_bytes(properties: Mapping[str, Any]) -> int:
-    """About what properties take in memory, in the form in which a queue keeps them."""
+    """Return the approximate memory of properties in the form in which a queue keeps them."""
     return sum(_VALUE_BYTES + len(name) + _bytes_of(value) for name, value in properties.items())
 
 

@@ -1,1 +1,1 @@
-"""Tokens and keys, and how much state each owner may have."""
+"""Tokens and keys, and the quotas of state for each owner."""

@@ -1,6 +1,6 @@
-"""Keys that open queues by the beginning of their names, for clients that know no tokens.
+"""Keys that grant access to queues by name prefix, for clients that know no tokens.
 
-As with tokens, the core keeps digests of them, and never looks at them otherwise.
+As with tokens, the core only stores their digests; the nodes enforce them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class ApiKeys:
     """Prefixes of queue names by the SHA-256 digest of a key.
 
     Attributes:
-        revision: changes with every change, as that of `Tokens`.
+        revision: changes with every change, like that of `Tokens`.
     """
 
     def __init__(self) -> None:
@@ -35,11 +35,11 @@ class ApiKeys:
         return iter(sorted(self._prefixes.items()))
 
     def prefix(self, digest: bytes) -> bytes | None:
-        """Return what the names of the queues begin with that the key opens; None if there is no such key."""
+        """Return the prefix of the queue names that the key grants access to; None if there is no such key."""
         return self._prefixes.get(digest)
 
     def set(self, digest: bytes, prefix: bytes) -> bool:
-        """Add a key, or give it another prefix. A command of the state machine.
+        """Add a key, or replace its prefix. A command of the state machine.
 
         Raises:
             ValueError: one of them is malformed.

@@ -1,4 +1,4 @@
-"""A table of things that owners have under names, ordered by last use."""
+"""A table of values by owner and name, ordered by last use."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Place = tuple[bytes, bytes]
 
 
 def is_random(name: bytes) -> bool:
-    """Return whether a name ends with a random UUID in lower case, so that nobody can guess it."""
+    """Return whether a name ends with a random UUID in lower case and so cannot be guessed."""
     end = name[-len(_UUID) :]
     return len(end) == len(_UUID) and all(
         sign in _DIGITS.get(wanted, (wanted,)) for sign, wanted in zip(end, _UUID, strict=True)
@@ -34,13 +34,13 @@ class OwnedTable(Generic[Value]):
         return len(self._rows)
 
     def get(self, owner: bytes, name: bytes) -> Value | None:
-        """The owner's value, or None."""
+        """Return the owner's value, or None."""
         return self._rows.get((owner, name))
 
     def find(self, owner: bytes, name: bytes) -> tuple[bytes, Value] | None:
-        """The owner's value, or one that belongs to nobody, and whose it is.
+        """Return the owner's value, or else the unowned one, together with its actual owner.
 
-        What belongs to nobody is everybody's: its client got a token meanwhile, or the program was older.
+        An unowned value matches any owner: its client has got a token since, or the program was older.
         """
         for whose in (owner, b""):
             value = self._rows.get((whose, name))
@@ -49,13 +49,13 @@ class OwnedTable(Generic[Value]):
         return None
 
     def put(self, owner: bytes, name: bytes, value: Value) -> None:
-        """Set a value, which is now the one used last."""
+        """Set a value and make it the most recently used one."""
         self._rows[owner, name] = value
         self._rows.move_to_end((owner, name))
         self._owners.setdefault(name, set()).add(owner)
 
     def pop(self, owner: bytes, name: bytes) -> Value | None:
-        """Remove a value; None if there is none."""
+        """Remove and return a value; None if there is none."""
         value = self._rows.pop((owner, name), None)
         if value is not None:
             owners = self._owners[name]
@@ -65,13 +65,13 @@ class OwnedTable(Generic[Value]):
         return value
 
     def owner_of(self, name: bytes) -> bytes | None:
-        """Return an owner of a value of this name, the first one by name; None if nobody has one."""
+        """Return an owner of a value of this name, the first one by name; None if there is none."""
         return min(self._owners.get(name, ()), default=None)
 
     def oldest(self) -> tuple[Place, Value] | None:
-        """The value used longest ago, with its owner and name."""
+        """Return the least recently used value, with its owner and name."""
         return next(iter(self._rows.items()), None)
 
     def items(self) -> Iterator[tuple[Place, Value]]:
-        """All values, the least recently used first."""
+        """Return all values, the least recently used first."""
         return iter(self._rows.items())

@@ -1,8 +1,8 @@
-"""How much of each kind of state is kept for one owner.
+"""Usage and limits of each kind of state by owner.
 
-An owner is the name of the principal that a command came from, which several tokens may have; the empty name stands for clients
-that need no token. What is counted is part of the state: each table takes what it keeps and gives back what it forgets, also
-when a snapshot is loaded.
+An owner is the name of the principal that sent a command, which several tokens may share; the empty name stands for
+clients that need no token. The counts are part of the state: each table counts what it adds and removes, also when it
+loads a snapshot.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ OWNER_BYTES_MAX = 100
 
 
 class Kind(Enum):
-    """What is kept for an owner."""
+    """The kinds of state that are counted."""
 
     KEYS = "idempotency keys"
     PRODUCERS = "producers"
@@ -35,14 +35,14 @@ class Kind(Enum):
 
 
 ROWS = (Kind.KEYS, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
-"""The kinds that are counted in things that each take some memory."""
+"""The kinds counted in rows that each take some memory."""
 
 
 class Quotas:
-    """What each owner uses of each kind.
+    """The usage of each kind by owner.
 
     Attributes:
-        LIMITS: the most of each kind that one owner may have.
+        LIMITS: the limit of each kind for one owner.
     """
 
     LIMITS: ClassVar[Mapping[Kind, int]] = {
@@ -62,37 +62,37 @@ class Quotas:
     def __init__(self) -> None:
         self._used: dict[Kind, dict[bytes, int]] = {kind: {} for kind in Kind}
         self._totals: dict[Kind, int] = dict.fromkeys(Kind, 0)
-        # Of how many kinds each owner has something.
+        # The number of kinds of which each owner has some.
         self._kinds: dict[bytes, int] = {}
 
     @property
     def owners(self) -> int:
-        """How many owners have something."""
+        """Return the number of owners with any state."""
         return len(self._kinds)
 
     def owns(self, owner: bytes) -> bool:
-        """Return whether an owner has something of any kind."""
+        """Return whether an owner has state of any kind."""
         return owner in self._kinds
 
     def kept(self, owner: bytes) -> dict[Kind, int]:
-        """Return how much an owner has of each kind of which it has something."""
+        """Return an owner's usage of each kind of which it has some."""
         return {kind: used[owner] for kind, used in self._used.items() if owner in used}
 
     def used(self, kind: Kind, owner: bytes) -> int:
-        """How much an owner has."""
+        """Return an owner's usage of a kind."""
         return self._used[kind].get(owner, 0)
 
     def total(self, kind: Kind) -> int:
-        """How much all owners have together."""
+        """Return the usage of a kind by all owners together."""
         return self._totals[kind]
 
     def fullest(self) -> tuple[Kind, bytes, int]:
-        """Return the kind and the owner who has the largest share of the quota of that kind, and how much that is."""
+        """Return the kind and the owner with the largest share of its quota, and that usage."""
         used = ((kind, owner, count) for kind, owners in self._used.items() for owner, count in owners.items())
         return max(used, key=lambda one: one[2] / self.LIMITS[one[0]], default=(Kind.QUEUES, b"", 0))
 
     def check(self, kind: Kind, owner: bytes, count: int = 1) -> None:
-        """Refuse what would exceed the owner's quota. A command checks before it changes anything.
+        """Refuse an addition that would exceed the owner's quota. A command checks before it changes anything.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -106,7 +106,7 @@ class Quotas:
             )
 
     def take(self, kind: Kind, owner: bytes, count: int = 1) -> None:
-        """Count what was added; the quota is not looked at, see `check`."""
+        """Count an addition without checking the quota, see `check`."""
         if not count:
             return
         used = self._used[kind]
@@ -116,7 +116,7 @@ class Quotas:
         self._totals[kind] += count
 
     def give(self, kind: Kind, owner: bytes, count: int = 1) -> None:
-        """Count what was let go of."""
+        """Count a removal."""
         if not count:
             return
         used = self._used[kind]
@@ -132,10 +132,10 @@ class Quotas:
 
 
 def checked_owner(owner: bytes) -> bytes:
-    """The owner that a command names.
+    """Return the owner that a command names.
 
     Raises:
-        ValueError: it is none.
+        ValueError: it is malformed.
     """
     if type(owner) is not bytes or len(owner) > OWNER_BYTES_MAX:
         raise ValueError(f"an owner must be at most {OWNER_BYTES_MAX} bytes")

@@ -1,6 +1,6 @@
-"""Access tokens: what the cluster knows of the secrets that it gave out, and for what they are good.
+"""Access tokens: digests of the secrets that the cluster issued, and the rights that they grant.
 
-The core keeps tokens and never looks at them otherwise: who may do what is decided by the nodes before a command reaches the log.
+The core only stores tokens: the nodes authorise a command before it reaches the log.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from .quotas import Quotas
 __all__ = ["EVERY_QUEUE", "PRINCIPALS_MAX", "Role", "Token", "TokenResult", "Tokens"]
 
 EVERY_QUEUE = b".*"
-"""The pattern of a token that is good for all queues, and so for what is not about a queue."""
+"""The pattern of a token for all queues, and so also for operations that concern no queue."""
 NAME_BYTES_MAX = 100
 DIGEST_BYTES = 32
 TOKENS_MAX = 1000
 PRINCIPALS_MAX = 10_000
-"""Most principals that own something, those without a token included."""
+"""Most principals that own something, clients without a token included."""
 _INT_MAX = 1 << 62
 
 
 class Role(IntEnum):
-    """What a token may do; each role includes those before it. Part of the log's format: never renumber."""
+    """The rights of a token; each role includes those before it. Part of the log's format: never renumber."""
 
     READ = 1
     WRITE = 2
@@ -33,7 +33,7 @@ class Role(IntEnum):
 
 
 class TokenResult(IntEnum):
-    """What became of a command. Part of the log's format: never renumber."""
+    """The outcome of a command. Part of the log's format: never renumber."""
 
     DONE = 0
     EXISTS = 1
@@ -48,12 +48,12 @@ class Token(NamedTuple):
     """One token.
 
     Attributes:
-        name: by which people tell tokens apart; 1 to 100 bytes.
+        name: the name that identifies the token to people; 1 to 100 bytes.
         digest: SHA-256 of the secret.
         pattern: regular expression that is searched for in queue names.
-        created_us: time of day at the node that took it.
-        expires_us: time of day from which it is not valid any more, 0 for never.
-        principal: the owner of what its clients leave at the cluster, which other tokens may have too; 1 to 100 bytes.
+        created_us: time of day at the node that accepted it.
+        expires_us: time of day at which it expires, 0 for never.
+        principal: the owner of the state that its clients create; other tokens may share it; 1 to 100 bytes.
     """
 
     name: bytes
@@ -66,7 +66,7 @@ class Token(NamedTuple):
 
     @property
     def rules_all(self) -> bool:
-        """Whether it may do everything, for ever."""
+        """Return whether it grants all rights without expiry."""
         return self.role == Role.ADMIN and self.pattern == EVERY_QUEUE and not self.expires_us
 
 
@@ -74,7 +74,7 @@ class Tokens:
     """All tokens by name.
 
     Attributes:
-        revision: changes with every change, so that a node sees at a glance whether there was one.
+        revision: changes with every change, so that a node detects changes in O(1).
     """
 
     def __init__(self, compile_pattern: Compile, quotas: Quotas) -> None:
@@ -87,16 +87,16 @@ class Tokens:
         return len(self._by_name)
 
     def __iter__(self) -> Iterator[Token]:
-        """All tokens, sorted by name."""
+        """Return all tokens, sorted by name."""
         return (self._by_name[name] for name in sorted(self._by_name))
 
     def set(self, token: Token, *, without_admin: bool, joins: bool) -> TokenResult:
-        """Add a token. The same one again changes nothing, so that the command may be repeated.
+        """Add a token. Idempotent: adding the same one again changes nothing.
 
         Args:
             token: the token.
-            without_admin: add it though there would be no token that may do everything, and so nobody to manage the others.
-            joins: add it even if its principal has tokens already, or owns what former tokens have left.
+            without_admin: add it even if no token would grant all rights, so that no client could manage the others.
+            joins: add it even if its principal has tokens already, or owns state that former tokens have left.
 
         Raises:
             ValueError: it is malformed.
@@ -120,7 +120,7 @@ class Tokens:
         return TokenResult.DONE
 
     def delete(self, name: bytes, *, without_admin: bool) -> TokenResult:
-        """Delete a token; `without_admin` as in `set`. The last token of all may always be deleted."""
+        """Delete a token; see `set` for `without_admin`. The last token may always be deleted."""
         token = self._by_name.get(name)
         if token is None:
             return TokenResult.UNKNOWN
@@ -131,7 +131,7 @@ class Tokens:
         return TokenResult.DONE
 
     def _is_known(self, principal: bytes) -> bool:
-        """Return whether a token has this principal, or something belongs to it."""
+        """Return whether a token has this principal, or the principal owns state."""
         return self._quotas.owns(principal) or any(one.principal == principal for one in self._by_name.values())
 
     def _has_admin(self, but: bytes = b"") -> bool:
@@ -149,14 +149,14 @@ class Tokens:
         self._compile(token.pattern)
 
     def rows(self) -> Iterator[list[object]]:
-        """The table as of now for a snapshot, sorted by name; it may change while the rows are read."""
+        """Return the table as of now for a snapshot, sorted by name; it may change while the rows are read."""
         return iter([[token.name, token.digest, int(token.role), *token[3:]] for token in self])
 
     def load(self, rows: Iterable[tuple[bytes, bytes, int, bytes, int, int, bytes]]) -> None:
         """Add the rows of a snapshot.
 
         Raises:
-            ValueError: a token is malformed, or there twice.
+            ValueError: a token is malformed, or occurs twice.
         """
         for name, digest, role, pattern, created_us, expires_us, principal in rows:
             token = Token(name, digest, Role(role), pattern, created_us, expires_us, principal)

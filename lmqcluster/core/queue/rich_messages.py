@@ -305,8 +305,7 @@ class RichLines:
         return self.waiting.first()
 
     def due_count(self, now_us: int) -> int:
-        """Return how many messages can be pulled now; several of one group that become due together count one by one.
-        """
+        """Return how many messages can be pulled now; several of one group that become due together count one by one."""
         return len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
 
     def first_of_all(self) -> RichMessage | None:

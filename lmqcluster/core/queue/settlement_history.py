@@ -49,8 +49,7 @@ class SettlementHistory:
             self.floor = max(self.floor, oldest)
 
     def find(self, number: int) -> Settlement | None:
-        """Return how the delivery ended; None if acked or still leased or, up to `floor`, if the ending is forgotten.
-        """
+        """Return how the delivery ended; None if acked or still leased or, up to `floor`, if the ending is forgotten."""
         return self._endings.get(number)
 
     def rows(self) -> Iterator[list[object]]:

@@ -1,1 +1,1 @@
-"""The way of a message between queues: admission, bindings, waiting pushes, dead-lettering."""
+"""Routing of messages between queues: admission, bindings, waiting pushes, dead-lettering."""

@@ -1,4 +1,4 @@
-"""How a push reaches queues that do more than append it: aliases, bound queues, limits, delays, traits."""
+"""Admission of pushes to queues that need more than an append: aliases, bound queues, limits, delays, traits."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from .bindings import Bindings
 __all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "preserved_headers", "refuse"]
 
 TARGETS_MAX = 1_000
-"""Most names of destinations and bound queues that are looked at for one push, and so most queues that it reaches."""
+"""Most names of destinations and bound queues that one push visits, and so most queues that it reaches."""
 COPIES_MAX = 25_000
-"""Most messages that one command stores where queues are bound or aliases; each name that is looked at counts as a copy.
+"""Most messages that one command stores if queues are bound or aliases; each visited name counts as a copy.
 
-A copy takes about 4 us, and a node that applies a command for longer than an election timeout loses the lead.
+A copy takes about 4 us, and a leader that applies a command for longer than an election timeout loses the lead.
 """
 COPY_BYTES_MAX = 256 * 1024 * 1024
-"""Most bytes that the copies of one body have together."""
+"""Most bytes of all copies of one body."""
 
 
 class Push(NamedTuple):
-    """What a push asks for beyond body, content type and headers.
+    """The options of a push beyond body, content type and headers.
 
     Attributes:
-        delay_us: how much later it becomes due; negative for what the queue says.
-        due_us: log time at which it becomes due, 0 for no such time.
-        ttl_us: how long it may be delivered, 0 for as long as the queue says.
-        priority, label, group: as in `Traits`.
+        delay_us: delay until it is due; negative for the queue's delay.
+        due_us: log time at which it becomes due, 0 if not set.
+        ttl_us: time until it expires, 0 for the queue's limit.
+        priority, label, group: see `Traits`.
     """
 
     delay_us: int = -1
@@ -48,13 +48,13 @@ PLAIN_PUSH = Push()
 
 
 class Targets(NamedTuple):
-    """Where a push goes.
+    """The targets of a push.
 
     Attributes:
-        deciding: queues each of which must take it.
-        keeping: those of them that keep it.
-        copies: queues that get a copy if they can take one.
-        reach: how many names were looked at; not less than the number of messages that a push becomes.
+        deciding: queues all of which must accept it.
+        keeping: those of them that store it.
+        copies: queues that get a copy if they have room.
+        reach: number of visited names; not less than the number of messages that a push becomes.
     """
 
     deciding: list[Queue]
@@ -64,7 +64,7 @@ class Targets(NamedTuple):
 
 
 class IntakeState(Protocol):
-    """What it needs of the queues' state."""
+    """The part of `QueueTable` that admission uses."""
 
     now_us: int
     last_sequence: int
@@ -72,23 +72,25 @@ class IntakeState(Protocol):
     queues: dict[bytes, Queue]
 
     def queue(self, name: bytes) -> Queue:
-        """The queue of that name, created if need be."""
+        """Return the queue of that name; create it if needed."""
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due earlier than before."""
+        """Report that messages of the queue may be due earlier than before."""
 
 
 class Admission:
-    """Stores what is pushed."""
+    """Stores pushes."""
 
     def __init__(self, state: IntakeState) -> None:
         self._state = state
 
     def targets(self, queue: Queue) -> Targets:
-        """Where a push to the queue goes: an alias is followed, also to further aliases, and each queue's bindings once."""
+        """Return the targets of a push to the queue: aliases are followed recursively, and each queue's bindings
+        once.
+        """
         state, options = self._state, queue.settings.options
         if not state.bindings.has_targets(queue.name) and (
             options is None or not (options.destinations or options.fanout_only)
@@ -121,7 +123,7 @@ class Admission:
         return Targets(deciding, keeping, copies, reach)
 
     def store(self, queue: Queue, meta: Meta, contents: list[bytes], push: Push) -> list[int]:
-        """Store bodies one by one; returns a flag for each, see `PushFlag`."""
+        """Store bodies one by one; return a flag for each, see `PushFlag`."""
         targets = self.targets(queue)
         most, bytes_max = COPIES_MAX // targets.reach, COPY_BYTES_MAX // targets.reach
         flags: list[int] = []
@@ -134,7 +136,7 @@ class Admission:
         return flags
 
     def takes_all(self, queue: Queue, contents: Sequence[bytes]) -> bool:
-        """Whether each of these bodies is stored in the queue and nowhere else, to be found by its id."""
+        """Return whether the queue stores all of these bodies, in this queue alone and indexed by id."""
         if (
             queue.settings.options is not None
             or not queue.finds_by_id()
@@ -144,7 +146,9 @@ class Admission:
         return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
 
     def store_alike(self, queue: Queue, contents: Sequence[bytes], push: Push) -> int:
-        """As `store_all`, for bodies without content type and headers that are pushed alike."""
+        """Store bodies without content type and headers, with equal options, in a queue that takes all; return the
+        first sequence.
+        """
         state, now_us = self._state, self._state.now_us
         first = state.last_sequence + 1
         due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
@@ -156,7 +160,7 @@ class Admission:
         return first
 
     def store_all(self, queue: Queue, pushes: Iterable[tuple[Item, Push]]) -> int:
-        """As `store`, for a queue that takes all; returns the sequence of the first, the others follow."""
+        """Store pushes in a queue that takes all; return the sequence of the first, the others follow."""
         state, now_us, preserved = self._state, self._state.now_us, queue.settings.preserved
         first = state.last_sequence + 1
         deliveries, messages = queue.settings.deliveries, list[RichMessage]()
@@ -200,7 +204,7 @@ class Admission:
                 return flag
         for queue in targets.deciding:
             self._make_room(queue)
-        # The answer is that of the queue itself, not of its copies.
+        # The result is that of the queue itself, not of its copies.
         results = [self._put(queue, meta, content, push) for queue in targets.keeping]
         for queue in targets.copies:
             if _refusal(queue, len(content)):
@@ -211,7 +215,7 @@ class Admission:
         return results[0] if results else PushFlag.STORED
 
     def _make_room(self, queue: Queue) -> None:
-        """Discard what is old in a queue that is full, if it wants that; one that has far too much gets smaller push by push."""
+        """Discard old messages of a full queue, if its options say so; one far above its limit shrinks push by push."""
         options = queue.settings.options
         if options is None or not options.discard_old_when_full:
             return
@@ -242,7 +246,9 @@ class Admission:
         return flag
 
     def receive(self, queue: Queue, message: Message, traits: Traits) -> None:
-        """Store a message that another queue gave up, in this queue alone. Limits do not keep it out: it would be lost."""
+        """Store a message that another queue forwards, in this queue alone. Limits do not apply, since it would be
+        lost.
+        """
         state = self._state
         state.last_sequence += 1
         queue.take_over(state.now_us, state.last_sequence, message, traits)
@@ -250,14 +256,14 @@ class Admission:
 
 
 def _traits(push: Push, expires_us: int) -> Traits:
-    """The traits of a message; those that have none share one object."""
+    """Return the traits of a message; messages without any share one object."""
     if push.priority or push.label or push.group or expires_us:
         return Traits(push.priority, expires_us, push.label, push.group)
     return PLAIN_TRAITS
 
 
 def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
-    """Those headers of a push that its queue keeps, in the queue's order."""
+    """Return those headers of a push that its queue preserves, in the queue's order."""
     if not headers or not names:
         return ()
     values = dict(headers)
@@ -265,7 +271,7 @@ def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
 
 
 class Room:
-    """Finds out whether several pushes will be taken as a whole, before the first of them is stored."""
+    """Checks whether several pushes will all be accepted, before the first of them is stored."""
 
     def __init__(self, intake: Admission) -> None:
         self._intake = intake
@@ -274,7 +280,9 @@ class Room:
         self._bytes: dict[bytes, int] = {}
 
     def take(self, queue: Queue, size: int) -> PushFlag:
-        """Count a push of a body of this size; returns why it would not be stored, and counts nothing then."""
+        """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve
+        nothing.
+        """
         targets = self._intake.targets(queue)
         if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
             return PushFlag.OVERSIZED
@@ -290,7 +298,7 @@ class Room:
         return PushFlag.STORED
 
     def require(self, queue: Queue, size: int) -> None:
-        """As `take`, for a push that is refused with all others.
+        """Reserve room for a push, or refuse the whole command.
 
         Raises:
             RefusedError: ``full``, ``too_large``.
@@ -300,7 +308,7 @@ class Room:
             refuse(queue, flag)
 
     def add(self, queue: Queue, size: int) -> None:
-        """Count a message that comes to those that wait, whether there is room or not."""
+        """Count a message that is added to the line regardless of room."""
         self._items[queue.name] = self._items.get(queue.name, 0) + 1
         self._bytes[queue.name] = self._bytes.get(queue.name, 0) + size
 
@@ -324,14 +332,16 @@ def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
 
 
 def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
-    """Why a queue does not take a body of this size, if so much more waited in it than does."""
+    """Return why a queue refuses a body of this size if its line had this many more messages and bytes; ``STORED`` if
+    it does not.
+    """
     options = queue.settings.options
     if options is None:
         return PushFlag.STORED
     if options.max_item_bytes is not None and size > options.max_item_bytes:
         return PushFlag.OVERSIZED
     if queue.pushes_waiting:
-        # What comes now is behind those that wait.
+        # A new push goes behind those that wait.
         return PushFlag.FULL
     if options.discard_old_when_full:
         return PushFlag.FULL if options.max_items == 0 or options.max_bytes == 0 else PushFlag.STORED
@@ -339,7 +349,7 @@ def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) 
 
 
 def _has_room(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
-    """Whether another message may wait in the queue."""
+    """Return whether the queue has room for another message."""
     if options.max_items is not None and queue.waiting() + more_items >= options.max_items:
         return False
     return options.max_bytes is None or queue.waiting_bytes() + more_bytes < options.max_bytes

@@ -1,4 +1,4 @@
-"""Which queues get a copy of what is pushed to another one."""
+"""Bindings: queues that get a copy of each push to another one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["BOUND_MAX", "SOURCES_MAX", "Bindings"]
 BOUND_MAX = 100
 """Most queues that are bound to one."""
 SOURCES_MAX = 1_000
-"""Most queues that one is bound to, those that do not exist any more included."""
+"""Most queues that one is bound to, including those that no longer exist."""
 
 
 class Bindings:
@@ -26,24 +26,24 @@ class Bindings:
         return self._count
 
     def targets(self, source: bytes) -> list[bytes]:
-        """The queues bound to this one, in the order in which they were bound."""
+        """Return the queues bound to this one, in the order in which they were bound."""
         return list(self._targets.get(source, ()))
 
     def has_targets(self, source: bytes) -> bool:
-        """Whether a queue is bound to this one."""
+        """Return whether a queue is bound to this one."""
         return source in self._targets
 
     def sources(self, target: bytes) -> list[bytes]:
-        """The queues that this one is bound to."""
+        """Return the queues that this one is bound to."""
         return list(self._sources.get(target, ()))
 
     def parent(self, name: bytes) -> bytes | None:
-        """The queue whose child this one is: it is bound to it, and named after it, as ``parent+child``."""
+        """Return the parent of a queue: it is bound to its parent and named after it, as ``parent+child``."""
         parent = name.partition(b"+")[0] if b"+" in name else b""
         return parent if parent in self._sources.get(name, ()) else None
 
     def children(self, name: bytes) -> list[bytes]:
-        """The children of a queue."""
+        """Return the children of a queue."""
         return [target for target in self._targets.get(name, ()) if self.parent(target) == name]
 
     def check(self, source: bytes, target: bytes) -> None:
@@ -63,7 +63,7 @@ class Bindings:
             )
 
     def bind(self, source: bytes, target: bytes) -> bool:
-        """Bind a queue to another one; False if it is already."""
+        """Bind a queue to another one; False if it is bound already."""
         if target in self._targets.get(source, ()):
             return False
         self._count += 1
@@ -72,7 +72,7 @@ class Bindings:
         return True
 
     def unbind(self, source: bytes, target: bytes) -> bool:
-        """End a binding; False if there is none."""
+        """Remove a binding; False if there is none."""
         bound = self._targets.get(source, {})
         if target not in bound:
             return False
@@ -82,14 +82,14 @@ class Bindings:
         return True
 
     def deleted(self, name: bytes) -> list[bytes]:
-        """The queue is gone, and what bound it to others; returns these others."""
+        """Remove the bindings of a deleted queue to its sources; return these sources."""
         sources = self.sources(name)
         for source in sources:
             self.unbind(source, name)
         return sources
 
     def rows(self) -> Iterator[list[bytes]]:
-        """[source, target] of each."""
+        """Return [source, target] of each binding."""
         return iter([[source, target] for source, bound in self._targets.items() for target in bound])
 
 

@@ -1,4 +1,4 @@
-"""What follows when messages leave a queue; those that it gives up go to the queues that its options name."""
+"""Dead-lettering: messages that expire or have no deliveries left go to the queues that their queue's options name."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ EXHAUSTED, EXPIRED = b"exhausted", b"expired"
 
 
 class ExitState(Protocol):
-    """What it needs of the queues' state."""
+    """The part of `QueueTable` that dead-lettering uses."""
 
     now_us: int
     intake: Admission
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
 
     def add(self, name: bytes, owner: bytes) -> Queue:
-        """Make the queue."""
+        """Create the queue."""
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due earlier than before."""
+        """Report that messages of the queue may be due earlier than before."""
 
     def note_room(self, queue: Queue) -> None:
-        """The queue may have room for pushes that wait."""
+        """Report that the queue may have room for waiting pushes."""
 
 
 class DeadLetterRouter:
-    """Passes messages on, with body, headers, label, group, and where they come from."""
+    """Forwards messages with body, headers, label, group, and their origin."""
 
     def __init__(self, state: ExitState) -> None:
         self._state = state
 
     def changed(self, queue: Queue) -> None:
-        """The next of a group may be due, there may be room, or the queue may be empty and too old."""
+        """Report a change: the next of a group may be due, there may be room, or the queue may be empty and too old."""
         self._state.note_due(queue)
         if queue.pushes_waiting:
             self._state.note_room(queue)
 
     def expired(self, queue: Queue, message: Message) -> None:
-        """The message's time is over."""
+        """Forward a message that has expired, if the queue has a target for these."""
         options = queue.settings.options
         if options is not None and options.expire_to:
             self._pass_on(queue, message, options.expire_to, EXPIRED)
 
     def exhausted(self, queue: Queue, message: Message) -> None:
-        """The message has no deliveries left."""
+        """Dead-letter a message without deliveries left, if the queue has a target for these."""
         options = queue.settings.options
         if options is not None and options.dead_letters:
             self._pass_on(queue, message, options.dead_letters, EXHAUSTED)
@@ -64,12 +64,12 @@ class DeadLetterRouter:
         state.intake.receive(target, message, before._replace(expires_us=0, origin=origin))
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:
-        """Store a message that has left a queue in another one, as one that comes from nowhere."""
+        """Store a message that has left a queue in another one, without an origin."""
         traits = message.traits._replace(expires_us=0, origin=None)
         self._state.intake.receive(self.target(queue, destination), message, traits)
 
     def target(self, queue: Queue, destination: bytes) -> Queue:
-        """The queue of that name that takes what another one gives up, made if need be."""
-        # Made for the same owner whatever it has: a message must not be lost for want of a queue.
+        """Return the queue that takes messages forwarded by another one; create it if needed."""
+        # Created for the same owner regardless of its quota: a message must not be lost for want of a queue.
         target = self._state.existing(destination)
         return self._state.add(destination, queue.owner) if target is None else target

@@ -1,4 +1,4 @@
-"""Pushes that wait until a full queue has room for them, in the order in which they came."""
+"""Pushes that wait until a full queue has room for them, in the order of arrival."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .admission import Push
 __all__ = ["WaitingPush", "WaitingPushes"]
 
 _ITEM_BYTES = 600
-"""What a waiting message takes in memory beside its body, about."""
+"""Approximate memory of a waiting message beside its body."""
 
 
 class WaitingState(Protocol):
-    """What it needs of the state."""
+    """The part of `QueueTable` that waiting pushes use."""
 
     now_us: int
     queues: dict[bytes, Queue]
@@ -30,7 +30,7 @@ class WaitingState(Protocol):
     expiry: Expiry
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
 
 
 class WaitingPush(NamedTuple):
@@ -38,9 +38,9 @@ class WaitingPush(NamedTuple):
 
     Attributes:
         ticket: its number, in the order of arrival.
-        queue, owner: where to, and to whose quota it counts.
-        ends_us: when it is refused, if there has been no room.
-        items: the messages, and what each asks for.
+        queue, owner: the target, and the owner to whose quota it counts.
+        ends_us: when it is refused if there has been no room.
+        items: the messages and their options.
     """
 
     ticket: int
@@ -50,11 +50,11 @@ class WaitingPush(NamedTuple):
     items: list[tuple[Item, Push]]
 
     def size_bytes(self) -> int:
-        """About how much memory it takes."""
+        """Return the approximate memory of the push."""
         return sum(_ITEM_BYTES + len(item.content) for item, _ in self.items)
 
     def key(self) -> tuple[bytes, bytes, bytes] | None:
-        """By what a repetition of it is known: owner, queue and the first key."""
+        """Return the key that identifies a repetition of it: owner, queue and the first key."""
         keys = [item.key for item, _ in self.items if item.key is not None]
         return (self.owner, self.queue, keys[0]) if keys else None
 
@@ -64,9 +64,10 @@ class WaitingPushes:
 
     Attributes:
         last: the last ticket.
-        size_bytes: about how much memory all of them take.
-        gaining: queues that may have got room since their first push was tried; part of the state, because a push that is
-            tried again may be refused for something other than room.
+        size_bytes: approximate memory of all of them.
+        gaining: queues that may have gained room since their first push was tried; part of the state, because a push
+            that is tried
+            again may be refused for a reason other than room.
     """
 
     def __init__(self, state: WaitingState) -> None:
@@ -74,7 +75,7 @@ class WaitingPushes:
         self._pushes: dict[int, WaitingPush] = {}
         self._lines: dict[bytes, dict[int, None]] = {}
         self._keys: dict[tuple[bytes, bytes, bytes], int] = {}
-        # By ticket, how many repetitions of the push wait for it too; those without any are not there.
+        # By ticket, the number of repetitions that also wait for the push; no entry for none.
         self._repetitions: dict[int, int] = {}
         self._ends: SortedList[WaitingPush] = SortedList()
         self.last = 0
@@ -87,7 +88,7 @@ class WaitingPushes:
         return len(self._pushes)
 
     def add(self, queue: Queue, owner: bytes, wait_us: int, items: list[tuple[Item, Push]]) -> int:
-        """Let a push wait; returns its ticket.
+        """Add a waiting push; return its ticket.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -115,39 +116,39 @@ class WaitingPushes:
         self._state.expiry.at(push.ends_us)
 
     def find(self, ticket: int) -> WaitingPush | None:
-        """The push of that ticket, if it waits."""
+        """Return the push of that ticket, if it waits."""
         return self._pushes.get(ticket)
 
     def repeated(self, push: WaitingPush) -> WaitingPush | None:
-        """The push that waits already, of which this one is a repetition."""
+        """Return the waiting push of which this one is a repetition, if any."""
         key = push.key()
         ticket = None if key is None else self._keys.get(key)
         return None if ticket is None else self._pushes[ticket]
 
     def join(self, push: WaitingPush) -> None:
-        """A repetition waits for the push too."""
+        """Add a repetition that also waits for the push."""
         self._repetitions[push.ticket] = self._repetitions.get(push.ticket, 0) + 1
 
     def leave(self, push: WaitingPush) -> bool:
-        """One of those who wait for the push does so no more; whether nobody does now."""
+        """Remove one of the clients that wait for the push; return whether none is left."""
         others = self._repetitions.pop(push.ticket, 0)
         if others > 1:
             self._repetitions[push.ticket] = others - 1
         return not others
 
     def first(self, queue: bytes) -> WaitingPush | None:
-        """The push that has waited longest for this queue."""
+        """Return the push that has waited longest for this queue."""
         line = self._lines.get(queue)
         return None if line is None else self._pushes[next(iter(line))]
 
     def settle(self, push: WaitingPush, result: Any) -> None:
-        """The push has its result, and waits no more."""
+        """Complete a push with its result and stop its wait."""
         self._take_out(push)
         bodies = [item.content for item, _ in push.items]
         self._state.notices.append(Pushed(push.ticket, result, push.queue, bodies))
 
     def refuse(self, push: WaitingPush, reason: str) -> None:
-        """The push waits no more, and nothing of it is stored."""
+        """Refuse a push without storing any of it, and stop its wait."""
         queue = self._state.existing(push.queue)
         if queue is not None:
             queue.refused_total += 1
@@ -176,26 +177,27 @@ class WaitingPushes:
     # --- room -----------------------------------------------------------------------------------------------------
 
     def note(self, queue: bytes) -> None:
-        """The queue may have room for its first push."""
+        """Note that the queue may have room for its first push."""
         if queue in self._lines:
             self.gaining.add(queue)
 
     def deleted(self, queue: bytes) -> None:
-        """The queue is gone, and nobody can tell whether what comes after it is what these pushes were for."""
+        """Refuse the pushes of a deleted queue: a later queue of the same name may serve another purpose."""
         while (push := self.first(queue)) is not None:
             self.refuse(push, f"the queue {shown(queue)} was deleted while the push waited for room")
 
-    # --- ends (Source) --------------------------------------------------------------------------------------------
+    # --- Source
+    # -------------------------------------------------------------------------------------------------------
 
     def due_us(self) -> int | None:
-        """When the next push is refused; 0 as long as some may be stored."""
+        """Return when the next push is refused; 0 while some may be stored."""
         if self.gaining:
             return 0
         first = self._ends.first()
         return None if first is None else first.ends_us
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Refuse up to `limit` pushes whose time is over; returns how many."""
+        """Refuse up to `limit` pushes whose wait has ended; return how many."""
         done = 0
         while done != limit and (push := self._ends.first()) is not None and push.ends_us <= now_us:
             name = push.queue
@@ -208,12 +210,12 @@ class WaitingPushes:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[list[object]]:
-        """A row for each message, as of now."""
+        """Return a row for each message, as of now."""
         pushes = [(push, self._repetitions.get(push.ticket, 0)) for push in self._pushes.values()]
         return (_row(push, repetitions, *one) for push, repetitions in pushes for one in push.items)
 
     def load(self, rows: Iterable[tuple[int, bytes, bytes, int, int, Item, Push]]) -> None:
-        """Add the rows of a snapshot, those of one push one after the other; `begin` must follow."""
+        """Add the rows of a snapshot, those of one push consecutively; `loaded` must follow."""
         for ticket, queue, owner, ends_us, repetitions, item, options in rows:
             if self._loading is None or self._loading.ticket != ticket:
                 self._put_loaded()
@@ -228,7 +230,7 @@ class WaitingPushes:
             self._loading = None
 
     def loaded(self) -> None:
-        """All rows and queues of a snapshot are there."""
+        """Finish loading: all rows and queues of a snapshot are present."""
         self._put_loaded()
         for name, line in self._lines.items():
             self._state.queues[name].pushes_waiting = len(line)

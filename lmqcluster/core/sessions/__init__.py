@@ -1,1 +1,1 @@
-"""Sessions and what ends with them: exclusive queues, locks, places in wait lists."""
+"""Sessions and the state that ends with them: exclusive queues, locks, places in wait lists."""

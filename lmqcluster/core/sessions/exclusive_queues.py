@@ -1,4 +1,4 @@
-"""Exclusive queues: one session at a time pulls, the others stand by in the order in which they asked."""
+"""Exclusive queues: one session at a time pulls, the others wait in the order in which they asked."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ __all__ = ["ExclusiveQueues"]
 
 
 class ClaimState(Protocol):
-    """What it needs of the state."""
+    """The part of `QueueTable` that exclusive queues use."""
 
     queues: dict[bytes, Queue]
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due for a session for which they were not."""
+        """Report that messages of the queue may be due for another session."""
 
 
 class ExclusiveQueues(WaitLists):
@@ -28,7 +28,7 @@ class ExclusiveQueues(WaitLists):
         self._state = state
 
     def leave(self, name: bytes, session: int) -> bool:
-        """Take a session out of a line; the next one may pull. False if it does not stand in it."""
+        """Remove a session from a line; the next one may pull. False if it is not in it."""
         held = self.holder(name) == session
         left = super().leave(name, session)
         queue = self._state.queues.get(name)

@@ -1,9 +1,8 @@
 """Named locks, which sessions hold, with fencing tokens.
 
-A session that gets a lock gets a token that is larger than every token before it. What the lock protects can refuse those that
-come
-with a smaller one: they held the lock once, and do not know yet that their session has ended (Kleppmann, "How to do distributed
-locking", 2016).
+Each acquisition returns a fencing token greater than all earlier ones. The protected resource can reject requests
+with a smaller one: their sender held the lock once, and does not know yet that its session has ended (Kleppmann, "How
+to do distributed locking", 2016).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ __all__ = ["Locks"]
 
 
 class LockState(Protocol):
-    """What it needs of the state."""
+    """The part of `QueueTable` that locks use."""
 
     notices: list[Notice]
 
@@ -38,10 +37,10 @@ class Locks(WaitLists):
         self.last_token = 0
 
     def acquire(self, name: bytes, session: int, owner: bytes, *, waits: bool) -> int:
-        """Get the lock, or a place in line if it is not free and the session `waits`.
+        """Acquire the lock, or a place in line if it is not free and the session `waits`.
 
         Returns:
-            The token if the session has the lock, which it may have had before; else 0.
+            The token if the session has the lock, perhaps from before; else 0.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -56,7 +55,7 @@ class Locks(WaitLists):
         return self._tokens[name]
 
     def leave(self, name: bytes, session: int) -> bool:
-        """Free the lock, which the next in line gets, or leave the line; False if the session has nothing to do with it."""
+        """Release the lock to the next in line, or leave the line; False if the session neither holds it nor waits."""
         held = self.holder(name) == session
         left = super().leave(name, session)
         if held:
@@ -71,11 +70,11 @@ class Locks(WaitLists):
         self._tokens[name] = self.last_token
 
     def token(self, name: bytes) -> int:
-        """The token of the session that has the lock, 0 if it is free."""
+        """Return the token of the session that has the lock, 0 if it is free."""
         return self._tokens.get(name, 0)
 
     def token_rows(self) -> Iterator[list[object]]:
-        """[name, token] of each lock as of now."""
+        """Return [name, token] of each lock as of now."""
         return iter([list(row) for row in self._tokens.items()])
 
     def load_tokens(self, rows: Iterable[tuple[bytes, int]]) -> None:

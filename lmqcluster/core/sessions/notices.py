@@ -1,4 +1,6 @@
-"""What a batch tells those who wait for something other than messages. Each node looks for those that it waits for."""
+"""Results of a batch for clients that wait for something other than messages. Each node picks those that it waits
+for.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ __all__ = ["Ended", "Granted", "Notice", "Pushed"]
 
 
 class Granted(NamedTuple):
-    """A session that stood in line for a lock has it now."""
+    """The notice that a session in line has acquired a lock."""
 
     name: bytes
     session: int
@@ -17,7 +19,7 @@ class Granted(NamedTuple):
 
 
 class Pushed(NamedTuple):
-    """A push that waited for room has its result: flags and sequences as of any push, or a `Fault`."""
+    """The result of a push that waited for room: flags and sequences as of any push, or a `Fault`."""
 
     ticket: int
     result: Any
@@ -26,7 +28,7 @@ class Pushed(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A session has ended, and holds nothing any more."""
+    """The notice that a session has ended and holds nothing any more."""
 
     session: int
 

@@ -1,7 +1,7 @@
-"""Sessions: leases, turns at exclusive queues and locks that end together when nobody keeps the session alive.
+"""Sessions: leases, turns at exclusive queues and locks that end together when a client stops renewing its session.
 
-A session ends when log time has passed the end that its last renewal set. Its leases return to their old places first, then it
-leaves the lines of locks and exclusive queues, so that the next session there finds every message.
+A session ends when log time passes the end that its last renewal set. Its leases return to their old places first,
+then it leaves the lines of locks and exclusive queues, so that the next session there finds every message.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from .notices import Ended, Notice
 __all__ = ["END_STEPS", "LEASES_MAX", "TTL_US_MAX", "Session", "Sessions"]
 
 TTL_US_MAX = 3_600 * 1_000_000
-"""The longest time for which a session may live without being renewed."""
+"""The longest time to live of a session between renewals."""
 LEASES_MAX = 100_000
 """Most deliveries that one session may hold."""
 NEWEST_MAX = 10_000
-"""Among how many of a session's newest deliveries those are looked for that its client has not received: what one pull takes."""
+"""Number of a session's newest deliveries that are searched for those its client has not received: the most that one
+pull takes.
+"""
 END_STEPS = 1_000
-"""Most things that one batch releases for sessions that have ended."""
+"""Most leases and places that one batch releases for sessions that have ended."""
 _SWEEP_MIN = 64
 _ROW_LEASES = 500
 
 
 class SessionState(Protocol):
-    """What it needs of the state."""
+    """The part of `QueueTable` that sessions use."""
 
     now_us: int
     queues: dict[bytes, Queue]
@@ -45,10 +47,10 @@ class SessionState(Protocol):
     notices: list[Notice]
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due earlier than before."""
+        """Report that messages of the queue may be due earlier than before."""
 
 
 class Session:
@@ -56,11 +58,11 @@ class Session:
 
     Attributes:
         number: its number, unique in the life of the cluster.
-        owner: to whose quota it counts, and who may use it.
-        ttl_us: how long after a renewal it ends.
+        owner: the owner, who alone may use it and to whose quota it counts.
+        ttl_us: time from a renewal to its end.
         ends_us: when it ends.
-        leases: the queue of each delivery made to it, the oldest first; some of them may be settled already.
-        sweep_at: how many leases there are when those that are settled are forgotten next.
+        leases: the queue of each of its deliveries, the oldest first; some of them may be settled already.
+        sweep_at: number of leases at which settled ones are next removed.
     """
 
     __slots__ = ("ends_us", "leases", "number", "owner", "sweep_at", "ttl_us")
@@ -91,16 +93,16 @@ class Sessions:
         return len(self._sessions)
 
     def __iter__(self) -> Iterator[Session]:
-        """The sessions, those first that were opened first; they must not change meanwhile."""
+        """Return the sessions, the oldest first; they must not change during iteration."""
         return iter(self._sessions.values())
 
     def owner(self, number: int) -> bytes | None:
-        """To whom a session counts, None if there is no such session."""
+        """Return the owner of a session, None if there is no such session."""
         session = self._sessions.get(number)
         return None if session is None else session.owner
 
     def open(self, owner: bytes, ttl_us: int) -> int:
-        """Begin a session; returns its number.
+        """Open a session; return its number.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -118,18 +120,18 @@ class Sessions:
         self._state.expiry.at(session.ends_us)
 
     def find(self, number: int, owner: bytes) -> Session | None:
-        """The owner's session if it is alive."""
+        """Return the owner's session if it is alive."""
         session = self._sessions.get(number)
         if session is None or session.owner != owner or session.ends_us <= self._state.now_us:
             return None
         return session
 
     def knows(self, number: int) -> bool:
-        """Whether there is such a session, which may be about to end."""
+        """Return whether there is such a session, which may be about to end."""
         return number in self._sessions
 
     def live(self, number: int, owner: bytes) -> Session:
-        """The owner's session.
+        """Return the owner's session.
 
         Raises:
             RefusedError: ``session_lost``: it has ended, or there is none.
@@ -141,11 +143,11 @@ class Sessions:
         return session
 
     def renew(self, session: Session) -> None:
-        """Let the session end its whole time from now."""
+        """Extend the session to its full time to live from now."""
         self._end_at(session, self._state.now_us + session.ttl_us)
 
     def end(self, session: Session) -> None:
-        """End the session now; what it holds is let go of at once, or step by step if it is much."""
+        """End the session and release its leases and locks, in bounded steps if there are many."""
         self._end_at(session, self._state.now_us)
         self.expire(self._state.now_us, END_STEPS)
 
@@ -158,13 +160,13 @@ class Sessions:
     # --- leases ---------------------------------------------------------------------------------------------------
 
     def lease(self, session: Session, queue: bytes, numbers: Iterable[int]) -> None:
-        """Deliveries of a queue end with the session."""
+        """Add deliveries of a queue that end with the session."""
         session.leases.update(dict.fromkeys(numbers, queue))
         if len(session.leases) >= session.sweep_at:
             self._sweep(session)
 
     def leased(self, session: Session, counted_max: int) -> int:
-        """How many deliveries the session holds; of more than `counted_max`, some may be settled."""
+        """Return how many deliveries the session holds; if there are more than `counted_max`, some may be settled."""
         if len(session.leases) > counted_max:
             return len(session.leases)
         return sum(self._is_leased(number, name) for number, name in session.leases.items())
@@ -174,28 +176,33 @@ class Sessions:
         return queue is not None and number in queue.leases.messages
 
     def _sweep(self, session: Session) -> None:
-        """Forget what is settled. The table at most doubles in between, so that a lease costs O(1) on average."""
+        """Remove settled deliveries. The table at most doubles in between, so that a lease costs O(1) on average."""
         leases = session.leases.items()
         session.leases = {number: name for number, name in leases if self._is_leased(number, name)}
         session.sweep_at = 2 * len(session.leases) + _SWEEP_MIN
 
     def ending(self, now_us: int) -> Iterator[tuple[int, bytes]]:
-        """Number and queue of the deliveries of sessions that end by now, as they are let go; nothing may change meanwhile."""
+        """Yield number and queue of the deliveries of sessions that end by now, in the order of release.
+
+        Nothing may change during iteration.
+        """
         over = takewhile(lambda session: session.ends_us <= now_us, self._ends)
         return chain.from_iterable(session.leases.items() for session in over)
 
     def held(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Number and queue of the deliveries of a session, the oldest first; nothing may change meanwhile."""
+        """Yield number and queue of the deliveries of a session, the oldest first; nothing may change during
+        iteration.
+        """
         session = self._sessions.get(number)
         return iter(()) if session is None else iter(session.leases.items())
 
     def held_after(self, session: Session, queue: bytes, known: int) -> list[int]:
-        """Numbers of the deliveries of a queue that are later than this one, and among the newest; the oldest first."""
+        """Return the numbers of the newest deliveries of a queue that are later than `known`, the oldest first."""
         newest = takewhile(lambda one: one[0] > known, islice(reversed(session.leases.items()), NEWEST_MAX))
         return [number for number, name in newest if name == queue][::-1]
 
     def release_leases(self, session: Session, limit: int, only: bytes | None = None) -> int:
-        """Let up to `limit` leases go, of one queue or of all, the oldest first; returns how many."""
+        """Release up to `limit` leases, of one queue or of all, the oldest first; return how many."""
         leases = session.leases.items()
         return self._release(session, list(islice((one for one in leases if only is None or one[1] == only), limit)))
 
@@ -211,15 +218,16 @@ class Sessions:
                 self._state.note_due(queue)
         return len(chosen)
 
-    # --- ends (Source) --------------------------------------------------------------------------------------------
+    # --- Source
+    # -------------------------------------------------------------------------------------------------------
 
     def due_us(self) -> int | None:
-        """When the next session ends."""
+        """Return when the next session ends."""
         first = self._ends.first()
         return None if first is None else first.ends_us
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Let go of up to `limit` things of sessions that have ended, those that ended first first; returns how many."""
+        """Release up to `limit` leases and places of ended sessions, the first ended session first; return how many."""
         done = 0
         while limit is None or done < limit:
             session = self._ends.first()
@@ -247,12 +255,12 @@ class Sessions:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[list[object]]:
-        """[number, owner, time to live, end, when it is swept] of each as of now."""
+        """Return [number, owner, time to live, end, `sweep_at`] of each as of now."""
         sessions = self._sessions.values()
         return iter([[one.number, one.owner, one.ttl_us, one.ends_us, one.sweep_at] for one in sessions])
 
     def lease_rows(self) -> Iterator[list[object]]:
-        """[session, [delivery number], [queue]] as of now."""
+        """Return [session, [delivery number], [queue]] as of now."""
         frozen = [(one.number, list(one.leases.items())) for one in self._sessions.values() if one.leases]
         return _lease_rows(frozen)
 

@@ -1,4 +1,4 @@
-"""Lines of sessions for things that one session at a time may have, in the order in which they asked."""
+"""Wait lists of sessions for things that only one session at a time may hold, in the order in which they asked."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _V = TypeVar("_V")
 
 
 class WaitLists:
-    """By the name of the thing. The first session of a line has it. Every operation costs O(1)."""
+    """Lines by the name of the thing. The first session of a line holds it. Every operation costs O(1)."""
 
     def __init__(self, quotas: Quotas) -> None:
         self._quotas = quotas
-        # The owner of each place, in the order in which they were taken. The other two follow from it.
+        # The owner of each place, in the order in which they were taken. The other two tables are derived from it.
         self._places: dict[tuple[bytes, int], bytes] = {}
         self._lines: dict[bytes, dict[int, None]] = {}
         self._names: dict[int, dict[bytes, None]] = {}
@@ -27,28 +27,28 @@ class WaitLists:
         return len(self._lines)
 
     def __iter__(self) -> Iterator[bytes]:
-        """The names of things that sessions have; they must not change meanwhile."""
+        """Return the names of things that sessions hold; they must not change during iteration."""
         return iter(self._lines)
 
     def places(self, session: int) -> int:
-        """In how many lines a session stands."""
+        """Return in how many lines a session is."""
         return len(self._names.get(session, ()))
 
     def holder(self, name: bytes) -> int:
-        """The session that has the thing, 0 if it is free."""
+        """Return the session that holds the thing, 0 if it is free."""
         line = self._lines.get(name)
         return 0 if line is None else next(iter(line))
 
     def line(self, name: bytes) -> list[int]:
-        """The sessions in line, the one that has the thing first."""
+        """Return the sessions in line, the holder first."""
         return list(self._lines.get(name, ()))
 
     def length(self, name: bytes) -> int:
-        """How many sessions stand in line, the one that has the thing included."""
+        """Return how many sessions are in line, including the holder."""
         return len(self._lines.get(name, ()))
 
     def join(self, name: bytes, session: int, owner: bytes) -> None:
-        """Let a session stand at the end of the line, unless it stands in it.
+        """Add a session to the end of the line, unless it is in it.
 
         Raises:
             RefusedError: ``quota_exceeded``.
@@ -64,7 +64,7 @@ class WaitLists:
         self._names.setdefault(session, {})[name] = None
 
     def leave(self, name: bytes, session: int) -> bool:
-        """Take a session out of a line; False if it does not stand in it."""
+        """Remove a session from a line; False if it is not in it."""
         owner = self._places.pop((name, session), None)
         if owner is None:
             return False
@@ -74,7 +74,7 @@ class WaitLists:
         return True
 
     def leave_some(self, session: int, limit: int) -> int:
-        """Take a session out of up to `limit` lines; returns how many."""
+        """Remove a session from up to `limit` lines; return how many."""
         left = 0
         while left < limit and session in self._names:
             self.leave(next(iter(self._names[session])), session)
@@ -82,7 +82,7 @@ class WaitLists:
         return left
 
     def rows(self) -> Iterator[list[object]]:
-        """[name, session, owner] of each place as of now, in the order in which they were taken."""
+        """Return [name, session, owner] of each place as of now, in the order in which they were taken."""
         return iter([[name, session, owner] for (name, session), owner in self._places.items()])
 
     def load(self, rows: Iterable[tuple[bytes, int, bytes]]) -> None:

@@ -1,1 +1,1 @@
-"""The state as records: written while the machine goes on, and read into a new machine."""
+"""The state as records: written while the machine continues, and read into a new machine."""

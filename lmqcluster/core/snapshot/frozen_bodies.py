@@ -1,4 +1,4 @@
-"""The gathered bodies of one queue as they stand when a snapshot view comes to it, and their records."""
+"""The gathered bodies of one queue at the moment a snapshot view reaches it, and their records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["FrozenBodies"]
 
 
 class FrozenBodies:
-    """Which body stands where, while the queue goes on gathering."""
+    """The places of bodies, frozen while the queue continues to gather."""
 
     __slots__ = ("_chunks", "_numbers", "_tails")
 
@@ -23,7 +23,9 @@ class FrozenBodies:
         self._numbers: dict[Body, int] = {}
 
     def records(self, page_of: Callable[[BodyChunk], bytes], rows_max: int) -> Iterator[list[Any]]:
-        """The records; afterwards `number` knows the bodies. `page_of` has a chunk turned into a page, if it is none."""
+        """Yield the records; afterwards `number` knows the bodies. `page_of` returns a chunk's page and writes it if
+        needed.
+        """
         count = 0
         chunks, self._chunks = self._chunks[::-1], []
         while chunks:
@@ -42,5 +44,5 @@ class FrozenBodies:
             yield ["body tail", priority, due, first, [data for _, data in held]]
 
     def number(self, body: Body) -> int | None:
-        """The place of a body among all that the records hold; None if it was gathered later."""
+        """Return the place of a body among all those in the records; None if it was gathered later."""
         return self._numbers.get(body)

@@ -1,4 +1,4 @@
-"""The gathered bodies of one queue of a snapshot, until its messages have named those that they have."""
+"""The gathered bodies of one queue of a snapshot, until its messages have claimed them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["LoadedBodies"]
 
 
 class LoadedBodies:
-    """Finds a body by its place among all that the records hold."""
+    """Finds a body by its place among all those in the records."""
 
     def __init__(self, bodies: QueueBodies) -> None:
         self._bodies = bodies
@@ -22,7 +22,11 @@ class LoadedBodies:
         self._in_tails: dict[int, Body] = {}
 
     def add_page(self, page: bytes, first: int, sizes: list[int]) -> None:
-        """Add a chunk that is a page."""
+        """Add a chunk that is a page.
+
+        Raises:
+            ValueError: the row is malformed.
+        """
         if not page or not sizes or min(as_ints(sizes)) < 1 or first < 1:
             raise ValueError("the row of a page of bodies is malformed")
         self._add_chunk(self._bodies.load_chunk(first, sizes, None, page))
@@ -37,7 +41,7 @@ class LoadedBodies:
         self._count += len(chunk.lives)
 
     def add_tail(self, key: Key | None, first: int, bodies: list[bytes]) -> None:
-        """Add a tail; without a key it is that of what is gathered again."""
+        """Add a tail; without a key it is that for bodies gathered again."""
         as_ints([] if key is None else list(key))
         tail = self._bodies.load_tail(key, first)
         for data in _checked(first, bodies):
@@ -47,10 +51,10 @@ class LoadedBodies:
             self._count += 1
 
     def body(self, number: int) -> Body:
-        """The body of a message, which no other message has.
+        """Return the body of a message, which no other message has.
 
         Raises:
-            LookupError, ValueError: there is no such body, or it has been named before.
+            LookupError, ValueError: there is no such body, or another message has claimed it.
         """
         chunks = bisect_right(self._starts, number)
         if chunks and number >= 0:
@@ -60,7 +64,7 @@ class LoadedBodies:
         return self._in_tails.pop(number)
 
     def end(self) -> None:
-        """No message follows that could name one.
+        """Check that the messages have claimed all bodies, and finish loading.
 
         Raises:
             ValueError: a tail has a body that no message has.

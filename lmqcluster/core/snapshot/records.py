@@ -1,27 +1,27 @@
-"""The records of a snapshot, and how a machine is made of them.
+"""The records of a snapshot, and their conversion to a machine.
 
-The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records before
-it]``. In between stand the tables (sessions, producers, keys, endings, batches, tokens) in rows, and the queues by
-name, each followed by its messages in the order in which they stand. Messages come in slices of columns, see `columns`:
+The first record is ``["lmqcluster", format version, machine version, ...]``, the last ``["end", number of records
+before it]``. In between are the tables (sessions, producers, keys, endings, batches, tokens) in rows, and the queues
+by name, each followed by its messages in the order of their lines. Messages come in slices of columns, see `columns`:
 
     [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held". Before the leased ones come
-rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were leased with it are]. A
-queue whose messages are found by id has a record "index",
-and rows of "tags": [sequence, number of the latest delivery or update].
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held". Before the leased
+ones come rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were
+leased with it are]. A queue whose messages are found by id has a record "index", and rows of "tags": [sequence,
+number of the latest delivery or update].
 
-A queue of which large bodies have been gathered, see `bodies`, has them before its messages, which have a number instead of a
-body then: its place among all that these records hold.
+A queue with gathered bodies, see `bodies`, has them before its messages. These then have a number instead of a body:
+its place among all bodies in these records.
 
     "body pages": rows of [page, first sequence, [size of each body]]
-    "bodies":     first sequence, [bodies], where there is no page
+    "bodies":     first sequence, [bodies], if there is no page
     "body tail":  priority, due time as in `Key`, first sequence, [bodies]; no priority for those that are gathered again
 
-A queue that has a backlog has a record "backlog" behind its ready messages, then the chunks, then the ready messages of the tail.
-A chunk is a record "chunk" of columns, or a row of "pages": [page, how many messages, how many bodies, their bytes, lowest
-sequence, highest sequence].
+A queue with a backlog has a record "backlog" behind its ready messages, then the chunks, then the ready messages of
+the tail. A chunk is a record "chunk" of columns, or a row of "pages": [page, number of messages, number of bodies,
+their bytes, lowest sequence, highest sequence].
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ONLY_BYTES = {bytes}
 
 
 def with_salt(record: list[Any], salt: bytes) -> list[Any]:
-    """The record with another salt of message ids in it, if it is the one that holds the salt."""
+    """Return the record with another salt of message ids in it, if it is the one that holds the salt."""
     return [*record[:4], salt, *record[5:]] if record[0] in ("lmqcluster", b"lmqcluster") else record
 
 
@@ -119,7 +119,7 @@ class Restoration(Generic[S]):
         """Take the next record.
 
         Raises:
-            ValueError: it does not belong here; the machine is of no use any more.
+            ValueError: it is malformed or out of place; the machine must be discarded.
         """
         try:
             self._take(record)
@@ -131,7 +131,7 @@ class Restoration(Generic[S]):
             raise
 
     def finish(self) -> S:
-        """The machine, after the last record.
+        """Return the machine, after the last record.
 
         Raises:
             ValueError: the snapshot is incomplete, or a record was refused.

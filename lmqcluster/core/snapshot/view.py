@@ -1,8 +1,8 @@
-"""The state at one moment as records, while the machine goes on.
+"""The state at one moment as records, while the machine continues.
 
-Opening a view visits no queue. A queue's containers, not its messages, are copied when a command is about to change it or when
-the reader comes to it, whichever is first. What a command changes in a message afterwards is kept in a table of pre-images; the
-view reads those instead.
+Opening a view visits no queue. A queue's containers, not its messages, are copied when a command is about to change
+it or when the reader reaches it, whichever is first. Fields of messages that change afterwards are saved in a table
+of pre-images, which the view reads instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .frozen_bodies import FrozenBodies
 __all__ = ["FORMAT", "SnapshotView"]
 
 FORMAT = 1
-"""The format of the records; see `snapshot`."""
+"""The format of the records; see `records`."""
 
 _ROWS_MAX = 500
 _BODY_BYTES_MAX = 256 * 1024
@@ -44,17 +44,20 @@ _counters_of = attrgetter(*COUNTERS)
 class SnapshotView:
     """The state of a machine as of the moment when the view was made.
 
-    With pre-images the machine may change while the view is read; without, it must not. Close the view in any case.
+    With pre-images the machine may change while the view is read; without, it must not. The view must always be
+    closed.
 
     Attributes:
         revision: queues with a lower one have not been touched since the view was opened.
-        pages: the pages that the records name that have been read.
+        pages: the pages named by the records read so far.
     """
 
     def __init__(
         self, machine: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
     ) -> None:
-        """With `pages`, backlogs are written as the names of pages, which the machine's store keeps, instead of messages."""
+        """Open the view. With `pages`, backlogs are written as names of pages in the machine's store instead of
+        messages.
+        """
         self.revision = revision
         self.pages: list[bytes] = []
         self._named = self.pages if pages and machine.backlogs.store is not None else None
@@ -86,7 +89,7 @@ class SnapshotView:
             ("times", machine.times.rows()),
         ]
         self._names = machine.names.frozen()
-        # Those that were touched before the reader came to them.
+        # Queues that were touched before the reader reached them.
         self._frozen: dict[bytes, _FrozenQueue] = {}
 
     def __enter__(self) -> Self:
@@ -98,12 +101,12 @@ class SnapshotView:
         self.close()
 
     def records(self) -> Iterator[list[Any]]:
-        """Yield the records; can be called once, because what was yielded is let go.
+        """Yield the records, only once: each is dropped after it was yielded.
 
         A record holds at most 500 rows and about 256 KiB of bodies, or one message.
 
         Raises:
-            RuntimeError: the records were asked for before, or the view is closed.
+            RuntimeError: the records were requested before, or the view is closed.
         """
         if self._begun:
             raise RuntimeError("the records of a snapshot view can be read only once")
@@ -111,7 +114,7 @@ class SnapshotView:
         return self._counted()
 
     def close(self) -> None:
-        """Let go of everything; the machine keeps no pre-images any more. Closing again does nothing."""
+        """Release all copies; the machine stops keeping pre-images. Closing again is a no-op."""
         machine, self._machine = self._machine, None
         if machine is None:
             return
@@ -142,7 +145,7 @@ class SnapshotView:
             for name in block:
                 machine = self._machine
                 if machine is None:
-                    # The view was closed meanwhile.
+                    # The view was closed during iteration.
                     return
                 frozen = self._reached(machine, name)
                 yield from frozen.records()
@@ -150,7 +153,7 @@ class SnapshotView:
                 self._frozen.pop(name, None)
 
     def freeze(self, queue: Queue) -> None:
-        """Keep the state of a queue that has not been touched since the view was opened, and is going to be."""
+        """Save the state of a queue before its first change since the view was opened."""
         self._frozen[queue.name] = self._frozen_queue(queue)
 
     def _reached(self, machine: State, name: bytes) -> _FrozenQueue:
@@ -214,12 +217,12 @@ class _FrozenQueue:
             queue.pre_images = pre_images
 
     def release(self) -> None:
-        """The queue need not keep pre-images any more."""
+        """Stop keeping pre-images of the queue."""
         if self._pre_images is not None:
             self._queue.pre_images = None
 
     def records(self) -> Iterator[list[Any]]:
-        """The queue's record and those of its messages."""
+        """Yield the queue's record and those of its messages."""
         yield self._record
         if self._bodies is not None:
             yield from self._bodies.records(self._named_page, _PAGES_MAX)
@@ -233,7 +236,7 @@ class _FrozenQueue:
         if self._chunks is not None:
             yield from self._backlog(self._chunks)
         while self._delayed:
-            # The heap gives them in order, a few at a time; to sort all of them at once could take long.
+            # The heap yields them in order, a few at a time; sorting all at once could take long.
             due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
             for columns in self._columns(due):
                 yield ["delayed", *columns]
@@ -265,7 +268,7 @@ class _FrozenQueue:
                 yield ["ready", *columns]
 
     def _page_row(self, chunk: Chunk) -> list[object]:
-        """The row of a chunk, for which there is a page from now on."""
+        """Return the row of a chunk after writing its page if needed."""
         if not chunk.in_line and not chunk.page and chunk.messages is not None:
             # It has left the line since the view was opened, and its messages may have changed.
             self._common.save_columns(chunk, self._slice(chunk.messages, leased=False))
@@ -273,7 +276,7 @@ class _FrozenQueue:
         return chunk.row()
 
     def _named_page(self, chunk: Pageable) -> bytes:
-        """The page of something, which a record is about to name."""
+        """Return the page of an object that a record is about to name; write it if needed."""
         assert self._named is not None  # noqa: S101 - for the type checker
         if chunk.in_line:
             self._common.save(chunk)
@@ -283,9 +286,9 @@ class _FrozenQueue:
         return chunk.page
 
     def _columns(self, messages: list[Message], *, leased: bool = False) -> list[Columns]:
-        """The messages column by column, in as many slices as their size calls for.
+        """Return the messages as columns, in slices of bounded size.
 
-        Built without a pause, so that no message can change between the check for its pre-image and the look at its fields.
+        Built without a pause, so that no message can change between reading its pre-image and its fields.
         """
         return [self._slice(part, leased=leased) for part in self._bounded(messages)]
 
@@ -319,10 +322,10 @@ class _FrozenQueue:
         metas = meta_runs([message.meta for message in messages])
         columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
         if leased:
-            # Only a lease has a due time to return to; every other message is due at its ready time.
+            # Only a leased message has a different due time to return to; all others are due at their ready time.
             columns.append(ready)
         pushed = [message.pushed_us for message in messages]
-        # What goes without saying is left out.
+        # Columns of default values are left empty.
         return [*columns, [] if pushed == due else pushed, delivered if any(delivered) else [], _traits_runs(messages)]
 
     def _contents(self, messages: list[Message]) -> list[Any]:
@@ -331,7 +334,7 @@ class _FrozenQueue:
         ]
 
     def _content(self, message: Message) -> Any:
-        """Parts of a compound message, or the number of a body that is not told here."""
+        """Return the parts of a compound message, a body, or the number of a body that other records hold."""
         content = message.content
         if isinstance(content, list):
             return [part_row(part) for part in self._parts_of(message, content)]
@@ -384,7 +387,7 @@ def _queue_record(queue: Queue) -> list[Any]:
 
 
 def _traits_runs(messages: list[Message]) -> list[Any]:
-    """[how many, traits or None] of messages in a row; nothing if none has any."""
+    """Return [count, traits or None] of consecutive messages; empty if none has any."""
     runs = [
         [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)]]
         for traits, run in groupby(message.traits if isinstance(message, RichMessage) else None for message in messages)

@@ -434,8 +434,7 @@ class QueueTable:
     # --- reading --------------------------------------------------------------------------------------------------
 
     def properties(self, name: bytes) -> dict[str, Any]:
-        """Return effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s).
-        """
+        """Return effective properties of a queue, which need not exist: accum (ms), hooks if set, retry, timeout (s)."""
         return effective(self._own(name), self.defaults.of(name), self._inherited(name))
 
     def is_chosen(self, name: bytes, key: str) -> bool:

@@ -1,1 +1,1 @@
-"""Changes that log time alone causes: leases expire, messages become due, idle queues end."""
+"""Changes caused by log time alone: leases and messages expire, messages become due, idle queues are deleted."""

@@ -1,7 +1,7 @@
-"""Queues that pulls have made and that nothing has ever come to: they end when nobody has asked for them for an hour.
+"""Idle queues: created by a pull and never pushed to. They are deleted an hour after the last pull.
 
-A pull makes its queue, as in LMQ, so that a push to all queues of a pattern reaches who waits. Without an end, pulls of ever new
-names would fill the memory of all nodes for good.
+A pull creates its queue, as in LMQ, so that a push to all queues of a pattern reaches the waiting client. Without
+deletion, pulls of ever new names would fill the memory of all nodes permanently.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ __all__ = ["KEEP_US", "TOUCH_US", "IdleQueues"]
 KEEP_US = 3_600 * 1_000_000
 """How long such a queue is kept after the last pull."""
 TOUCH_US = KEEP_US // 4
-"""Pulls that follow one another faster than this do not count each."""
+"""Pulls within this time of the last counted one are not counted."""
 _SWEEP_MIN = 64
 
 
 class IdleQueues:
-    """The queues that may end, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
+    """The queues that may be deleted, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
 
     def __init__(self, state: WatchedQueues) -> None:
         self._state = state
@@ -29,7 +29,7 @@ class IdleQueues:
         self._count = 0
 
     def pulled(self, queue: Queue) -> None:
-        """A pull has found nothing in a queue."""
+        """Record a pull that has found nothing in a queue."""
         state = self._state
         if not _is_unused(queue):
             return
@@ -44,21 +44,21 @@ class IdleQueues:
             heapify(self._heap)
 
     def load(self, queue: Queue) -> None:
-        """Take a queue of a snapshot."""
+        """Add a queue of a snapshot."""
         if queue.idle_us:
             heappush(self._heap, (queue.idle_us, queue.name))
             self._count += 1
 
     def deleted(self, queue: Queue) -> None:
-        """The queue is gone; its entry is skipped later."""
+        """Remove a deleted queue; its entry is skipped later."""
         self._count -= bool(queue.idle_us)
 
     def due_us(self) -> int | None:
-        """When the next queue may end, or a time before that."""
+        """Return a lower bound of the time at which the next queue is deleted."""
         return self._heap[0][0] + KEEP_US if self._heap else None
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """End up to `limit` queues, looking at as many at most."""
+        """Delete up to `limit` idle queues, visiting at most as many; return how many."""
         ended = looked = 0
         heap, state = self._heap, self._state
         while heap and heap[0][0] + KEEP_US <= now_us and (limit is None or looked < limit):

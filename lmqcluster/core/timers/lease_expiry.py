@@ -1,4 +1,4 @@
-"""Finds the queues whose leases have ended, and returns their messages to them."""
+"""Finds the queues whose leases have expired, and returns the messages to their lines."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SWEEP_MIN = 64
 class LeaseExpiry:
     """The queues with leases, by a lower bound of the earliest deadline (`Queue.watched_us`).
 
-    The bound stands in the queue and in snapshots, because it decides with which batch a lease ends if very many end at once. A
-    bound that falls leaves its old entry in the heap, where it is skipped later.
+    The bound is stored in the queue and in snapshots, because it decides with which batch a lease expires if very
+    many expire at once. A bound that falls leaves its old entry in the heap, where it is skipped later.
     """
 
     def __init__(self, state: WatchedQueues) -> None:
@@ -27,13 +27,13 @@ class LeaseExpiry:
         self._watched = 0
 
     def load(self, queue: Queue) -> None:
-        """Take a queue of a snapshot, which came with its bound."""
+        """Add a queue of a snapshot, which came with its bound."""
         if queue.watched_us != NEVER:
             heappush(self._heap, (queue.watched_us, queue.name))
             self._watched += 1
 
     def note(self, queue: Queue, deadline_us: int) -> None:
-        """A lease of the queue ends at this log time."""
+        """Note that a lease of the queue ends at this log time."""
         if deadline_us >= queue.watched_us:
             return
         if queue.watched_us == NEVER:
@@ -45,16 +45,16 @@ class LeaseExpiry:
             self._rebuild()
 
     def deleted(self, queue: Queue) -> None:
-        """The queue is gone; its entry is skipped later."""
+        """Remove a deleted queue; its entry is skipped later."""
         if queue.watched_us != NEVER:
             self._watched -= 1
 
     def due_us(self) -> int | None:
-        """The earliest bound, perhaps of a queue that has none any more."""
+        """Return the earliest bound, perhaps an outdated one."""
         return self._heap[0][0] if self._heap else None
 
     def due(self, now_us: int) -> Iterator[bytes]:
-        """Names of queues whose leases may have ended by now, in no order; costs a step for each."""
+        """Yield names of queues whose leases may have expired, in no order; costs one step each."""
         places = [0]
         while places:
             place = places.pop()
@@ -63,7 +63,7 @@ class LeaseExpiry:
                 places += (2 * place + 1, 2 * place + 2)
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """End up to `limit` leases, looking at as many queues at most."""
+        """Expire up to `limit` leases, visiting at most as many queues; return how many."""
         ended = looked = 0
         heap, state = self._heap, self._state
         while heap and heap[0][0] <= now_us and (limit is None or (ended < limit and looked < limit)):
@@ -72,7 +72,7 @@ class LeaseExpiry:
             if queue is None or queue.watched_us != bound_us:
                 continue
             looked += 1
-            # A bound that was too early says nothing: of all queues those come first whose leases end first.
+            # A bound that was too early is only corrected: the queues whose leases expire first come first.
             if queue.leases.head_us() == bound_us:
                 ended += self._end(queue, now_us, None if limit is None else limit - ended)
             self._watch_again(queue)

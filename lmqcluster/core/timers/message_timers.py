@@ -1,4 +1,4 @@
-"""What becomes of queues by log time alone: messages become due or expire, and queues grow too old."""
+"""Timers of queues by log time: messages become due or expire, and queues become too old."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["RichTimers"]
 
 
 class RichTimers:
-    """Queues by a lower bound of the time at which something happens in them (`Queue.timer_us`).
+    """Queues by a lower bound of the time at which their next timer is due (`Queue.timer_us`).
 
-    What happens first is done first: a bound that turns out too early is put right before it counts. So the order is the same
-    on a replica whose bounds are other ones, and they need not be part of a snapshot.
+    Timers run in the order of their due times: a bound that turns out too early is corrected before it counts. So the
+    order is the same on replicas with different bounds, and these need not be part of a snapshot.
     """
 
     def __init__(self, state: WatchedQueues) -> None:
@@ -25,27 +25,27 @@ class RichTimers:
         self._line: SortedList[Queue] = SortedList()
 
     def note(self, queue: Queue) -> None:
-        """Something may happen in the queue earlier than before."""
+        """Update the bound of a queue whose next timer may be due earlier than before."""
         due_us = queue.next_timer_us()
         if due_us < queue.timer_us:
             self._move(queue, due_us)
             self._state.expiry.at(due_us)
 
     def deleted(self, queue: Queue) -> None:
-        """The queue is gone."""
+        """Remove a deleted queue."""
         self._move(queue, NEVER)
 
     def due_us(self) -> int | None:
-        """The earliest bound."""
+        """Return the earliest bound."""
         first = self._line.first()
         return None if first is None else first.timer_us
 
     def due(self, now_us: int) -> Iterator[Queue]:
-        """Queues in which something may happen by now, the earliest first."""
+        """Yield queues whose timers may be due, the earliest first."""
         return takewhile(lambda queue: queue.timer_us <= now_us, self._line)
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Let up to `limit` things happen that are due by now."""
+        """Run up to `limit` timers that are due; return how many."""
         done = 0
         while limit is None or done < limit:
             first = self._line.first()

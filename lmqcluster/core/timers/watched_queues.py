@@ -1,4 +1,4 @@
-"""What tables of queues that end by log time need of the queues' state."""
+"""The part of the queues' state that the timers use."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ __all__ = ["WatchedQueues"]
 
 
 class WatchedQueues(Protocol):
-    """The part of `QueueTable` that they use.
+    """The part of `QueueTable` that the timers use.
 
     Attributes:
-        version, now_us, queues, expiry, aged_total: as there.
+        version, now_us, queues, expiry, aged_total: see `QueueTable`.
     """
 
     version: int
@@ -24,13 +24,13 @@ class WatchedQueues(Protocol):
     aged_total: int
 
     def existing(self, name: bytes) -> Queue | None:
-        """The queue of that name, ready to be changed, None if there is none."""
+        """Return the queue of that name for modification, None if there is none."""
 
     def touched(self, queue: Queue) -> Queue:
-        """The queue, ready to be changed."""
+        """Return the queue for modification."""
 
     def note_due(self, queue: Queue) -> None:
-        """Messages of the queue may be due earlier than before."""
+        """Report that messages of the queue may be due earlier than before."""
 
     def delete(self, name: bytes) -> bool:
-        """Delete a queue with all it holds; whether there was one."""
+        """Delete a queue with its contents; return whether it existed."""
