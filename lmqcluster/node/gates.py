@@ -1,4 +1,4 @@
-"""The bounds of this node's ports, from its configuration and from what its process may have."""
+"""Limits of the node's ports, derived from its configuration and from the limits of its process."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ __all__ = ["ARRIVAL_BYTES_PER_S", "Gates"]
 log = structlog.get_logger("lmq.node")
 
 SPARE_MAX = 8
-"""Connections of the HTTP port for administration, which must get an answer when clients hold all others."""
+"""Connections of the HTTP port that are reserved for administration, so that it works when clients hold all others."""
 ARRIVAL_BYTES_PER_S = 64 * 1024
-"""A request that arrives more slowly than this gets no more time than a small one."""
+"""A request that arrives more slowly than this gets only the time of a small request."""
 
 
 class Gates:
-    """One gate for each port, and the budget of memory that they share.
+    """One connection limiter per port, and the memory budget that they share.
 
     Attributes:
-        memory: what is held for clients.
-        http: the gate of the HTTP port.
-        rpc: of MessagePack-RPC.
-        queued: of the port for clients of queued.
-        kestrel: of the open ports for Kestrel's clients, by protocol.
-        raft: of the Raft port, where everybody has to authenticate.
+        memory: the memory held for clients.
+        http: the limiter of the HTTP port.
+        rpc: the limiter of the MessagePack-RPC port.
+        queued: the limiter of the port for clients of queued.
+        kestrel: the limiters of the open ports for Kestrel clients, by protocol.
+        raft: the limiter of the Raft port, where every peer must authenticate.
     """
 
     def __init__(self, config: NodeConfig, must_authenticate: Callable[[object], bool]) -> None:
-        """Share out what there is; `must_authenticate` tells of an address whether clients there have to show a token.
+        """Divide file descriptors and memory among the ports.
+
+        `must_authenticate` returns whether clients at an address must present a token.
 
         Raises:
-            ValueError: this process may open too few files.
+            ValueError: the file limit of this process is too low.
         """
         others = (config.queued is not None) + len(config.kestrel_ports())
         self._shares = shares = DescriptorShares.of_process(2 + others)
@@ -64,16 +66,16 @@ class Gates:
 
     @property
     def clients(self) -> tuple[ConnectionLimiter, ...]:
-        """Those of the ports for clients."""
+        """Return the limiters of the client ports."""
         return (self.http, self.rpc, self.queued, *self.kestrel.values())
 
     @property
     def all(self) -> tuple[ConnectionLimiter, ...]:
-        """All of them."""
+        """Return the limiters of all ports."""
         return (*self.clients, self.raft)
 
     def tell(self) -> None:
-        """Log the bounds."""
+        """Log the limits."""
         shares, memory = self._shares, self.memory
         log.info(
             "descriptors shared out",
@@ -91,6 +93,6 @@ class Gates:
         )
 
     def close(self) -> None:
-        """Look after connections no more."""
+        """Stop the timers that close late unauthenticated connections."""
         for gate in self.all:
             gate.close()

@@ -1,4 +1,4 @@
-"""Whether the cluster is well, and whether this node may be stopped: what an operator asks before touching anything."""
+"""Health checks of the cluster and of this node, and whether the node can be stopped safely."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MIB, _GIB = 1 << 20, 1 << 30
 
 
 class Check(NamedTuple):
-    """One finding: what was looked at, whether it is well, what was seen, and the figures behind it."""
+    """The result of one check: its name, whether it passed, a description and the figures behind it."""
 
     name: str
     ok: bool
@@ -40,13 +40,13 @@ def run_checks(
     *,
     names_owners: bool,
 ) -> tuple[list[Check], bool]:
-    """All checks of this node and of the cluster as it sees it, and whether the others could go on without this node.
+    """Check this node and the cluster as it sees it; also return whether the cluster keeps its quorum without this node.
 
     Args:
-        stored_bytes: what the stored messages take in memory.
-        budget: what the node keeps on its disk.
-        quotas: what each client has of what is limited for it.
-        names_owners: whether the client may know the names of principals.
+        stored_bytes: memory that the stored messages take.
+        budget: the disk space that the node uses.
+        quotas: the usage of each client against its limits.
+        names_owners: whether the client may see the names of principals.
     """
     stop = _stop(status)
     return [
@@ -82,7 +82,7 @@ def _members(status: ReplicaStatus, config: NodeConfig) -> Check:
         return Check("members", False, f"not reachable or not up to date: {', '.join(bad)}", figures)
     text = f"all {count} can be reached and vote" if count > 1 else "this node is the only one"
     if count == 1 and config.others():
-        # As after a restore with the configuration of before.
+        # This happens after a restore with the previous configuration.
         others = ", ".join(map(str, config.others()))
         text = f"{text}: {others} in peers are no members; for them to be, they join (lmq-admin join)"
     return Check("members", True, text, figures)
@@ -108,7 +108,7 @@ def _disk(folder: Path) -> Check:
 
 
 def _kept(budget: DiskBudget) -> Check:
-    """What counts for ``disk_bytes_max``."""
+    """Check the disk space that counts toward ``disk_bytes_max``."""
     used, limit = budget.used_bytes, budget.limit_bytes
     text = f"snapshots and pages take {_size(used)}, {_size(limit)} are allowed"
     if budget.shortage:

@@ -1,5 +1,6 @@
-"""What a leader proposes of itself: founding the cluster, a new salt of message ids, the next machine version, the time of day,
-an empty batch.
+"""Commands that the leader itself proposes.
+
+They found the cluster, renew the salt of message ids, raise the machine version, set the time of day, or are an empty batch.
 """
 
 from __future__ import annotations
@@ -22,33 +23,33 @@ log = structlog.get_logger("lmq.node")
 
 SALT_BYTES = 10
 TIME_STEP_US = 250_000
-"""The leader tells the time of day again when it has moved so far against log time."""
+"""The leader sets the time of day again when it has drifted this far from log time."""
 
 
 class LeaderCommands:
-    """Each is proposed before all requests of clients, and again until it is done."""
+    """The leader's own commands. Each is proposed ahead of client requests and retried until it is applied."""
 
     def __init__(self) -> None:
         self._under_way: set[int] = set()
 
     def begin(self, replica: Replica, proposer: Proposer) -> None:
-        """This node may have begun to lead: propose what must precede anybody's request."""
+        """If this node leads, propose the commands that must precede client requests."""
         if not replica.is_leader():
             return
         if not replica.machine.salt:
-            # Pulls need it.
+            # Pulls need the salt.
             self._propose(proposer, layout.found(os.urandom(SALT_BYTES)))
-        # A new cluster has its version before anybody's request if all members have been heard of.
+        # If all members have announced their versions, a new cluster gets its version before the first client request.
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
             self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
-        # The due times of pushes count by it.
+        # Due times of pushes are relative to it.
         self._set_time(replica, proposer)
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
-        """As the leader, tell the time of day, and move the cluster to the newest machine version that all members understand.
+        """On the leader, set the time of day and raise the machine version to the newest that all members understand.
 
-        Until then every node behaves as the oldest program among them does, so that a rolling upgrade keeps replicas equal.
+        Until that upgrade, every node behaves like the oldest program in the cluster, so a rolling upgrade keeps replicas equal.
         """
         if not replica.is_leader():
             return
@@ -70,9 +71,9 @@ class LeaderCommands:
             self._propose(proposer, layout.upgrade(common))
 
     def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
-        """As the leader, have log time pass if something is overdue and no batch comes; returns whether something is."""
+        """Return whether an expiry is overdue on the leader; if no batch is pending, propose an empty one to advance log time."""
         overdue = replica.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
-        # A batch that is under way does as well.
+        # A pending batch advances log time too.
         if overdue and not proposer.pending():
             self._propose(proposer, layout.barrier())
         return overdue
@@ -83,13 +84,13 @@ class LeaderCommands:
             proposer.add_first(PendingCommand(command, [], self))
 
     def completed(self, group: PendingCommand, result: object) -> None:
-        """One is done (`Sink`)."""
+        """Note that a command was applied (`Sink`)."""
         self._under_way.discard(group.command[layout.OP])
         if group.command[layout.OP] != Op.BARRIER:
             log.info("leader command applied", what=Op(group.command[layout.OP]).name.lower(), result=result)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """One is not done, or that is unknown (`Sink`)."""
+        """Note that a command failed or has an unknown outcome (`Sink`)."""
         self._under_way.discard(group.command[layout.OP])
         log.warning(
             "leader command failed, retrying", what=Op(group.command[layout.OP]).name.lower(), reason=error.message

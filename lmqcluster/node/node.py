@@ -1,4 +1,4 @@
-"""One running server: replica, proposer, pulls and service, and the life cycle that binds them."""
+"""A running server: replica, proposer, pulls and service, and their life cycle."""
 
 from __future__ import annotations
 
@@ -65,33 +65,33 @@ log = structlog.get_logger("lmq.node")
 
 SNAPSHOT_HOLD_S = 600.0
 SESSION_END_S = 1.0
-"""So long a node that stops waits until its session has ended."""
+"""How long a stopping node waits for its session to end."""
 
 
 class Node:
-    """One member of a cluster, without front ends.
+    """A member of a cluster, without front ends.
 
     Attributes:
-        service: the queue operations; the same object for the node's whole life.
-        replica: the current membership; another object after the node has joined or left a cluster.
+        service: the queue operations; the same object for the life of the node.
+        replica: the current replica; replaced when the node joins or leaves a cluster.
         membership: lets the node join and leave.
-        failure: set with the error if replication stops; the process must then end.
+        failure: set to the error if replication stops; the process must then exit.
         events: the event journal, None if it is off.
-        access: who may do what on the client ports.
-        gates: what the ports take.
-        tls: what the client ports speak; None for plain TCP.
-        security: what peers have to show.
-        statsd: what sends LMQ's metrics to StatsD, None if that is off.
-        statsd_servers: those that are sent to.
+        access: authentication and permissions on the client ports.
+        gates: the connection limiters of the ports.
+        tls: TLS of the client ports; None for plain TCP.
+        security: the authentication of peers.
+        statsd: the sender of LMQ's metrics to StatsD; None if it is off.
+        statsd_servers: the StatsD servers that metrics are sent to.
         stats: rates and waiting times of the queues.
-        disk: what is kept on the disk, and what may be.
-        observed: what is counted for the metrics.
+        disk: disk usage and its limit.
+        observed: counters and histograms for the metrics.
         totals: sums over all queues.
-        history: the last hour of all queues together, and of the busiest.
-        turns: slices of the event loop for long work.
-        digests: how this replica compares with the others.
-        views: what the patterns of clients find.
-        peer_figures: how the other members are.
+        history: the last hour of all queues together and of the busiest queues.
+        turns: fair slices of the event loop for long work.
+        digests: comparison of this replica with the others.
+        views: the queues that the patterns of clients match.
+        peer_figures: figures of the other members.
     """
 
     def __init__(self, config: NodeConfig) -> None:
@@ -133,14 +133,14 @@ class Node:
     # --- life cycle -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start replication. Front ends may then be started; requests wait for a leader.
+        """Start replication. Front ends may start after this returns; requests wait for a leader.
 
         Raises:
             OSError: an address or the data directory cannot be used.
             DamagedFileError: the data directory is damaged.
-            DurabilityError: the configured durability would forget what the folder holds.
-            ValueError: certificate and key cannot be used, tokens could be got round through the Raft port, or the engine of
-                regular expressions is another one.
+            DurabilityError: the configured durability would forget what the data directory holds.
+            ValueError: certificate and key cannot be used, the Raft port would bypass tokens, or the engine of regular
+                expressions is not the expected one.
         """
         config = self.config
         check_engine()
@@ -187,7 +187,10 @@ class Node:
         self._history_task = asyncio.create_task(self.history.keep())
 
     def _first_life(self) -> tuple[str, dict[str, str] | None]:
-        """Return the id and the founding members of a node whose folder is empty; None if these are not known yet."""
+        """Return the id and the founding members of a node with an empty data directory.
+
+        The members are None while they are not known.
+        """
         config, address = self.config, self._address()
         if config.peers:
             own = str(Address.parse(address).canonical)
@@ -212,11 +215,11 @@ class Node:
         return self._storage.meta
 
     def _address(self) -> str:
-        """Where peers dial this node; a node without a Raft address stays alone."""
+        """Return the address where peers connect to this node; a node without a Raft address stays alone."""
         return str(self.config.advertise_raft or self.config.raft or "127.0.0.1:0")
 
     def _assemble(self) -> None:
-        """Make the parts that last for the node's whole life, and begin the membership that its files tell of."""
+        """Create the parts that last for the life of the node, and begin the membership recorded in its files."""
         config = self.config
         self.views = PatternViews(self._machine, self.turns)
         proposer, pulls = self._begin_membership()
@@ -245,11 +248,11 @@ class Node:
         self._membership_begun()
 
     def _raft_settings(self) -> RaftSettings:
-        # A small node has better uses for its memory.
+        # On a node with little memory, a full backlog would take too large a share of it.
         return RaftSettings(backlog_bytes=min(BACKLOG_BYTES, self.config.memory_bytes_max // 8))
 
     def _begin_membership(self) -> tuple[Proposer, Pulls]:
-        """Make replica, proposer and pulls for the current identity."""
+        """Create replica, proposer and pulls for the current identity."""
         self._about.machine_version = Machine.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, self._raft_settings(), compile_pattern, self)
         self.replica.peer_requests.node_figures = self._figures
@@ -263,8 +266,8 @@ class Node:
         return proposer, Pulls(proposer, self._machine, self.replica.clock, self.views)
 
     def _membership_begun(self) -> None:
-        """The service has the proposer and the pulls of the current identity."""
-        # A snapshot that was loaded may hold it; the log may bring nothing more.
+        """Finish the start of a membership, after the service has got its proposer and pulls."""
+        # A loaded snapshot may hold the salt, and the log may contain nothing after it.
         self._take_salt()
         self.membership.tend()
 
@@ -302,7 +305,7 @@ class Node:
         return raft_port.may_be_open(self.security, self.access)
 
     def reload(self) -> None:
-        """Reload certificate, key and ``admin_token_file``; one that cannot be used is logged, and the old one stays."""
+        """Reload certificate, key and ``admin_token_file``. If a file is unusable, log the error and keep the old content."""
         path = self.config.admin_token_file
         if self.tls is None and self.security.tls is None and path is None:
             log.info("nothing to reload", reason="no certificate and no admin_token_file is configured")
@@ -320,22 +323,22 @@ class Node:
             log.info("certificate and admin token reloaded")
 
     def accounted_bytes(self) -> int:
-        """Return about how much memory the state and the clients take."""
+        """Return the approximate memory used by the state and the clients."""
         memory = self.gates.memory
         return self.service.stored_bytes + memory.clients_bytes + memory.unauthenticated_bytes
 
     async def step_aside(self) -> None:
-        """Have another member lead, because this one is going to stop for a moment."""
+        """Transfer leadership to another member before this node pauses."""
         await transfer_leadership(self.replica)
 
     async def stop(self) -> None:
-        """Hand over leadership, leave the network. Front ends must have stopped."""
+        """Transfer leadership and close all connections. Front ends must have stopped."""
         self.retire()
         self._periodic.close()
         self.timed_reads.close()
         ended = self.session.close()
         if ended is not None and not self.failure.done():
-            # What connections held has to be in the log before this node gives up.
+            # The log must contain the release of what connections held before replication stops.
             await asyncio.wait((ended,), timeout=SESSION_END_S)
         self._access_upkeep.close()
         if self._founding is not None:
@@ -380,13 +383,13 @@ class Node:
         return server
 
     def retire(self) -> None:
-        """From now on the node is not ready, and refuses clients, waiting pulls included; what it took goes on to its outcome."""
+        """Report not ready and refuse clients, including waiting pulls; accepted requests continue to their outcome."""
         self._is_stopping = True
         self._periodic.retire()
         self.service.refuse(_shutting_down())
 
     async def settle(self, grace_s: float) -> None:
-        """See what was taken to its outcome for up to `grace_s`; then fail the rest, so that every client gets an answer."""
+        """Wait up to `grace_s` seconds for the outcome of accepted requests; then fail the rest, so every client gets a reply."""
         await self.service.proposer.settle(grace_s, _shutting_down())
 
     # --- listener of the replica ----------------------------------------------------------------------------------
@@ -394,7 +397,7 @@ class Node:
     def batch_applied(
         self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
     ) -> None:
-        """Keep statistics, answer those who wait, wake waiting pulls."""
+        """Update statistics, answer waiting requests and wake waiting pulls."""
         proposer, pulls = self.service.proposer, self.service.pulls
         if self._salt is not self.replica.machine.salt:
             self._take_salt()
@@ -432,24 +435,24 @@ class Node:
             self.service.board.applied(applied.notices)
 
     def batch_refused(self, sequence: int) -> None:  # noqa: ARG002 - all unresolved batches are sent again
-        """A node that was taken for the leader is not."""
+        """Resend soon: the node that received the batch does not lead."""
         self.service.proposer.resend_soon()
 
     def leader_changed(self, leader_id: str | None) -> None:
-        """Send unresolved batches to the new leader, behind what it has to propose itself if it is this node."""
+        """Resend unresolved batches to the new leader; if this node leads, its own commands go first."""
         if leader_id is None:
             return
         self.service.due_times.has_had_leader = True
         leadership = (leader_id, self.replica.status().term)
         if leadership != self._leadership:
-            # It is told of a new link to the same leader too.
+            # A new link to the same leader calls this too.
             self._leadership = leadership
             self.observed.leader_changes += 1
         self._own_commands.begin(self.replica, self.service.proposer)
         self.service.proposer.resend()
 
     def state_replaced(self) -> None:
-        """A snapshot was installed."""
+        """Take over the state of an installed snapshot."""
         self._take_salt()
         self._access_upkeep.follow()
         machine = self.replica.machine
@@ -463,18 +466,18 @@ class Node:
         self.service.events.replaced()
 
     def failed(self, error: BaseException) -> None:
-        """Replication has stopped."""
+        """Set `failure`: replication has stopped."""
         if not self.failure.done():
             self.failure.set_result(error)
 
     # --- membership -----------------------------------------------------------------------------------------------
 
     async def _copy(self, members: Mapping[str, str]) -> None:
-        """Begin again as the member that it is of a cluster with these members, and copy everything: its folder was emptied."""
+        """Rejoin a cluster with these members under the same id and copy all data, because the data directory was emptied."""
         await self._become(self.id, members, copies=True)
 
     async def _become(self, node_id: str, members: Mapping[str, str], *, copies: bool = False) -> None:
-        """Give up the present membership and data, and begin as `node_id` with these members; without any, in no cluster."""
+        """Discard the membership and data, and begin as `node_id` with these members; if there are none, in no cluster."""
         error = LmqError("shutting_down", "the node is changing its cluster; use another node")
         service = self.service
         service.pulls.close(error)
@@ -482,7 +485,7 @@ class Node:
         service.board.forget()
         service.proposer.close(error)
         if not copies and (not members or node_id in members):
-            # What a client went on to push would be acknowledged by a cluster that it does not mean.
+            # On an open connection, the wrong cluster would acknowledge a client's pushes.
             self.membership.end_connections()
             self.access.forget()
         await self.replica.stop()
@@ -498,19 +501,19 @@ class Node:
 
     @property
     def id(self) -> str:
-        """This node's member id."""
+        """Return the member id of this node."""
         return self._meta.node_id
 
     def health(self) -> list[tuple[str, bool, str]]:
-        """Named checks of readiness: (name, passed, detail)."""
+        """Return the readiness checks: (name, passed, detail)."""
         return standing.health(self.replica.status(), is_stopping=self._is_stopping)
 
     def cluster_status(self) -> dict[str, Any]:
-        """The cluster as this node sees it."""
+        """Return the state of the cluster as this node sees it."""
         return standing.cluster_status(self.replica.status(), self.version)
 
     def run_checks(self, *, names_owners: bool) -> tuple[list[Check], bool]:
-        """What an operator asks before touching anything; and whether the others could go on without this node."""
+        """Run the health checks; also return whether the cluster keeps its quorum without this node."""
         return run_checks(
             self.replica.status(),
             self.config,
@@ -521,7 +524,7 @@ class Node:
         )
 
     def _figures(self) -> dict[str, Any]:
-        """How this node is, for the overview of the cluster."""
+        """Return the figures of this node for the overview of the cluster."""
         return own_figures(
             self.replica.status(),
             self.config,
@@ -533,7 +536,7 @@ class Node:
         )
 
     async def take_snapshot(self, *, portable: bool = True) -> SnapshotInfo:
-        """Write a snapshot of this node's state now; a `portable` one holds all messages, and is kept for ten minutes at least.
+        """Write a snapshot of this node's state now. A `portable` one holds all messages and is kept for at least ten minutes.
 
         Raises:
             LmqError: ``overloaded`` if it cannot be written.
@@ -545,7 +548,7 @@ class Node:
             raise LmqError("overloaded", f"the snapshot cannot be written: {exc}") from exc
 
     async def snapshot_block(self, index: int, number: int) -> bytes | None:
-        """Read a block of the snapshot of entry `index` that `take_snapshot` took; None if it is not at hand any more."""
+        """Read a block of the snapshot of entry `index` written by `take_snapshot`; None if it is no longer kept."""
         return await self.replica.snapshots.portable_block(index, number)
 
 

@@ -1,7 +1,7 @@
-"""How the members are: memory, disk and log of this node, and of the others on request.
+"""Figures of the members: memory, disk and log of this node, and of the others on request.
 
-The others are asked over the peers' port, each on a connection of its own and at most once a second, and only while somebody
-looks: a cluster that nobody watches pays nothing.
+The node asks each other member over the Raft port, on a separate connection and at most once a second. It asks only while a
+client requests the figures.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ VERB: Final = "vitals"
 ASK_PERIOD_S: Final = 1.0
 ASK_TIMEOUT_S: Final = 3.0
 PATIENCE_S: Final = 0.1
-"""How long a request waits for members that are connected; later answers are shown the next time."""
+"""How long a request waits for connected members; it shows later answers the next time."""
 
 
 def own_figures(
@@ -41,7 +41,7 @@ def own_figures(
     uptime_s: float,
     connections: int,
 ) -> dict[str, Any]:
-    """The figures of this node."""
+    """Return the figures of this node."""
     disk = shutil.disk_usage(config.data_dir)
     return {
         "version": version,
@@ -61,14 +61,14 @@ def own_figures(
         "log_bytes": status.log_bytes,
         "snapshot_index": status.snapshot_index,
         "waiting_pulls": service.pulls.waiting(),
-        # Only the leader knows how much of the log the others have.
+        # Only the leader knows the match indexes of the others.
         "match": dict(status.match_indexes),
     }
 
 
 @dataclass(slots=True)
 class _Seen:
-    """The last answer of a member: when it came, how long it took (seconds of the event loop), and what was committed then."""
+    """The last answer of a member: arrival and round trip (event-loop seconds), commit index at the request, and figures."""
 
     at: float
     round_trip_s: float
@@ -77,10 +77,10 @@ class _Seen:
 
 
 class PeerFigures:
-    """What the other members last told.
+    """The latest figures of the other members.
 
     Args:
-        replica: returns the present one; another after the node has joined or left a cluster.
+        replica: returns the current replica, which is replaced when the node joins or leaves a cluster.
         own: returns the figures of this node.
     """
 
@@ -93,7 +93,7 @@ class PeerFigures:
         self._asking: dict[str, asyncio.Task[None]] = {}
 
     async def look(self) -> None:
-        """Ask every other member again, unless that was done just now; most answer before this returns."""
+        """Ask every other member, at most once per `ASK_PERIOD_S`; most answer before this returns."""
         now = self._loop.time()
         if now - self._asked_at >= ASK_PERIOD_S:
             self._asked_at = now
@@ -113,7 +113,7 @@ class PeerFigures:
                 task.add_done_callback(partial(self._answered, member))
 
     def describe(self, member: str) -> dict[str, Any]:
-        """A member's figures, with ``last_contact_s``, ``round_trip_s`` and ``lag`` as of then; None before it has answered."""
+        """Return a member's figures with ``last_contact_s``, ``round_trip_s`` and ``lag``; all None until the member answers."""
         if member == self._replica().id:
             own = self._own()
             lag = own["commit_index"] - own["applied_index"]
@@ -129,7 +129,7 @@ class PeerFigures:
         }
 
     def close(self) -> None:
-        """Ask nobody any more."""
+        """Cancel all requests to other members."""
         for task in list(self._asking.values()):
             task.cancel()
 
@@ -143,10 +143,10 @@ class PeerFigures:
         try:
             figures = await replica.transport.ask(address, VERB, [], timeout_s=ASK_TIMEOUT_S)
         except LookupError:
-            # An older program does not know the question, but it is there.
+            # An older program does not know the request, but it is reachable.
             figures = {}
         except (OSError, TimeoutError, FrameError):
-            # That it did not answer shows in the age of its last contact.
+            # The age of the last contact shows the failure.
             return
         now = self._loop.time()
         self._seen[member] = _Seen(now, now - begun, commit_index, figures)

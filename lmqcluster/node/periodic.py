@@ -1,4 +1,4 @@
-"""What a node does again and again as long as it runs."""
+"""Periodic work of a node."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ STATS_PERIOD_S = 5.0
 LAG_PERIOD_S = 0.25
 UPGRADE_PERIOD_S = 0.25
 EXPIRY_PERIOD_S = 0.05
-"""A lease that nobody touches ends at most about this much late, unless very many end at once."""
+"""A lease on an idle cluster expires at most about this much late, unless very many expire at once."""
 OVERDUE_PERIOD_S = 0.01
 ACCESS_PERIOD_S = 0.5
 STATE_PERIOD_S = 0.5
 
 
 class PeriodicWork:
-    """The work; each part of it returns after how many seconds it is to be done again.
+    """Periodic tasks; each returns the seconds until its next run.
 
     Args:
-        replica: returns the present one; another after the node has joined or left a cluster.
-        service: is told what is stored, and takes what the leader proposes.
-        memory_bytes_max: above it pushes are refused.
-        disk: whether there is room on the disk.
-        loop_lag: takes by how many seconds timers are late.
-        stats, membership, access, own_commands, digests: are kept up to date.
+        replica: returns the current replica, which is replaced when the node joins or leaves a cluster.
+        service: receives the stored bytes and the commands that the leader proposes.
+        memory_bytes_max: the limit above which pushes are refused.
+        disk: the disk budget.
+        loop_lag: histogram of the lateness of timers in seconds.
+        stats, membership, access, own_commands, digests: the parts to keep up to date.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PeriodicWork:
         self._timers: dict[Callable[[], float], asyncio.TimerHandle] = {}
 
     def start(self) -> None:
-        """Do everything now, and from now on again and again."""
+        """Run all tasks now, then periodically."""
         self._lag_due_s = time.monotonic()
         for work in (
             self.note_state,
@@ -89,11 +89,11 @@ class PeriodicWork:
         self._stats_task = self._loop.create_task(self.keep_stats())
 
     def retire(self) -> None:
-        """The node is shutting down: that it is not ready is no news any more."""
+        """Stop logging readiness, because the node is shutting down."""
         self._is_retired = True
 
     def close(self) -> None:
-        """Do nothing any more."""
+        """Cancel all tasks."""
         if self._stats_task is not None:
             self._stats_task.cancel()
         for timer in self._timers.values():
@@ -103,7 +103,7 @@ class PeriodicWork:
         self._timers[work] = self._loop.call_later(work(), self._repeat, work)
 
     def note_state(self) -> float:
-        """Tell what the replica holds and whether the node can serve."""
+        """Update memory and disk usage, and log changes of readiness."""
         replica, service = self._replica(), self._service
         service.stored_bytes = stored_bytes(replica.machine)
         self._state_log.note_memory(service.stored_bytes, self._memory_bytes_max)
@@ -118,14 +118,14 @@ class PeriodicWork:
         return STATE_PERIOD_S
 
     def sample_lag(self) -> float:
-        """Note how late this very call is."""
+        """Record how late this call is."""
         now_s = time.monotonic()
         self._loop_lag.observe(max(0.0, now_s - self._lag_due_s))
         self._lag_due_s = now_s + LAG_PERIOD_S
         return LAG_PERIOD_S
 
     async def keep_stats(self) -> None:
-        """Have the rates of the queues follow their counters, in slices, until cancelled."""
+        """Update the rates of the queues from their counters, in slices, until cancelled."""
         due_s = self._loop.time()
         while True:
             queues = list(self._replica().machine.queues.values())
@@ -136,18 +136,18 @@ class PeriodicWork:
             await asyncio.sleep(due_s - self._loop.time())
 
     def tend_cluster(self) -> float:
-        """As the leader, move the cluster to the next machine version, and have replicas compared."""
+        """Run the leader's periodic commands, and compare replicas."""
         replica, proposer = self._replica(), self._service.proposer
         self._own_commands.tend(replica, proposer)
         self._digests.tend(replica, proposer)
         return UPGRADE_PERIOD_S
 
     def let_time_pass(self) -> float:
-        """As the leader, have log time pass if something is overdue."""
+        """On the leader, advance log time if an expiry is overdue."""
         overdue = self._own_commands.let_time_pass(self._replica(), self._service.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 
     def tend_access(self) -> float:
-        """Follow the tokens of the cluster."""
+        """Follow the tokens of the cluster and revoke expired ones."""
         self._access.tend(self._service)
         return ACCESS_PERIOD_S

@@ -1,4 +1,4 @@
-"""The log lines about whether a node serves: one when it begins to, one when it does not any more."""
+"""Logs transitions of a node between ready and not ready, and of its limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ log = structlog.get_logger("lmq.node")
 
 
 class StateLog:
-    """What was said last."""
+    """The state that was logged last."""
 
     def __init__(self) -> None:
         self._ready = False
@@ -21,13 +21,13 @@ class StateLog:
         self._problem: str | None = None
 
     def note_problem(self, problem: str | None) -> None:
-        """Say what keeps the cluster from electing a leader, if that has changed."""
+        """Log the problem that prevents the election of a leader, if it has changed."""
         if problem is not None and problem != self._problem:
             log.warning("no leader can be elected", reason=problem)
         self._problem = problem
 
     def note_health(self, checks: Iterable[tuple[str, bool, str]]) -> None:
-        """Say whether the node is ready, given its checks as (name, passed, detail), if that has changed."""
+        """Log whether the node is ready, if that has changed. Checks are (name, passed, detail)."""
         failed = {name: detail for name, passed, detail in checks if not passed}
         ready = not failed
         if ready and not self._ready:
@@ -37,7 +37,7 @@ class StateLog:
         self._ready = ready
 
     def note_memory(self, used_bytes: int, limit_bytes: int) -> None:
-        """Say whether pushes are refused because of what is stored, if that has changed."""
+        """Log whether the memory limit refuses pushes, if that has changed."""
         full = used_bytes > limit_bytes
         if full and not self._full:
             log.warning("memory limit reached, pushes are refused", used_bytes=used_bytes, limit_bytes=limit_bytes)
@@ -46,7 +46,7 @@ class StateLog:
         self._full = full
 
     def note_disk(self, shortage: str) -> None:
-        """Say whether pushes are refused because of the disk, if that has changed."""
+        """Log whether the disk limit refuses pushes, if that has changed."""
         if shortage and not self._shortage:
             log.warning("disk limit reached, pushes are refused", reason=shortage)
         elif not shortage and self._shortage:

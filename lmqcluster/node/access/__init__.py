@@ -1,1 +1,1 @@
-"""Who may do what: tokens, permissions, TLS."""
+"""Access control: tokens, permissions, TLS."""

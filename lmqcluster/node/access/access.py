@@ -1,7 +1,8 @@
-"""Who may do what on the client ports.
+"""Authentication and permissions on the client ports.
 
-As long as the cluster has no tokens and the node no file with one, clients on the node's own machine may do everything and others
-nothing. With the first token everybody needs one, on whatever machine. Front ends turn a secret into a `Principal` and ask it.
+While the cluster has no tokens and the node has no admin token file, clients on the node's own machine may do everything and
+others nothing. After the first token is created, every client needs one. Front ends authenticate a secret as a `Principal` and
+check permissions with it.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ log = structlog.get_logger("lmq.access")
 SECRET_BYTES_MIN = 16
 ADMIN_FILE_NAME = "admin_token_file"
 _MARK = "guarded"
-"""A file of this name in the data directory says that the cluster had tokens when the node last knew it."""
+"""A file of this name in the data directory marks that the cluster had tokens when the node last knew its state."""
 _NAMES_MAX = 10_000
 _REVOKED = 0
 _WHOLE = frozenset({b"", EVERY_QUEUE})
@@ -46,14 +47,15 @@ _GONE = (None, None)
 
 
 class Principal:
-    """A client with its role.
+    """An authenticated client and its permissions.
 
     Attributes:
-        name: of the token.
-        owner: the principal of its token, which owns what the cluster keeps for it; empty for clients that need no token.
-        role: a `Role`, or 0 from the moment on that the token is revoked.
-        everywhere: whether its pattern finds all queues.
-        is_root: whether it may do everything.
+        name: the name of the token.
+        owner: the principal of the token, which owns the state that the cluster keeps for the client; empty for clients that
+            need no token.
+        role: a `Role`, or 0 after the token is revoked.
+        everywhere: whether the pattern matches all queues.
+        is_root: whether the client may do everything.
     """
 
     __slots__ = ("_known", "_matches", "everywhere", "is_root", "name", "owner", "pattern", "role")
@@ -69,15 +71,15 @@ class Principal:
         self._known: dict[bytes, bool] = {}
 
     def allows(self, role: Role, queue: bytes) -> bool:
-        """Whether it has the role on a queue."""
+        """Return whether the client has the role on a queue."""
         return role <= self.role and (self.everywhere or self.covers(queue))
 
     def allows_role(self, role: Role) -> bool:
-        """Whether its role includes another one."""
+        """Return whether the client's role includes another role."""
         return role <= self.role
 
     def covers(self, queue: bytes) -> bool:
-        """Whether its pattern is found in the name."""
+        """Return whether the pattern matches a queue's name."""
         known = self._known.get(queue)
         if known is None:
             if len(self._known) >= _NAMES_MAX:
@@ -86,10 +88,10 @@ class Principal:
         return known
 
     def require(self, role: Role, queue: bytes) -> None:
-        """Refuse what it may not do to a queue.
+        """Require a role on a queue.
 
         Raises:
-            LmqError: ``forbidden``, or ``unauthorized`` if it was revoked.
+            LmqError: ``forbidden``, or ``unauthorized`` if the token was revoked.
         """
         self.require_role(role)
         if not (self.everywhere or self.covers(queue)):
@@ -97,9 +99,9 @@ class Principal:
             raise LmqError("forbidden", f"token {self.name!r} covers {self._queues()}, not {shown!r}")
 
     def require_pattern(self, role: Role, pattern: bytes) -> None:
-        """Refuse what it may not do to the queues that a regular expression finds.
+        """Require a role on the queues that a regular expression matches.
 
-        Whether one expression finds only what another finds cannot be told in general, so it has to be the token's own.
+        The expression must equal the token's, because inclusion of one expression in another is not decidable in general.
 
         Raises: as `require`.
         """
@@ -109,9 +111,9 @@ class Principal:
             raise LmqError("forbidden", text)
 
     def require_subscription(self, role: Role, name: bytes) -> None:
-        """Refuse what it may not do to a subscription, whose name has to match like that of a queue.
+        """Require a role on a subscription, whose name must match the pattern like the name of a queue.
 
-        A name with a random UUID at its end, as Spark makes them, belongs to the client that knows it.
+        A name that ends with a random UUID, as Spark creates them, is open to any client that knows it.
 
         Raises: as `require`.
         """
@@ -120,14 +122,14 @@ class Principal:
             self.require(role, name)
 
     def require_all(self, role: Role) -> None:
-        """Refuse what it may not do to the whole cluster. Raises as `require`."""
+        """Require a role on the whole cluster. Raises as `require`."""
         self.require_role(role)
         if not self.everywhere:
             text = f"token {self.name!r} covers {self._queues()} only; this needs one for all queues"
             raise LmqError("forbidden", text)
 
     def require_role(self, role: Role) -> None:
-        """Refuse what its role does not include. Raises as `require`."""
+        """Require a role, on any queue. Raises as `require`."""
         if role <= self.role:
             return
         if self.role == _REVOKED:
@@ -136,7 +138,7 @@ class Principal:
         raise LmqError("forbidden", f"token {self.name!r} has the role {own}; this needs {needed}")
 
     def demand(self, need: Permission, subject: bytes) -> None:
-        """Refuse what it may not do to a queue, a subscription or the queues of a pattern, whichever the need is about.
+        """Require a permission on its subject: a queue, a subscription or the pattern of queues, depending on the scope.
 
         Raises: as `require`.
         """
@@ -153,18 +155,18 @@ class Principal:
             self.require_role(role)
 
     def revoke(self) -> None:
-        """From now on it may do nothing."""
+        """Revoke all permissions."""
         self.role = _REVOKED
         self.is_root = False
 
     @property
     def ends_of(self) -> bytes:
-        """The owner whose subscriptions it may end; empty for those of all owners."""
+        """Return the owner whose subscriptions the client may end; empty for all owners."""
         return b"" if self.is_root else self.owner
 
     @property
     def is_revoked(self) -> bool:
-        """Whether token revoked or expired."""
+        """Return whether the token was revoked or has expired."""
         return self.role == _REVOKED
 
     def _queues(self) -> str:
@@ -172,10 +174,10 @@ class Principal:
 
 
 class KeyHolder(Principal):
-    """A client that shows an API key: everything with the messages and limits of some queues, and nothing else.
+    """A client with an API key, which has all permissions on the messages and limits of some queues and no others.
 
     Attributes:
-        prefix: what the names of these queues begin with.
+        prefix: the prefix of the names of these queues.
     """
 
     __slots__ = ("prefix",)
@@ -185,23 +187,23 @@ class KeyHolder(Principal):
         self.prefix = prefix
 
     def covers(self, queue: bytes) -> bool:
-        """Return whether a queue's name begins so."""
+        """Return whether a queue's name begins with the prefix."""
         return queue.startswith(self.prefix)
 
 
 NOBODY = Principal("nobody", Role.READ, EVERY_QUEUE)
-"""A client of whom nothing is known."""
+"""An unknown client without permissions."""
 NOBODY.revoke()
 
 
 class Access:
-    """What this node knows of tokens.
+    """The tokens and API keys that this node knows.
 
     Attributes:
-        anonymous: who a client on this machine is that shows no token; None if everybody needs one.
-        outside: why nobody is served, while the node belongs to no cluster.
-        revision: of the cluster's tokens and API keys, as last seen.
-        on_change: called when principals were revoked, or when `anonymous` has changed.
+        anonymous: the principal of clients on this machine that present no token; None if every client needs one.
+        outside: the error for all clients while the node belongs to no cluster.
+        revision: the last seen revisions of the cluster's tokens and API keys.
+        on_change: callbacks for revoked principals and for a change of `anonymous`.
     """
 
     def __init__(self, admin_token: bytes | None) -> None:
@@ -224,43 +226,43 @@ class Access:
     # --- knowing --------------------------------------------------------------------------------------------------
 
     def open(self, disk: Disk) -> None:
-        """Remember from now on, in the node's folder, that there are tokens, as a former life may have done.
+        """Load the mark that tokens exist from the data directory, and keep it there from now on.
 
         Raises:
-            OSError: the folder cannot be read.
+            OSError: the data directory cannot be read.
         """
         self._disk = disk
         self._marked = self._uncertain = _MARK in disk.names()
 
     @property
     def is_uncertain(self) -> bool:
-        """Whether the cluster may have tokens that have not come here yet; until `settle` nobody is served without one."""
+        """Return whether the cluster may have tokens that this node does not know yet; until `settle` every client needs one."""
         return self._uncertain
 
     def distrust(self) -> None:
-        """The node is about to get tokens that it does not know yet."""
+        """Require tokens of all clients, because the node is about to receive unknown tokens."""
         self._uncertain = True
         self._revise()
 
     def settle(self) -> None:
-        """Everything that the cluster had decided a moment ago has come here."""
+        """End the uncertainty, because this node has applied everything that the cluster had committed."""
         if self._uncertain:
             self._uncertain = False
             self._mark()
             self._revise()
 
     def forget(self) -> None:
-        """The node has left its cluster."""
+        """End the uncertainty, because the node has left its cluster."""
         self._uncertain = False
 
     def exclude(self, reason: LmqError | None) -> None:
-        """The node belongs to no cluster, so that clients are refused with `reason`; or it does again."""
+        """Refuse all clients with `reason` while the node belongs to no cluster; None if it belongs to one again."""
         if reason is not self.outside:
             self.outside = reason
             self._revise(changed=True)
 
     def follow(self, tokens: Tokens, api_keys: ApiKeys, now_us: int) -> None:
-        """Take over the tokens and API keys of the replicated state, tokens that have expired excepted."""
+        """Take over the API keys and unexpired tokens of the replicated state."""
         self.revision = (tokens.revision, api_keys.revision)
         gone = [*self._follow_tokens(tokens, now_us), *self._follow_keys(api_keys)]
         for principal in gone:
@@ -273,7 +275,7 @@ class Access:
         self._revise(changed=bool(gone))
 
     def _follow_keys(self, api_keys: ApiKeys) -> list[KeyHolder]:
-        """Return those who have shown a key that is not valid any more."""
+        """Return the holders of API keys that are no longer valid."""
         self._api_keys = api_keys
         gone = {
             digest: holder for digest, holder in self._key_holders.items() if api_keys.prefix(digest) != holder.prefix
@@ -283,7 +285,7 @@ class Access:
         return list(gone.values())
 
     def _follow_tokens(self, tokens: Tokens, now_us: int) -> list[Principal]:
-        """Return those whose tokens are not valid any more."""
+        """Return the principals whose tokens are no longer valid."""
         former = self._principals
         self._principals = {}
         self._next_expiry_us = 0
@@ -304,30 +306,30 @@ class Access:
         ]
 
     def expire(self, tokens: Tokens, now_us: int) -> None:
-        """Revoke what has expired by this time of day."""
+        """Revoke the tokens that have expired at this time of day."""
         if self._next_expiry_us and self._next_expiry_us <= now_us:
             self.follow(tokens, self._api_keys, now_us)
 
     def set_admin_token(self, secret: bytes | None) -> None:
-        """Reload the content of ``admin_token_file``; None if there is no such file."""
+        """Replace the secret of ``admin_token_file``; None if there is no such file."""
         self._set_admin(secret)
         self._revise(changed=True)
 
     # --- asking ---------------------------------------------------------------------------------------------------
 
     def authenticate(self, secret: bytes, place: ConnectionSlot, *, takes_keys: bool = False) -> Principal:
-        """Return who shows this secret on a connection; with `takes_keys` it may be an API key.
+        """Return the principal of a secret that a connection presents; with `takes_keys` it may be an API key.
 
         Raises:
-            LmqError: ``unauthorized`` if nobody does; ``throttled`` if too many wrong ones came from there; ``no_leader`` if
-                this node cannot know yet.
+            LmqError: ``unauthorized`` if the secret is unknown; ``throttled`` if too many wrong ones came from that address;
+                ``no_leader`` if this node does not know the tokens yet.
         """
         digest = digest_of(secret)
-        # Finding a digest takes a time that tells nothing of the secret.
+        # The lookup of a digest reveals nothing about the secret by its duration.
         found = self._principals.get(digest)
         if found is not None and hmac.compare_digest(digest, found[0].digest):
             return found[1]
-        # Nobody guesses the random secret of a token; what people have chosen is another matter.
+        # Tokens have random secrets that cannot be guessed; secrets chosen by people can, so wrong ones are throttled.
         client, now_s = place.client, time.monotonic()
         is_new = digest not in (place.verified_digest, client.last_wrong)
         if is_new and client.wrong_secrets.wait_s(now_s):
@@ -345,7 +347,7 @@ class Access:
         return chosen
 
     def _chosen(self, digest: bytes, *, takes_keys: bool) -> Principal | None:
-        """Return who has a secret that people have chosen."""
+        """Return the principal of an admin token or API key, whose secrets people choose."""
         if self._admin is not None and hmac.compare_digest(digest, self._admin_digest):
             return self._admin
         prefix = self._api_keys.prefix(digest) if takes_keys else None
@@ -357,11 +359,11 @@ class Access:
         return holder
 
     def named(self, name: str) -> Principal | None:
-        """Who has the token of this name; None while there is no such token, or it has expired."""
+        """Return the principal of the token with this name; None if there is no such token or it has expired."""
         return next((one for _, one in self._principals.values() if one.name == name), None)
 
     def refusal(self, reason: str | None = None) -> LmqError:
-        """The error for an unknown principal."""
+        """Return the error for an unknown principal."""
         if self.outside is not None:
             return self.outside.again()
         if self._uncertain:
@@ -378,7 +380,7 @@ class Access:
 
     @property
     def has_admin_file(self) -> bool:
-        """Whether this node has an administrator of its own, who can make and delete any token."""
+        """Return whether this node has an admin token file, whose holder can create and delete any token."""
         return self._admin is not None
 
     # --- inside ---------------------------------------------------------------------------------------------------
@@ -408,7 +410,7 @@ class Access:
                 call()
 
     def _mark(self) -> None:
-        """Keep the mark in step. A restarted node does not know the end of its log before it has heard from the others."""
+        """Update the mark. A restarted node needs it, because it does not know the end of its log before it hears from others."""
         guarded = self._closed or self._uncertain
         if self._disk is None or guarded == self._marked:
             return
@@ -425,21 +427,21 @@ class Access:
 
 
 def time_of_day_us() -> int:
-    """What tokens expire by: the node's clock, in microseconds since 1970."""
+    """Return the node's clock, by which tokens expire, in microseconds since 1970."""
     return time.time_ns() // 1000
 
 
 def digest_of(secret: bytes) -> bytes:
-    """What is kept of a secret."""
+    """Return the digest of a secret, which is stored in its place."""
     return hashlib.sha256(secret).digest()
 
 
 def read_admin_token(path: Path) -> bytes:
-    """The secret in a file, white space around it ignored.
+    """Return the secret in a file, without surrounding white space.
 
     Raises:
         OSError: the file cannot be read.
-        ValueError: there are fewer than 16 bytes in it.
+        ValueError: the secret has fewer than 16 bytes.
     """
     secret = path.read_bytes().strip()
     if len(secret) < SECRET_BYTES_MIN:

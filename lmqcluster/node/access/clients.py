@@ -1,4 +1,4 @@
-"""Whose share of the node a request uses."""
+"""Identities of clients for fair scheduling."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NODE = b"node"
 
 
 def client_of(access: Access, principal: Principal, address: str) -> bytes:
-    """The name of a client among all that a node serves: its token's; if it needs none, its address and port."""
+    """Return the identity of a client on this node: the name of its token, or its address and port if it needs no token."""
     if principal is access.anonymous:
         return b"connection " + address.encode()
     return b"token " + principal.name.encode()

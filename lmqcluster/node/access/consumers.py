@@ -1,4 +1,4 @@
-"""Who is connected to this node, what pulls wait for here, and who holds what was delivered here, in pages."""
+"""Pages of the connections, waiting pulls and held leases of this node."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Connected:
     """A connection of a client.
 
     Attributes:
-        port: which port it came to.
+        port: the port that accepted it.
         address: host and port of the client.
-        user: name of the token that it has shown; empty while it has shown none.
-        age_s: since it was accepted.
-        held_bytes: what it counts in the memory budget.
+        user: name of the token that it presented; empty while it has presented none.
+        age_s: seconds since it was accepted.
+        held_bytes: bytes that it takes of the memory budget.
     """
 
     port: str
@@ -38,13 +38,13 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Pulls that wait for the same.
+    """Pulls that wait for the same queue or pattern.
 
     Attributes:
         name: a queue, or a regular expression for the names of queues.
-        is_pattern: which of the two.
-        pulls: how many wait.
-        messages: how many messages they want at most.
+        is_pattern: whether `name` is a regular expression.
+        pulls: number of waiting pulls.
+        messages: maximum number of messages that they request.
     """
 
     name: bytes
@@ -59,10 +59,10 @@ class Held:
 
     Attributes:
         queue: name of the queue.
-        port, address, user: as of `Connected`.
-        connected: whether the connection is still there. The leases stay without it.
-        leased: how many messages.
-        ends_in_s: after how many seconds the first of the leases ends, 0 if it is over; None if they end with a session.
+        port, address, user: see `Connected`.
+        connected: whether the connection is still open. The leases outlive it.
+        leased: number of messages.
+        ends_in_s: seconds until the first lease expires, 0 if it has; None if the leases end with a session.
     """
 
     queue: bytes
@@ -77,9 +77,9 @@ class Held:
 def connections(
     gates: Iterable[ConnectionLimiter], now_s: float, *, offset: int, limit: int
 ) -> tuple[list[Connected], int]:
-    """A page of the connections of clients, and how many there are; `now_s` is the event loop's time.
+    """Return a page of the connections of clients and their total number; `now_s` is the event loop's time.
 
-    They stand port by port; those that have not said who they are come first.
+    The order is port by port, unauthenticated connections first.
     """
     listed = [gate for gate in gates if gate.connections]
     places = chain.from_iterable(((gate.port, place) for place in gate.slots()) for gate in listed)
@@ -98,7 +98,7 @@ def _address(place: ConnectionSlot) -> str:
 
 
 def waiting(pulls: Pulls, *, offset: int, limit: int) -> tuple[list[Waiting], int]:
-    """A page of what pulls wait for at this node, and how long the list is."""
+    """Return a page of the wait lists of pulls at this node, and the number of lists."""
     lines = [line for line in pulls.lines() if line.live]
     return [_row(line) for line in lines[offset : offset + limit]], len(lines)
 
@@ -108,7 +108,7 @@ def _row(line: WaitList) -> Waiting:
 
 
 def held(holdings: list[Holding], now_us: int, *, offset: int, limit: int) -> list[Held]:
-    """A page of what connections hold; `now_us` is the log time."""
+    """Return a page of the leases that connections hold; `now_us` is the log time."""
     return [
         Held(
             one.queue,

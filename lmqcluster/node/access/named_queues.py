@@ -1,4 +1,4 @@
-"""Properties that name other queues: a client that sets them must be allowed to write there, where messages go in its name."""
+"""Permission check of properties that name other queues: the client needs write access, since messages go there in its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["check_named_queues"]
 
 
 def check_named_queues(principal: Principal, properties: Properties) -> None:
-    """Refuse properties that name queues to which the client may not write.
+    """Refuse properties that name queues that the client may not write to.
 
     Raises:
         LmqError: ``forbidden``.

@@ -1,4 +1,4 @@
-"""What a route or a method may ask of a client, and the permissions that both protocols share."""
+"""Permissions that routes and methods require; both protocols share them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Scope(Enum):
-    """What a request is about, and so what a token's pattern has to match."""
+    """The subject of a request, which a token's pattern must match."""
 
     NOTHING = "no token is asked for"
     ANYTHING = "any token will do; what it may not see is left out"
@@ -35,7 +35,7 @@ class Scope(Enum):
 
 
 class Permission(NamedTuple):
-    """What a route or a method asks of a client."""
+    """The role that a route or a method requires, and its scope."""
 
     role: Role
     scope: Scope
@@ -51,4 +51,4 @@ USE_MANY: Final = Permission(Role.WRITE, Scope.PATTERN)
 USE_SUBSCRIPTION: Final = Permission(Role.WRITE, Scope.SUBSCRIPTION)
 MANAGE_QUEUE: Final = Permission(Role.ADMIN, Scope.QUEUE)
 MANAGE: Final = Permission(Role.ADMIN, Scope.CLUSTER)
-"""Also what is asked where nothing is declared."""
+"""Also the default for routes and methods that declare nothing."""

@@ -1,7 +1,7 @@
-"""The Raft port and tokens: who can talk to the nodes as a peer can do everything, whatever tokens there are.
+"""Protection of the Raft port, because a peer can do everything without a token.
 
-So with tokens in use the port is open only to those who show the cluster secret or a certificate. A node that is alone can do
-without peers: its port is closed. A cluster of several nodes gets no tokens before its nodes have a secret.
+If tokens are in use, the port accepts only peers that present the cluster secret or a certificate. A single node without them
+closes the port, since it has no peers. A cluster of several nodes cannot create tokens until its nodes have a secret.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ _WHY = "clients need tokens, and without a cluster secret anybody on this machin
 
 
 def may_be_open(security: PeerSecurity, access: Access) -> bool:
-    """Whether peers may connect."""
+    """Return whether peers may connect."""
     return security.keeps_strangers_out or access.anonymous is not None
 
 
 def check(security: PeerSecurity, access: Access, members: Collection[str]) -> None:
-    """Refuse to start as one of several nodes whose tokens anybody on this machine could get round.
+    """Refuse to start as one of several nodes if the Raft port lets local processes bypass tokens.
 
     Raises:
-        ValueError: says what to do.
+        ValueError: the text names the remedy.
     """
     if may_be_open(security, access):
         return
@@ -42,14 +42,14 @@ def check(security: PeerSecurity, access: Access, members: Collection[str]) -> N
 
 
 def follow(security: PeerSecurity, access: Access, replica: Replica) -> None:
-    """Tokens have changed."""
+    """Close the Raft port if a change of the tokens requires it."""
     if not may_be_open(security, access) and replica.transport.is_listening:
         log.warning("Raft port closed", reason=_WHY, remedy=_REMEDY)
         replica.transport.stop_listening()
 
 
 def allow_tokens(security: PeerSecurity, members: Collection[str]) -> None:
-    """Refuse to make a token that anybody on this machine could get round.
+    """Refuse to create a token that local processes could bypass through the Raft port.
 
     Raises:
         LmqError: ``conflict``.

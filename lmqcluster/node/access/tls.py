@@ -11,11 +11,11 @@ from cryptography import x509
 __all__ = ["ServerTls", "handshake"]
 
 HANDSHAKE_S = 10.0
-"""How long a client may take for the handshake."""
+"""Maximum duration of a client's handshake."""
 
 
 class ServerTls:
-    """The context for listeners. Connections that stand keep the certificate with which they began.
+    """The TLS context of listeners. Open connections keep the certificate with which they began.
 
     Attributes:
         context: for new connections.
@@ -26,24 +26,24 @@ class ServerTls:
         """Read the files.
 
         Args:
-            cert: the certificate, followed by those between it and its authority, in PEM.
+            cert: the certificate, followed by its intermediate certificates, in PEM.
             key: its private key, in PEM without a password.
-            client_ca: the authority that clients have to have a certificate of; None to ask them for none.
+            client_ca: the authority whose certificates clients must present; None if clients need none.
 
         Raises:
             OSError: a file cannot be read.
-            ValueError: one does not hold what it should, or key and certificate do not belong together.
+            ValueError: a file has the wrong content, or key and certificate do not match.
         """
         self._cert, self._key, self._client_ca = cert, key, client_ca
         self.context = self._load()
         self.expires_s = self._expiry()
 
     def reload(self) -> None:
-        """Reload certificate and key; raises as the constructor, and then goes on with the old ones.
+        """Reload certificate and key. Raises as the constructor does; the old ones then stay in use.
 
-        The authority of clients is read at the start only.
+        The client authority is read only at the start.
         """
-        # First into a context of its own: half a change must not reach the one that is in use.
+        # Load into a separate context first, so that an invalid pair does not change the one in use.
         self._load()
         expires_s = self._expiry()
         self.context.load_cert_chain(self._cert, self._key, _no_password)
@@ -52,9 +52,9 @@ class ServerTls:
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
-        # For version 1.2, as in 1.3: forward secrecy, and encryption that is authenticated by itself.
+        # Restrict version 1.2 to forward secrecy and authenticated encryption, as in 1.3.
         context.set_ciphers("ECDHE+AESGCM:ECDHE+CHACHA20")
-        # One host name in the certificate is as good as another; compression and renegotiation are off by default.
+        # The certificate may name any host; compression and renegotiation are off by default.
         try:
             context.load_cert_chain(self._cert, self._key, _no_password)
         except ssl.SSLError as exc:
@@ -72,10 +72,10 @@ class ServerTls:
 
 
 def _no_password() -> str:
-    # Without this OpenSSL would ask on the terminal.
+    # Without this callback OpenSSL would prompt on the terminal.
     raise ValueError("the key has a password: a node cannot ask for it")
 
 
 def handshake(tls: ServerTls | None) -> dict[str, Any]:
-    """The arguments of a listener; none without TLS."""
+    """Return the TLS arguments of a listener; empty without TLS."""
     return {} if tls is None else {"ssl": tls.context, "ssl_handshake_timeout": HANDSHAKE_S}

@@ -1,4 +1,4 @@
-"""Making, listing and deleting tokens."""
+"""Creation, listing and deletion of tokens."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class TokenInfo:
     Attributes:
         role: read, write or admin.
         queues: the pattern.
-        principal: the owner of what its clients leave at the cluster, which other tokens may have too.
+        principal: the owner of the state that its clients leave in the cluster; tokens may share a principal.
         created_at, expires_at: seconds since 1970; None for never.
     """
 
@@ -50,19 +50,20 @@ class TokenInfo:
 async def create_token(
     node: Node, name: str, role: str, queues: str, lifetime_s: float | None, principal: str | None = None
 ) -> str:
-    """Make a token; returns its secret, which is kept nowhere.
+    """Create a token and return its secret, which is stored nowhere.
 
     Args:
-        node: takes the command.
-        name: tells the token from others.
+        node: the node that proposes the command.
+        name: the unique name of the token.
         role: read, write or admin.
-        queues: regular expression that is searched for in queue names.
+        queues: regular expression to search for in queue names.
         lifetime_s: seconds until it expires, None for never.
-        principal: an owner, new or not, to whom belongs what its clients leave at the cluster; None for one of its own.
+        principal: the owner, new or not, of the state that its clients leave in the cluster; None for a new one with the
+            token's name.
 
     Raises:
-        LmqError: ``bad_request``, ``bad_pattern``, ``conflict`` if the name is taken, if its own principal would not be new, if
-            nobody could make a second token, or if the nodes have no secret, or ``overloaded`` if there are too many.
+        LmqError: ``bad_request``, ``bad_pattern``; ``conflict`` if the name is taken, if the principal of that name is not new,
+            if no token could create a second one, or if the nodes have no secret; ``overloaded`` if there are too many.
     """
     encoded = _checked("token", name)
     owner = b"" if principal is None else _checked("principal", principal)
@@ -78,7 +79,7 @@ async def create_token(
     secret = SECRET_PREFIX + base64.urlsafe_b64encode(secrets.token_bytes(32)).decode().rstrip("=")
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())
-    # Log time stands still while the cluster does, and begins again where a backup was made.
+    # Log time stops while the cluster is down, and restarts from the time of a backup, so expiry uses the time of day.
     times_us, has_file = (lifetime_us, time_of_day_us()), node.access.has_admin_file
     command = layout.set_token(encoded, digest, int(ROLES[role]), pattern, times_us, has_file, owner)
     result = await node.service.propose(command, 384 + len(pattern))
@@ -109,10 +110,10 @@ def _refusal(result: TokenResult, name: str) -> LmqError:
 
 
 async def delete_token(node: Node, name: str) -> None:
-    """Delete a token; its users are refused from then on. What they have left belongs to its principal, and stays.
+    """Delete a token; its clients are refused from then on. The state that they left belongs to its principal and stays.
 
     Raises:
-        LmqError: ``token_not_found``, ``conflict`` if nobody could manage the others then.
+        LmqError: ``token_not_found``, ``conflict`` if no remaining token could manage the others.
     """
     command = layout.delete_token(_checked("token", name), node.access.has_admin_file)
     result = await node.service.propose(command, 128)
@@ -124,7 +125,7 @@ async def delete_token(node: Node, name: str) -> None:
 
 
 async def list_tokens(node: Node) -> list[TokenInfo]:
-    """All tokens by name."""
+    """Return all tokens by name."""
     await node.service.barrier()
     now_us = time_of_day_us()
     return [

@@ -1,4 +1,4 @@
-"""Keeps what a node knows of tokens up to date: ends those that expire, and finds out whether there are any."""
+"""Keeps the tokens that a node knows up to date: revokes expired ones, and finds out whether the cluster has any."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ class AccessUpkeep:
         self._settling: asyncio.Task[None] | None = None
 
     def follow(self) -> None:
-        """The tokens or API keys have changed, or the machine is another one."""
+        """Take over changed tokens and API keys, or those of a new machine."""
         machine = self._machine()
         self._access.follow(machine.tokens, machine.api_keys, time_of_day_us())
 
     def tend(self, service: QueueService) -> None:
-        """To be called again and again: end what has expired, and find out whether there are tokens if that is uncertain."""
+        """Revoke expired tokens and, if it is uncertain, find out whether there are tokens; called periodically."""
         self._access.expire(self._machine().tokens, time_of_day_us())
         if self._access.is_uncertain and (self._settling is None or self._settling.done()):
             self._settling = asyncio.get_running_loop().create_task(self._settle(service))
 
     def close(self) -> None:
-        """Find out nothing any more."""
+        """Stop finding out."""
         if self._settling is not None:
             self._settling.cancel()
 
     async def _settle(self, service: QueueService) -> None:
-        """Find out whether the cluster has tokens that have not come here yet."""
+        """Find out whether the cluster has tokens that this node does not know yet."""
         try:
             await service.barrier()
         except LmqError as exc:

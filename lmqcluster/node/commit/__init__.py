@@ -1,1 +1,1 @@
-"""Group commit: commands of one turn of the event loop become one batch of the log."""
+"""Group commit: the commands of one event-loop turn form one batch of the log."""

@@ -1,8 +1,8 @@
-"""Group commit: collects the commands of one event-loop turn into batches and sees each batch applied exactly once.
+"""Group commit: collects the commands of one event-loop turn into batches and ensures that each is applied exactly once.
 
-Commands of the same kind on the same queue that follow one another share one command of the batch (`PendingCommand`). A batch
-is encoded once, handed to the leader, and sent again under the same number after every change of the leader until it is in
-this node's own log; the state machine drops what it has applied already and what arrives out of order.
+Consecutive commands of the same kind on the same queue share one command of the batch (`PendingCommand`). The node encodes a
+batch once and sends it to the leader. After every change of the leader it sends the batch again under the same number, until
+the batch is in the node's own log. The state machine drops duplicates and batches that arrive out of order.
 """
 
 from __future__ import annotations
@@ -32,66 +32,66 @@ log = structlog.get_logger("lmq.proposer")
 GROUP_ITEMS_MAX = 512
 BATCH_BYTES = 256 * 1024
 BATCH_COPIES = 5_000
-"""A batch that stores so many copies of messages, for bound queues and aliases, takes no further command.
+"""A batch that stores this many copies of messages, for bound queues and aliases, takes no further command.
 
-Copies take no bytes in the log, but each takes about 4 us when the batch is applied.
+Copies take no bytes in the log, but applying each takes about 4 us.
 """
 FEW_COPIES = 10
 """A command that makes more copies than this may not grow."""
 COPIES_HELD = 50_000
-"""While commands that make so many copies wait, connections that make more of them wait too."""
+"""Backpressure: while pending commands make more copies than this, connections that make more wait too."""
 PENDING_COPIES_MAX = 250_000
 BATCHES_INFLIGHT_MAX = 3
 PENDING_BYTES_MAX = 128 * 1024 * 1024
 NO_LEADER_AFTER_S = 6.0
 UNKNOWN_AFTER_S = 15.0
 INFLIGHT_BYTES_MAX = 4 * 1024 * 1024
-"""No further batch is sent while so much is unresolved: large ones one at a time, so that a link's buffer holds them."""
+"""No further batch is sent while this much is in flight: large batches go one at a time, so that a link's buffer holds them."""
 RESEND_AFTER_S = 0.5
 RESEND_AFTER_S_MAX = 4.0
 RESEND_BYTES_PER_S = 8 * 1024 * 1024
-"""How fast a slow network is, to give large batches time: sending them again too early makes it slower still."""
+"""Assumed rate of a slow network. It delays resends of large batches, which would slow the network further."""
 SWEEP_S = 0.25
 
 
 class Sink(Protocol):
-    """Who waits for a group."""
+    """The receiver of the outcome of a `PendingCommand`."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        """The command was applied; `result` is what the core returned, never a `Fault`."""
+        """Handle an applied command; `result` is the result of the core, never a `Fault`."""
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """The command was refused, or its outcome is unknown. After an unknown outcome `completed` may still follow."""
+        """Handle a command that was refused or has an unknown outcome. After an unknown outcome `completed` may still follow."""
 
 
 class Carrier(Protocol):
-    """What brings a batch to the leader."""
+    """The transport of batches to the leader."""
 
     def submit(self, sequence: int, batch: bytes) -> bool:
-        """Send; False if there is nobody to send to now."""
+        """Send a batch; return False if there is no leader."""
 
     def has_leader(self) -> bool:
-        """Whether there is a leader to send to."""
+        """Return whether there is a leader to send to."""
 
     def copies_of(self, command: Command) -> int:
-        """Return about how many copies of its messages a command stores beyond what its bytes show."""
+        """Return the approximate number of message copies that a command stores beyond the messages in its bytes."""
 
 
 class Holdable(Protocol):
-    """A connection that can be made to wait."""
+    """A connection that backpressure can pause."""
 
     def hold(self) -> None:
-        """Carry out no further request until `go_on`."""
+        """Execute no further request until `go_on`."""
 
     def go_on(self) -> None:
-        """Carry out requests again."""
+        """Resume the execution of requests."""
 
 
 class PendingCommand:
-    """One command and the tickets of those who share it, in the order of its items.
+    """A command and the tickets of the requests that share it, in the order of its items.
 
     Attributes:
-        copies: about how many copies it stores, see `Carrier.copies_of`; set when it is added.
+        copies: approximate number of copies it stores, see `Carrier.copies_of`; set when it is added.
     """
 
     __slots__ = ("answered", "command", "copies", "since_s", "sink", "size_bytes", "tickets")
@@ -125,12 +125,12 @@ class Proposer:
 
     Attributes:
         tail: the group that was added last and may still grow, or None. Hot paths append to its command and tickets if they
-            fit, and then call `grew`; a group is small, so only `add` checks the bounds.
+            fit, and then call `grew`. A group is small, so only `add` checks the limits.
         last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
-        failed_total: items that were taken and then failed, by error code.
-        durations: seconds from taking a group until it was applied, by operation, counted for each of its items.
-        commit_durations: the same of batches, from their making.
+        failed_total: accepted items that failed, by error code.
+        durations: seconds from accepting a group until it is applied, by operation, counted for each of its items.
+        commit_durations: seconds from creating a batch until it is applied.
     """
 
     def __init__(self, carrier: Carrier, origin: bytes, incarnation: int) -> None:
@@ -145,7 +145,7 @@ class Proposer:
         self.durations: dict[int, Histogram] = {}
         self.commit_durations = Histogram()
         self._loop = asyncio.get_running_loop()
-        # Both in the order of their age: the node's own commands go first, and must not hide how old the others are.
+        # Each is in order of age. The node's own commands go first, and must not hide the age of the others.
         self._own: deque[PendingCommand] = deque()
         self._pending: deque[PendingCommand] = deque()
         self._pending_bytes = 0
@@ -168,8 +168,7 @@ class Proposer:
         """Queue a command.
 
         Raises:
-            LmqError: ``overloaded`` if too much is pending already, be it bytes or copies to make, ``shutting_down``;
-                nothing was queued.
+            LmqError: ``overloaded`` if too many bytes or copies are pending, ``shutting_down``; nothing was queued.
         """
         if self._refusing is not None:
             raise self._refusing.again()
@@ -191,13 +190,13 @@ class Proposer:
         self._flush_soon()
 
     def pace(self, group: PendingCommand, connection: Holdable) -> None:
-        """Hold a connection whose group was added as long as too many copies wait to be made, if the group makes some."""
+        """Hold the connection of an added group that makes copies while too many copies are pending."""
         if group.copies and self._pending_copies > COPIES_HELD:
             connection.hold()
             self._held.append(connection)
 
     def add_first(self, group: PendingCommand) -> None:
-        """Queue a small command of the node itself before all that waits, also while clients are refused."""
+        """Queue a small command of the node itself ahead of all pending commands, even while clients are refused."""
         if not self._closed:
             self._own.append(group)
             self._flush_soon()
@@ -208,18 +207,18 @@ class Proposer:
             self._loop.call_soon(self._flush)
 
     def grew(self, group: PendingCommand, size_bytes: int) -> None:
-        """Count bytes of an item that was appended to a group; a group with enough of them takes no more."""
+        """Count the bytes of an item appended to a group; a full group takes no more items."""
         group.size_bytes += size_bytes
         self._pending_bytes += size_bytes
         if len(group.tickets) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
             self.tail = None
 
     def is_full(self) -> bool:
-        """Whether connections should stop reading until pending work has shrunk."""
+        """Return whether connections should stop reading until less work is pending."""
         return self._pending_bytes > PENDING_BYTES_MAX // 2
 
     def pending(self) -> int:
-        """Groups waiting to be sent and batches waiting to be applied."""
+        """Return the number of groups waiting to be sent plus batches waiting to be applied."""
         return len(self._own) + len(self._pending) + len(self._inflight)
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -238,7 +237,7 @@ class Proposer:
                 self._send(batch)
 
     def _is_worth_a_batch(self) -> bool:
-        """Whether nothing is in flight, or as much waits: a batch costs the cluster a sync, however little it holds."""
+        """Return whether at least as many items wait as are in flight: each batch, however small, costs the cluster an fsync."""
         inflight = sum(batch.items for batch in self._inflight)
         waiting = len(self._own)
         for group in self._pending:
@@ -248,7 +247,7 @@ class Proposer:
         return waiting >= inflight
 
     def _next_batch(self) -> _Batch | None:
-        """Take pending groups into a batch; None if they had to be refused."""
+        """Build a batch from pending groups; None if they had to be refused."""
         oldest = [groups[0].since_s for groups in (self._own, self._pending) if groups]
         groups = list(self._own)
         self._own.clear()
@@ -272,7 +271,7 @@ class Proposer:
         self._made_room(copies)
         payload = self._encode(commands, size)
         if len(payload) > BATCH_BYTES_MAX:
-            # Front ends bound what they add, so this is a second line of defence.
+            # Front ends limit what they add, so this is a second check.
             log.error("batch too large", size=len(payload), ops=[command[OP] for command in commands])
             for group in groups:
                 self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
@@ -281,7 +280,7 @@ class Proposer:
         return self._number(groups, payload, min(oldest))
 
     def _made_room(self, copies: int) -> None:
-        """So many copies wait no more."""
+        """Subtract copies that no longer wait, and resume held connections if there is room."""
         self._pending_copies -= copies
         if self._held and self._pending_copies <= COPIES_HELD:
             held, self._held = self._held, []
@@ -307,14 +306,14 @@ class Proposer:
         self._carrier.submit(batch.sequence, batch.payload)
 
     def resend(self) -> None:
-        """Send everything unresolved again, in order."""
+        """Resend all unresolved batches in order."""
         for batch in self._inflight:
             self.resends_total += 1
             self._send(batch)
         self._flush()
 
     def resend_soon(self) -> None:
-        """Send again in a moment: the node that was asked does not lead, and it takes a while until one does."""
+        """Resend after a short delay: the node that was asked does not lead, and electing a leader takes time."""
         if self._retry is None:
             self._retry = self._loop.call_later(0.05, self._resend_now)
 
@@ -326,17 +325,17 @@ class Proposer:
     # --- outcomes -------------------------------------------------------------------------------------------------
 
     def begin_again(self, incarnation: int, *, is_known: bool = True) -> None:
-        """The cluster takes nothing of this incarnation any more, because it knows a later one: go on as `incarnation`.
+        """Continue as `incarnation`, because the cluster knows a later incarnation than the current one and rejects its batches.
 
-        What is in flight was not applied and never will be, so it is sent again under new numbers, unless it was given up.
-        All of it is given up if that is not known, because a snapshot may hold it.
+        The batches in flight were not applied and never will be. They are sent again under new numbers, unless they were given
+        up. If `is_known` is false, a snapshot may contain them, so all are given up.
         """
         inflight, self._inflight = list(self._inflight), deque()
         self._inflight_bytes = 0
         self.incarnation = incarnation
         self.last_sequence = 0
         given_up = [group for batch in inflight if batch.given_up or not is_known for group in batch.groups]
-        # A later push of one of them must not overtake it.
+        # A later push of the same producer must not overtake a push that was given up.
         producers = _producers_of(given_up)
         overtaking: list[PendingCommand] = []
         for batch in inflight:
@@ -358,7 +357,7 @@ class Proposer:
         self.resend()
 
     def applied(self, sequence: int, applied: Applied) -> None:
-        """A batch of this incarnation was met in the log."""
+        """Resolve a batch of this incarnation that the log contains."""
         if applied.status == "gap":
             self.resend_soon()
             return
@@ -375,7 +374,7 @@ class Proposer:
             self._flush_soon()
 
     def covered(self, last_sequence: int) -> None:
-        """A snapshot was installed that contains this node's batches up to `last_sequence`: applied, results lost."""
+        """Fail the batches up to `last_sequence` as unknown: an installed snapshot contains them, but their results are lost."""
         while self._inflight and self._inflight[0].sequence <= last_sequence:
             for group in self._take_first().groups:
                 error = LmqError(
@@ -385,21 +384,21 @@ class Proposer:
         self.resend()
 
     async def drained(self, grace_s: float) -> None:
-        """Wait until everything proposed so far has its outcome, for up to `grace_s` seconds."""
+        """Wait up to `grace_s` seconds until everything proposed so far has an outcome."""
         self._idle.clear()
         if self.pending():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._idle.wait(), grace_s)
 
     def retire(self, error: LmqError) -> None:
-        """Refuse new commands of clients with `error` from now on; what was taken goes on to its outcome."""
+        """Refuse new commands of clients with `error`; accepted commands continue to their outcome."""
         self._refusing = error
         self.tail = None
 
     async def settle(self, grace_s: float, error: LmqError) -> None:
-        """Wait for the outcomes as `drained`, then fail what has none: with `error` what no leader has taken, else as unknown.
+        """Wait as `drained` does, then fail pending commands with `error` and batches in flight as unknown.
 
-        The node's own commands, and batches that a leader may have taken, are still sent.
+        The node's own commands and the batches in flight are still sent.
         """
         await self.drained(grace_s)
         while self._pending:
@@ -410,12 +409,12 @@ class Proposer:
         self._idle.set()
 
     def resume(self) -> None:
-        """Take commands of clients again after `retire`."""
+        """Accept commands of clients again after `retire`."""
         if not self._closed:
             self._refusing = None
 
     def close(self, error: LmqError) -> None:
-        """Take no more; fail what is pending with `error`, what is in flight as unknown."""
+        """Accept no more commands; fail pending ones with `error` and batches in flight as unknown."""
         self._refusing = error
         self._closed = True
         self._sweeper.cancel()
@@ -454,7 +453,7 @@ class Proposer:
             else:
                 group.sink.completed(group, result)
         except Exception:
-            # One client's broken reply must not stop replication, nor other clients' replies.
+            # An error in one client's reply must stop neither replication nor the replies to other clients.
             log.exception("reply failed", op=group.command[OP])
 
     def _refuse(self, group: PendingCommand, error: LmqError) -> None:
@@ -468,7 +467,7 @@ class Proposer:
             log.exception("error reply failed", op=group.command[OP])
 
     def _sweep(self) -> None:
-        """Give up on what has waited too long, and send again what may have been lost."""
+        """Give up commands that have waited too long, and resend batches that may have been lost."""
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
         now = time.monotonic()
         patience_s = self._patience_s + self._inflight_bytes / RESEND_BYTES_PER_S
@@ -480,7 +479,7 @@ class Proposer:
         self._give_up(late, f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s")
 
     def _give_up(self, batches: Iterable[_Batch], reason: str) -> None:
-        """Answer those who wait for these batches, once, that the outcome is unknown."""
+        """Fail the groups of these batches once, with an unknown outcome."""
         for batch in batches:
             if not batch.given_up:
                 batch.given_up = True
@@ -488,7 +487,7 @@ class Proposer:
                     self._refuse(group, LmqError("unknown_outcome", reason))
 
     def _refuse_old_pending(self, now: float) -> None:
-        """Refuse what no leader has taken for too long, and with a producer's push its later ones, which must not overtake it."""
+        """Refuse commands that no leader took in time, and later pushes of their producers, which must not overtake them."""
         refused: list[PendingCommand] = []
         for waiting in (self._own, self._pending):
             while waiting and now - waiting[0].since_s > NO_LEADER_AFTER_S:
@@ -498,14 +497,14 @@ class Proposer:
         self._refuse_waiting(refused, LmqError("no_leader", reason))
 
     def _take_waiting_of(self, producers: set[bytes]) -> list[PendingCommand]:
-        """Let nothing of these producers wait any more; returns what did."""
+        """Remove and return the pending commands of these producers."""
         taken = _pushed_by(producers, self._pending)
         if taken:
             self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
         return taken
 
     def _refuse_waiting(self, groups: list[PendingCommand], error: LmqError) -> None:
-        """Refuse what has just been taken out of what waits."""
+        """Refuse groups that were just removed from the pending ones."""
         for group in groups:
             self._pending_bytes -= group.size_bytes
             self._made_room(group.copies)

@@ -1,1 +1,1 @@
-"""How a node belongs to its cluster: joining, leaving, incarnations, standing."""
+"""Membership of a node in its cluster: joining, leaving, incarnations, status."""

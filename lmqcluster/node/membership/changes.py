@@ -1,4 +1,4 @@
-"""Joining, leaving and removing: how the members of a cluster change."""
+"""Changes of a cluster's members: joining, leaving, removal and leadership transfer."""
 
 from __future__ import annotations
 
@@ -35,28 +35,28 @@ ASK_TIMEOUT_S = 12.0
 CHANGE_DEADLINE_S = 20.0
 LEARN_DEADLINE_S = 600.0
 LOOKUP_S = 12.0
-"""How long the address of a peer to join is looked for."""
+"""Maximum duration of the name lookup of a peer to join."""
 CAUGHT_UP_DEADLINE_S = 120.0
 DRAIN_S = 10.0
-"""How long a node that leaves waits for the outcome of what it has taken."""
+"""How long a leaving node waits for the outcome of accepted commands."""
 _RETRY_S = 0.2
 _LEAVES = "this node is leaving its cluster; use another node"
 
 
 class Membership:
-    """Changes of the cluster's members that begin at this node.
+    """Membership changes that start at this node.
 
     Args:
-        replica: returns the present one; another after the node has joined or left a cluster.
-        service: whose clients are refused as long as the node is in no cluster.
-        access: likewise.
-        may_listen: whether the Raft port may be open.
-        health: returns the checks of readiness.
-        become: gives up the present membership and data, and begins as a node id with these members.
+        replica: returns the current replica, which is replaced when the node joins or leaves a cluster.
+        service: refuses clients while the node is in no cluster.
+        access: does the same.
+        may_listen: returns whether the Raft port may be open.
+        health: returns the readiness checks.
+        become: discards the current membership and data, and begins as a node id with these members.
 
     Attributes:
-        changing: held while the node's membership changes.
-        on_leave: called to end the connections of clients when the node belongs to their cluster no more.
+        changing: lock held while the node's membership changes.
+        on_leave: callbacks that end the connections of clients when the node no longer belongs to their cluster.
     """
 
     def __init__(
@@ -79,9 +79,9 @@ class Membership:
         self.changing = asyncio.Lock()
 
     def tend(self) -> None:
-        """Refuse clients as long as the node belongs to no cluster, because it left or was removed.
+        """Refuse clients while the node belongs to no cluster, because it left or was removed.
 
-        A node that went on alone would acknowledge what nobody else ever sees.
+        If it served them alone, it would acknowledge messages that the cluster never sees.
         """
         reason, refused = outside(self._replica().status()), self._access.outside
         if reason == (None if refused is None else refused.message):
@@ -94,54 +94,54 @@ class Membership:
             self.end_connections()
 
     def end_connections(self) -> None:
-        """End what clients have open."""
+        """Close the connections of clients."""
         for end in self.on_leave:
             end()
 
     async def join(self, peer: str, *, discard_data: bool) -> None:
-        """Make this node a member of the cluster that `peer` (HTTP or Raft address, or ``lmq@host``) belongs to.
+        """Add this node to the cluster of `peer` (HTTP or Raft address, or ``lmq@host``).
 
-        It gets the cluster's data first and counts for the quorum only then.
+        The node copies the cluster's data first; after that it counts for the quorum.
 
         Args:
-            discard_data: whether messages that this node holds may be thrown away.
+            discard_data: whether messages that this node holds may be discarded.
 
         Raises:
-            LmqError: ``conflict`` if it is in a cluster already or holds messages, ``unreachable``, ``bad_request``,
+            LmqError: ``conflict`` if the node is already in a cluster or holds messages, ``unreachable``, ``bad_request``,
                 ``unknown_outcome``.
         """
         async with self.changing:
             await self._join(peer, discard_data=discard_data)
 
     async def leave(self) -> None:
-        """Take this node out of its cluster. Empty and in no cluster, it refuses clients until it joins one.
+        """Remove this node from its cluster. Empty and in no cluster, it refuses clients until it joins one.
 
-        What it has taken comes to its outcome first. A node that has left already does nothing.
+        Accepted commands reach their outcome first. If the node has already left, this is a no-op.
 
         Raises:
-            LmqError: ``conflict`` if it is alone, ``no_leader`` if the others cannot agree, ``unknown_outcome``.
+            LmqError: ``conflict`` if the node is alone, ``no_leader`` if the others have no quorum, ``unknown_outcome``.
         """
         async with self.changing:
             await self._leave()
 
     async def remove(self, member: str, *, force: bool) -> None:
-        """Take another member, given by id or name, out of the cluster, most likely because it is dead.
+        """Remove another member, given by id or name, from the cluster, usually because it is dead.
 
         Args:
-            force: remove it though it is alive.
+            force: remove the member even if it is alive.
 
         Raises:
-            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or it is alive,
-                ``no_leader``, ``unknown_outcome``.
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the others would have no quorum or the member
+                is alive, ``no_leader``, ``unknown_outcome``.
         """
         async with self.changing:
             await self._remove(member_id(self._replica().status(), member), force=force)
 
     async def transfer_leadership(self, member: str | None) -> None:
-        """Have the leader hand over to a member, given by id or name, or to the one that is most up to date.
+        """Transfer leadership to a member, given by id or name, or to the one that is most up to date.
 
         Raises:
-            LmqError: ``bad_request`` if there is no such member, ``conflict`` if it did not take over, ``no_leader``.
+            LmqError: ``bad_request`` if there is no such member, ``conflict`` if the member did not take over, ``no_leader``.
         """
         target = [] if member is None else [member_id(self._replica().status(), member)]
         await self._change(None, "transfer", target)
@@ -160,7 +160,7 @@ class Membership:
             raise LmqError(
                 "conflict", f"the node at {peer} has left its cluster: name one that is in it", retryable=False
             )
-        # Meanwhile the node may have learned something.
+        # The status may have changed during the requests.
         status = replica.status()
         if cluster["id"] == status.id:
             raise LmqError("bad_request", f"{peer} is this node itself")
@@ -178,7 +178,7 @@ class Membership:
             await self._change(contact, "add", [new_id, status.address])
         except LmqError as exc:
             if exc.outcome == "not_applied":
-                # A node that was in a cluster must not become one of its own: clients may know its address.
+                # A node that was in a cluster must not become a cluster of one: clients may know its address.
                 is_outside = outside(status) is not None or not status.members
                 await self._become(new_id, {} if is_outside else {new_id: status.address})
             raise
@@ -207,7 +207,7 @@ class Membership:
         await self._become(fresh_id(), {})
 
     async def _take_out(self, status: ReplicaStatus) -> None:
-        """Have the others go on without this node."""
+        """Make the other members remove this node."""
         if not await transfer_leadership(self._replica()):
             raise LmqError("no_leader", "no other member is up to date and can take the lead; nothing was changed")
         others = [address for node_id, address in sorted(status.members.items()) if node_id != status.id]
@@ -233,18 +233,18 @@ class Membership:
             text = f"member {node_id} is alive; let it leave by itself, or force its removal"
             raise LmqError("conflict", text, retryable=False)
         if status.leader == node_id:
-            # Only somebody else can remove the leader.
+            # Only another member can remove the leader.
             await self._change(None, "transfer", [])
         await self._change(None, "rem", [node_id, ""])
 
     async def _change(self, contact: str | None, verb: str, arguments: list[str]) -> None:
-        """Have the leader do something, following it wherever it is; to do it twice is harmless.
+        """Send a request to the leader and retry, following changes of the leader. Requests are idempotent.
 
         Args:
             contact: Raft address of a member of the cluster; None if this node is a member itself.
 
         Raises:
-            LmqError: it cannot be done, or there is no leader.
+            LmqError: the request was refused, or there is no leader.
         """
         loop = asyncio.get_running_loop()
         last_resort = loop.time() + LEARN_DEADLINE_S
@@ -257,7 +257,7 @@ class Membership:
                     return
                 _raise_if_refused(answer)
                 if answer.get("learning"):
-                    # A new node gets the data first; that takes as long as it takes.
+                    # A new node copies the data first, which has no fixed duration.
                     deadline = loop.time() + CHANGE_DEADLINE_S
                 address = answer["leader_address"] or contact
                 problem = LmqError("no_leader", "the cluster has no leader; nothing was changed")
@@ -271,10 +271,10 @@ class Membership:
 
 
 def member_id(status: ReplicaStatus, member: str) -> str:
-    """Id of the member with this id or name.
+    """Return the id of the member with this id or name.
 
     Raises:
-        LmqError: ``bad_request`` if there is none, or several.
+        LmqError: ``bad_request`` if there is no such member or several.
     """
     if member in status.members:
         return member
@@ -287,13 +287,13 @@ def member_id(status: ReplicaStatus, member: str) -> str:
 
 
 def _refuse_to_lose(status: ReplicaStatus, machine: Machine) -> None:
-    """Refuse to throw away what a node holds.
+    """Refuse to discard data that a node holds.
 
     Raises:
-        LmqError: ``conflict``: it holds something.
+        LmqError: ``conflict`` if it holds data.
     """
     if status.was_removed:
-        # It cannot tell which entries of its log were committed.
+        # The node does not know which entries of its log were committed.
         held = "what it had when it was removed from its cluster"
     elif count := sum(map(len, machine.queues.values())):
         held = f"{count} messages"
@@ -304,16 +304,16 @@ def _refuse_to_lose(status: ReplicaStatus, machine: Machine) -> None:
 
 
 def _may_resume(status: ReplicaStatus, members: Mapping[str, str]) -> bool:
-    """Whether a node was interrupted while it joined the cluster with these members.
+    """Return whether a node was interrupted while it joined the cluster with these members.
 
-    It may have become a member meanwhile, so under another id it would be two of them.
+    It may already be a member, so joining under another id would count it twice.
     """
     known = status.members
     return status.id not in known and (status.id in members or not known.keys().isdisjoint(members))
 
 
 async def _contact(own: ReplicaStatus, peer: str) -> str:
-    """The Raft address behind what the operator wrote."""
+    """Return the Raft address of the node that the operator named."""
     text = peer.partition("@")[2] if "@" in peer else peer
     if "//" in text:
         text = urlsplit(text).netloc
@@ -335,7 +335,7 @@ async def _contact(own: ReplicaStatus, peer: str) -> str:
 
 
 class _Resolver(AbstractResolver):
-    """Looks up names for aiohttp as for everything else."""
+    """Resolves names for aiohttp with the lookup of the rest of the program."""
 
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
@@ -352,10 +352,10 @@ class _Resolver(AbstractResolver):
 
 
 async def _http_status(address: Address) -> dict[str, Any] | None:
-    """``/v1/cluster`` of the node at an HTTP address, or None if it does not speak HTTP.
+    """Return ``/v1/cluster`` of the node at an HTTP address, or None if the node does not speak HTTP.
 
     Raises:
-        LmqError: ``conflict`` if it wants a token, which this node does not have.
+        LmqError: ``conflict`` if it requires a token, which this node does not have.
     """
     try:
         async with (
@@ -374,7 +374,7 @@ async def _http_status(address: Address) -> dict[str, Any] | None:
 
 
 async def _ask(replica: Replica, address: str | None, verb: str, arguments: list[str]) -> dict[str, Any]:
-    """Put a question to the member at `address`, or to this node itself."""
+    """Send a request to the member at `address`, or to this node itself."""
     transport = replica.transport
     if address is None or address == transport.me.address:
         answer = await replica.peer_requests.answer(verb, arguments)
@@ -391,16 +391,16 @@ async def _ask(replica: Replica, address: str | None, verb: str, arguments: list
 
 
 def _raise_if_refused(answer: Mapping[str, Any]) -> None:
-    """Some answers do not change however often the question is put."""
+    """Raise an error for a final refusal, which retries would not change."""
     if "refused" in answer:
         raise LmqError("conflict", answer["refused"], retryable=False)
 
 
 async def _until(condition: Callable[[], bool], deadline_s: float, otherwise: str) -> None:
-    """Wait for a condition of the replica, which changes in its steps.
+    """Poll a condition of the replica until it holds.
 
     Raises:
-        LmqError: ``unknown_outcome`` with the text `otherwise`.
+        LmqError: ``unknown_outcome`` with the text `otherwise` after `deadline_s` seconds.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + deadline_s

@@ -1,10 +1,11 @@
-"""Who the founding members are: the nodes that answer at the addresses in `peers`, however these addresses are spelled.
+"""Discovery of the founding members: the nodes that answer at the addresses in `peers`, however these are spelled.
 
-The id of a founding member is the address that it advertises. Other members may have another one for it: a name in place of an
-address in digits, say. So a fresh node takes part in nothing before it has asked who answers at each address. The nodes that
-answer are the members, once all of them have found the same ones. The list is then durable (`NodeMeta.found`) and never changed,
-and the first leader is elected only when all members have it (`Replica`): no node founds two clusters, and no two clusters that
-have a node in common are founded. A member that has lost its folder finds a cluster to which it belongs, and copies it.
+The id of a founding member is the address that it advertises. Other members may list it under a different address, for example
+a host name in place of an IP address. So a fresh node asks for the id at each address before it takes part in anything. The
+nodes that answer are the members, once all of them have found the same ones. The list is then durable (`NodeMeta.found`) and
+never changes. The first leader is elected only when all members have the list (`Replica`). Therefore a node founds at most one
+cluster, and clusters founded separately share no node. A member that has lost its data directory finds the cluster to which it
+belongs and copies it.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ Founders = Mapping[str, str]
 
 
 class Answer(NamedTuple):
-    """The answer of a node that is asked who it is.
+    """The answer of a node to an identity request.
 
     Attributes:
-        id: its member id.
-        origin: a name that no other data directory has.
-        address: where peers dial it.
-        members: id to Raft address of its members.
-        founding: its cluster has had no leader yet that it has met.
-        founders: the ids of the founding members that it has found, None before all have answered it.
+        id: the member id.
+        origin: a name that is unique to the data directory.
+        address: the address where peers connect.
+        members: Raft addresses of the members by id.
+        founding: whether the node has not seen a leader of its cluster yet.
+        founders: the ids of the founding members that the node has found; None until all have answered.
     """
 
     id: str
@@ -56,12 +57,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The next step of a node that is to found a cluster.
+    """The next step of a node that founds a cluster.
 
     Attributes:
-        obstacle: what it waits for, or what is wrong, for people.
-        founders: the members to begin with.
-        cluster: the members of the cluster to copy, which has this node as a member already.
+        obstacle: a message for people about what the node waits for or what is wrong.
+        founders: the founding members.
+        cluster: the members of the cluster to copy, which already includes this node.
     """
 
     obstacle: str | None = None
@@ -70,15 +71,15 @@ class Decision:
 
 
 def identify(me: Answer, answers: Mapping[str, Answer | str], *, is_listed: bool) -> Founders | str:
-    """Return the founding members, or what is wrong or missing, for people.
+    """Return the founding members, or a message for people about what is wrong or missing.
 
-    Two addresses of the list are never taken for one node, except for one that leads to the node itself: a name that leads to
-    the wrong node for a moment must not make the cluster smaller.
+    Two addresses of the list that lead to the same node are an error, except for one that leads to this node. A name that leads
+    to the wrong node for a moment must not make the cluster smaller.
 
     Args:
-        me: the node itself.
-        answers: by address in the list, who answers there, or why nobody does; without its own address, as it advertises it.
-        is_listed: whether that is in the list.
+        me: this node.
+        answers: the answer or the failure of each address in the list, without the address that this node advertises.
+        is_listed: whether the list contains that address.
     """
     founders = {me.id: me.address}
     addresses = {me.id: me.address}
@@ -105,16 +106,16 @@ def identify(me: Answer, answers: Mapping[str, Answer | str], *, is_listed: bool
         return f"the founding members wait for {', '.join(silent)}: start these nodes, or correct peers"
     if len(founders) == 1:
         return f"peers has no other node: at {', '.join(aliases)} answers this one, {me.id}; correct peers"
-    # In one order, so that the snapshots of all are the same.
+    # The order is the same everywhere, so that the snapshots of all nodes are equal.
     return dict(sorted(founders.items()))
 
 
 def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders | str) -> Decision:
-    """Decide what a node that is to found a cluster does next.
+    """Decide the next step of a node that founds a cluster.
 
     Args:
         me, answers: see `identify`.
-        founders: what that has returned.
+        founders: the result of `identify`.
     """
     others = {address: one for address, one in answers.items() if isinstance(one, Answer) and one.id != me.id}
     foreign = {address: one for address, one in others.items() if one.members and not one.founding}
@@ -139,7 +140,7 @@ def decide(me: Answer, answers: Mapping[str, Answer | str], founders: Founders |
 
 
 def _foreign(me: Answer, address: str, there: Answer) -> str:
-    """Return what to do about a node that founds no cluster with this one."""
+    """Return a message about a node that belongs to another cluster, with the remedy."""
     known = ", ".join(sorted(there.members))
     return (
         f"the node at {address}, {there.id}, belongs to a cluster without this node, {me.id}: its members are {known}."
@@ -149,14 +150,14 @@ def _foreign(me: Answer, address: str, there: Answer) -> str:
 
 
 class Founding:
-    """Looks for the founding members of one node until its cluster can be founded, or it belongs to one.
+    """Searches for the founding members until the cluster can be founded, or the node belongs to one.
 
     Args:
-        replica: returns the present one.
-        peers: the addresses of the list, without its own, as it advertises it.
-        is_listed: whether that is in the list.
-        copy: begins again as a member of the cluster with these members, and copies everything from it.
-        changing: held while the node's membership changes.
+        replica: returns the current replica.
+        peers: the addresses of the list, without the address that this node advertises.
+        is_listed: whether the list contains that address.
+        copy: rejoins the cluster with these members and copies all of its data.
+        changing: lock held while the node's membership changes.
     """
 
     def __init__(
@@ -179,11 +180,11 @@ class Founding:
         self._task.add_done_callback(self._ended)
 
     def ids(self) -> frozenset[str] | None:
-        """Return the ids of the founding members; None before all have answered."""
+        """Return the ids of the founding members; None until all have answered."""
         return None if self._found is None else frozenset(self._found)
 
     async def close(self) -> None:
-        """Look no more; a change that is under way comes to its end."""
+        """Stop the search; wait for a copy that is under way."""
         if not self._is_copying:
             self._task.cancel()
         await asyncio.wait((self._task,))
@@ -225,7 +226,7 @@ class Founding:
 
 
 async def _ask(replica: Replica, address: str) -> Answer | str:
-    """What the node at an address says of itself, or why nobody does."""
+    """Ask the node at an address for its identity; return its answer, or the failure as text."""
     try:
         return _answer(await replica.transport.ask(address, "cluster", [], timeout_s=ASK_TIMEOUT_S))
     except TimeoutError:
@@ -237,10 +238,10 @@ async def _ask(replica: Replica, address: str) -> Answer | str:
 
 
 def _answer(told: dict[str, Any]) -> Answer:
-    """Read an answer.
+    """Parse an answer.
 
     Raises:
-        LookupError, TypeError, ValueError, AttributeError: it is none.
+        LookupError, TypeError, ValueError, AttributeError: the answer is malformed.
     """
     members: dict[str, str] = dict(told["members"].items())
     founders = told["founders"]

@@ -8,5 +8,5 @@ __all__ = ["fresh_id"]
 
 
 def fresh_id() -> str:
-    """A random member id; ids are never used again, because an id stands for what its owner has promised."""
+    """Return a random member id. Ids are never reused, because votes and acknowledgements are bound to an id."""
     return f"n-{secrets.token_hex(4)}"

@@ -1,7 +1,7 @@
-"""Keeps a node heard: its batches belong to an incarnation, and the cluster takes none of one that is not its latest.
+"""Incarnations of a node, which fence its batches: the cluster rejects batches of any incarnation but the latest.
 
-The incarnation grows with every start, by the data directory and by the wall clock. If the folder is an old copy and the
-clock is wrong, the cluster may know a later one. The replicated sessions tell which, and the node goes on above it.
+The incarnation grows with every start, from the data directory and the wall clock. If the data directory is an old copy and the
+clock is wrong, the cluster may know a later incarnation. The replicated sessions contain it, and the node continues above it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = structlog.get_logger("lmq.proposer")
 
 
 def begin(carrier: Carrier, meta: NodeMeta, sessions: NodeSequences) -> Proposer:
-    """The proposer of a new life."""
+    """Create the proposer for the current incarnation."""
     origin = meta.origin.encode()
     known = sessions.incarnation(origin)
     if known >= meta.incarnation:
@@ -27,9 +27,9 @@ def begin(carrier: Carrier, meta: NodeMeta, sessions: NodeSequences) -> Proposer
 
 
 def outlive(proposer: Proposer, meta: NodeMeta, sessions: NodeSequences, *, is_known: bool = True) -> None:
-    """Begin a new incarnation if the cluster knows a later one than that of the proposer.
+    """Begin a new incarnation if the cluster knows a later one than the proposer's.
 
-    `is_known` is whether nothing that is in flight was applied.
+    `is_known` is true if certainly nothing in flight was applied.
     """
     known = sessions.incarnation(proposer.origin)
     if known > proposer.incarnation:
@@ -43,9 +43,9 @@ def outlive(proposer: Proposer, meta: NodeMeta, sessions: NodeSequences, *, is_k
 
 
 def state_replaced(proposer: Proposer, meta: NodeMeta, sessions: NodeSequences) -> None:
-    """A snapshot was installed."""
+    """Resolve the batches in flight after a snapshot was installed."""
     if sessions.incarnation(proposer.origin) > proposer.incarnation:
-        # It does not tell what of the present incarnation was applied before the later one.
+        # The snapshot does not contain which batches of the current incarnation were applied before the later one.
         outlive(proposer, meta, sessions, is_known=False)
     else:
         proposer.covered(sessions.last_sequence(proposer.origin, proposer.incarnation))

@@ -1,8 +1,9 @@
-"""Replicas are compared while they run: one that differs from a majority would serve wrong answers, so it stops itself.
+"""Comparison of running replicas: a replica that differs from a majority would serve wrong results, so it stops itself.
 
-Now and then the leader has a digest taken at one place of the log. Each node makes its own and reports it through the log, so
-that all see all reports in the same order, and need no message of their own. A node whose digest is not that of a majority of
-the members stops, with the reason in its log; `lmq repair` has it copy everything from the others. A majority never stops.
+The leader periodically proposes a digest at one position of the log. Each node computes its digest and reports it through the
+log, so all nodes see all reports in the same order and no separate message is needed. If a node's digest differs from that of a
+majority of the members, the node stops and logs the reason. `lmq repair` makes it copy everything from the others. A majority
+never stops.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ __all__ = ["DIGEST_EVERY", "ReplicaDigests"]
 log = structlog.get_logger("lmq.replica")
 
 DIGEST_EVERY = 60
-"""After how many calls of `tend` the leader asks for the next one."""
+"""Number of calls of `tend` between comparisons."""
 TOKEN_BYTES = 8
 
 
@@ -47,7 +48,7 @@ class ReplicaDigests:
         self.compared_total = 0
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
-        """To be called once a second: begin a comparison as the leader, and report this node's digest in the present one."""
+        """Begin a comparison if this node leads and it is time, and report this node's digest; called periodically."""
         self._calls += 1
         if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
             self._propose(proposer, layout.digest(os.urandom(TOKEN_BYTES)))
@@ -60,7 +61,7 @@ class ReplicaDigests:
             proposer.add_first(PendingCommand(command, [], self))
 
     def applied(self, command: Command, result: Any, own_id: str, members: Collection[str]) -> None:
-        """A command of a comparison was applied here.
+        """Handle an applied command of a comparison.
 
         Raises:
             FatalReplicationError: this replica differs from a majority.
@@ -74,7 +75,7 @@ class ReplicaDigests:
     def _judge(self, own_id: str, members: Collection[str]) -> None:
         votes = Counter(digest for node_id, digest in self._reports.items() if node_id in members)
         if not votes:
-            # Who reported is no member any more.
+            # The nodes that reported are no longer members.
             return
         digest, count = votes.most_common(1)[0]
         if 2 * count <= len(members):
@@ -91,9 +92,9 @@ class ReplicaDigests:
             )
 
     def completed(self, group: PendingCommand, result: object) -> None:  # noqa: ARG002
-        """It is in the log (`Sink`)."""
+        """Note that the command was applied (`Sink`)."""
         self._proposing = False
 
     def failed(self, group: PendingCommand, error: object) -> None:  # noqa: ARG002
-        """It may not be; the next call tries again, or the next comparison (`Sink`)."""
+        """Note that the command may not have been applied; the next `tend` or comparison retries (`Sink`)."""
         self._proposing = False

@@ -1,4 +1,4 @@
-"""How a node stands in its cluster: what it says of itself and of the other members, and whether it is ready."""
+"""Status of a node in its cluster: the state of the members, and the readiness of the node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...replication.base.status import ReplicaStatus
 __all__ = ["cluster_status", "health", "impasse", "outside"]
 
 READY_LAG_MAX = 200
-"""Log entries that a ready node may lag behind what it knows to be committed."""
+"""Log entries by which a ready node may lag behind the known commit index."""
 _LEFT = (
     "this node has left its cluster, or has not joined one yet, and serves nothing; use another node, or let this one join"
     " (lmq-admin join PEER)"
@@ -21,14 +21,14 @@ _REMOVED = (
 
 
 def outside(status: ReplicaStatus) -> str | None:
-    """Why the node belongs to no cluster; None if it does."""
+    """Return the reason why the node belongs to no cluster; None if it belongs to one."""
     if status.has_left:
         return _LEFT
     return _REMOVED if status.was_removed else None
 
 
 def health(status: ReplicaStatus, *, is_stopping: bool) -> list[tuple[str, bool, str]]:
-    """Named checks of readiness: (name, passed, detail)."""
+    """Return the readiness checks: (name, passed, detail)."""
     lag, recovering, reason = status.missing_entries, status.is_recovering, outside(status)
     leader = f"leader {status.leader}" if status.leader else impasse(status) or "no leader known"
     return [
@@ -36,9 +36,9 @@ def health(status: ReplicaStatus, *, is_stopping: bool) -> list[tuple[str, bool,
         ("member", reason is None, reason or "belongs to a cluster"),
         ("leader", status.has_leader, leader),
         ("founded", status.is_founded, "founded" if status.is_founded else "no first leader yet"),
-        # A node that has just started does not know yet how much it lacks.
+        # A node that has just started does not know yet how far it lags.
         ("applied", status.has_caught_up and lag <= READY_LAG_MAX, f"{lag} entries behind"),
-        # Whoever restarts node after node has to wait for this one: two of three that have forgotten could not go on.
+        # A rolling restart must wait for this check: if two of three nodes have forgotten entries, the cluster cannot continue.
         (
             "recovered",
             not recovering,
@@ -48,7 +48,7 @@ def health(status: ReplicaStatus, *, is_stopping: bool) -> list[tuple[str, bool,
 
 
 def impasse(status: ReplicaStatus) -> str | None:
-    """What keeps the members that can be reached from electing a leader; None if nothing but time is known to."""
+    """Return the reason why the reachable members cannot elect a leader; None if none is known."""
     members = status.members
     if status.leader is not None or outside(status) is not None:
         return None
@@ -60,7 +60,7 @@ def impasse(status: ReplicaStatus) -> str | None:
             " (lmq-admin restore) into an empty folder, or delete this one and start over"
         )
     if any(status.reaches(one) and one not in status.about for one in members):
-        # It is about to say what it holds.
+        # A connected member has not announced what it holds yet.
         return None
     forgetful = [one for one in members if status.reaches(one) and status.has_forgotten(one)]
     others = [one for one in members if one not in forgetful]
@@ -84,8 +84,8 @@ def impasse(status: ReplicaStatus) -> str | None:
 
 
 def cluster_status(status: ReplicaStatus, version: str) -> dict[str, Any]:
-    """The cluster as the node, which runs this version of the program, sees it."""
-    # A node that is in no cluster shows itself, so that people see where they are.
+    """Return the state of the cluster as the node sees it; `version` is the node's program version."""
+    # A node in no cluster lists itself, so that people see which node answered.
     members = status.members or {status.id: status.address}
     quorum = len(members) // 2 + 1
     present = sum(1 for node_id in members if status.reaches(node_id))
