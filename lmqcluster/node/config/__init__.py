@@ -1,1 +1,1 @@
-"""The configuration of a node: options, values, and where they come from."""
+"""The configuration of a node: options, values and their sources."""

@@ -1,7 +1,7 @@
-"""The configuration of one node: every option, its unit, its default, and what goes wrong at the extremes.
+"""The configuration of a node: every option with its unit, its default and the effect of extreme values.
 
 `NodeConfig` is the only list of options: flags, environment variables, keys of the TOML file, ``--help`` and the
-table of docs/configuration.md are derived from its fields. Reading those sources is `load`.
+table of docs/configuration.md are derived from its fields. `load` reads the sources.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ DURABILITIES: Final = ("disk", "process", "memory")
 
 
 class ConfigError(Exception):
-    """The configuration cannot be used. The text is one line that names the option and its source; exit status 78."""
+    """An unusable configuration. The text is one line that names the option and its source; exit status 78."""
 
     exit_code: Final = 78
 
 
 @dataclass(frozen=True, kw_only=True)
 class NodeConfig(KestrelOptions, StatsdOptions):
-    """Everything a node needs to know to start. An instance has passed `validate`.
+    """The settings of a node. An instance has passed `validate`.
 
     Raises:
-        ConfigError: the values do not fit together.
+        ConfigError: the values are invalid or conflict.
     """
 
     name: str = field(
@@ -279,7 +279,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         ),
     )
     admin_token: bytes | None = field(default=None, repr=False, compare=False)
-    """What ``admin_token_file`` holds."""
+    """The content of ``admin_token_file``."""
     message_bytes_max: int = field(
         default=MESSAGE_BYTES_MAX,
         metadata=option(
@@ -427,7 +427,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         ),
     )
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
-    """Where values came from, by option: ``flag --http``, ``environment LMQ_HTTP``, ``file PATH``; absent: default."""
+    """The sources of values by option: ``flag --http``, ``environment LMQ_HTTP``, ``file PATH``; absent for the default."""
 
     def __post_init__(self) -> None:
         if self.advertise_raft is None and self.raft is not None and not self.raft.is_wildcard:
@@ -435,30 +435,30 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         self.validate()
 
     def members(self) -> tuple[Address, ...]:
-        """Raft addresses of all founding members, own one included, sorted; empty when Raft is off."""
+        """Return the sorted Raft addresses of all founding members, including this node; empty if Raft is off."""
         own = () if self.advertise_raft is None else (self.advertise_raft,)
         return tuple(sorted({one.canonical for one in (*self.peers, *own)}))
 
     def others(self) -> tuple[Address, ...]:
-        """The addresses of `peers` without the node's own Raft address."""
+        """Return the addresses of `peers` without the node's own Raft address."""
         own = None if self.advertise_raft is None else self.advertise_raft.canonical
         return tuple(one for one in self.peers if one.canonical != own)
 
     def advertised(self, address: Address) -> Address:
-        """The address to tell others for one listened on: a wildcard host is replaced by the advertised Raft host."""
+        """Return the address to advertise for a listening address, with the advertised Raft host in place of a wildcard."""
         if not address.is_wildcard or self.advertise_raft is None:
             return address
         return Address(self.advertise_raft.host, address.port)
 
     def origin(self, name: str) -> str:
-        """Where the value of an option came from."""
+        """Return the source of an option's value."""
         return self.origins.get(name, "default")
 
     def validate(self) -> None:
-        """Refuse values that cannot work, alone or together.
+        """Reject values that are invalid, alone or in combination.
 
         Raises:
-            ConfigError: names the option, its source, and what to do.
+            ConfigError: the text names the option, its source and the remedy.
         """
         if len(self.name) > NAME_CHARACTERS_MAX or not self.name.isprintable():
             self._fail("name", f"must be printable and at most {NAME_CHARACTERS_MAX} characters long")
@@ -566,11 +566,11 @@ class NodeConfig(KestrelOptions, StatsdOptions):
 
     @property
     def keeps_strangers_out(self) -> bool:
-        """Whether peers have to show a secret or a certificate."""
+        """Return whether peers must present a secret or a certificate."""
         return self.cluster_secret is not None or (self.raft_tls_ca is not None and self.raft_tls == "required")
 
     def raft_tls_files(self) -> tuple[Path, Path, Path] | None:
-        """Certificate, key and authority for TLS between peers; None without TLS."""
+        """Return certificate, key and authority for TLS between peers; None without TLS."""
         own = (self.raft_tls_cert, self.raft_tls_key)
         cert, key = (self.tls_cert, self.tls_key) if own == (None, None) else own
         if self.raft_tls_ca is None or cert is None or key is None:
@@ -589,4 +589,4 @@ _INHERITED: Final = frozenset(item.name for item in (*fields(KestrelOptions), *f
 OPTIONS: Final = tuple(
     _to_option(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
 )
-"""All options in the order in which they are documented."""
+"""All options in the order of the documentation."""

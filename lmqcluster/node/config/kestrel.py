@@ -1,4 +1,4 @@
-"""The options of the ports for Kestrel's clients, whose protocols know neither tokens nor TLS."""
+"""Options of the ports for Kestrel clients, whose protocols support neither tokens nor TLS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KESTREL_PORTS = ("memcache", "text", "thrift")
 
 
 def has_thrift() -> bool:
-    """Whether the library is installed that the port for Thrift needs."""
+    """Return whether the library for the Thrift port is installed."""
     return find_spec("thrift") is not None
 
 
@@ -45,7 +45,7 @@ def _principal(protocol: str) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class KestrelOptions:
-    """These options of a node."""
+    """Options of the Kestrel ports."""
 
     memcache: Address | None = field(default=None, metadata=_port("the memcache protocol", 22133))
     memcache_as: str = field(default="", metadata=_principal("memcache"))
@@ -78,6 +78,6 @@ class KestrelOptions:
     )
 
     def kestrel_ports(self) -> dict[str, Address]:
-        """The open ports by protocol."""
+        """Return the addresses of the open ports by protocol."""
         found = {name: getattr(self, name) for name in KESTREL_PORTS}
         return {name: address for name, address in found.items() if address is not None}

@@ -1,4 +1,4 @@
-"""Where configuration comes from: flag, else environment, else TOML file, else default; origins are kept."""
+"""Loads the configuration: a flag wins over the environment, which wins over the TOML file and the default."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> NodeConfig:
-    """Put one configuration together.
+    """Combine all sources into one configuration.
 
     Args:
-        flags: values of command-line flags by option name; ``None`` values were not given.
-        environ: the environment; default the process's.
-        file: the TOML file; default the one that ``LMQ_CONFIG`` names, else none.
+        flags: values of command-line flags by option name; ``None`` stands for an absent flag.
+        environ: the environment; by default that of the process.
+        file: the TOML file; by default the one that ``LMQ_CONFIG`` names, if any.
 
     Raises:
-        ConfigError: a source cannot be read, has an unknown key or an unusable value, or values do not fit together.
+        ConfigError: a source cannot be read, or has an unknown key or an invalid value, or values conflict.
     """
     environ = os.environ if environ is None else environ
     if file is None and environ.get(FILE_ENVIRONMENT):
@@ -47,7 +47,7 @@ def load_config(
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
     for layer in layers:
-        # A secret and a secret file are two ways to say one thing: the stronger source wins over either.
+        # A secret and a secret file set the same value, so the source of higher precedence overrides both.
         taken = _SECRETS if any(name in values for name in _SECRETS) else ()
         if all(name in layer for name in _SECRETS) and not taken:
             raise ConfigError("cluster_secret and cluster_secret_file are both given: keep one")
@@ -86,7 +86,7 @@ def _from_environment(environ: Mapping[str, str]) -> Layer:
     for key in environ:
         if not key.startswith(_ENVIRONMENT_PREFIX) or key in names or key in _OTHER_ENVIRONMENT:
             continue
-        # Other programs and Kubernetes (LMQ_SERVICE_HOST) use the prefix too, so only likely slips are errors.
+        # Other programs and Kubernetes (LMQ_SERVICE_HOST) use the prefix too, so only likely typos are errors.
         close = difflib.get_close_matches(key, names, n=1, cutoff=0.85)
         if close:
             raise ConfigError(f"environment variable {key} is unknown; did you mean {close[0]}?")

@@ -1,4 +1,4 @@
-"""One option of a node: what a field of `NodeConfig` says of itself."""
+"""An option of a node, defined by the metadata of a `NodeConfig` field."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def option(
     metavar: str,
     default: str,
 ) -> dict[str, Any]:
-    """The metadata that makes a field of `NodeConfig` an option; `default` is the default value as people read it."""
+    """Return the metadata that makes a field of `NodeConfig` an option; `default` is the default value as text for people."""
     return {"parse": parse, "help": help, "extremes": extremes, "metavar": metavar, "default": default}
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option of a node as people see it; derived from a field of `NodeConfig`."""
+    """An option of a node, derived from a field of `NodeConfig`."""
 
     name: str
     parse: Callable[[object], object]
@@ -36,10 +36,10 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The flag of ``lmq start``."""
+        """Return the flag of ``lmq start``."""
         return "--" + self.name.replace("_", "-")
 
     @property
     def environment(self) -> str:
-        """The environment variable."""
+        """Return the name of the environment variable."""
         return "LMQ_" + self.name.upper()

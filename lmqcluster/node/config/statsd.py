@@ -1,4 +1,4 @@
-"""The options of what a node sends to StatsD servers: as LMQ sent it, and as queued did."""
+"""Options of the metrics that a node sends to StatsD servers, in the format of LMQ and in that of queued."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .option import option
 __all__ = ["StatsdOptions"]
 
 TEXT_MAX: Final = 100
-"""Most characters of a prefix, and of all tags together."""
+"""Maximum number of characters of a prefix, and of all tags together."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class StatsdOptions:
-    """These options of a node."""
+    """Options of the StatsD metrics."""
 
     statsd: Address | None = field(
         default=None,
@@ -83,7 +83,7 @@ class StatsdOptions:
     )
 
     def validate_statsd(self, fail: Callable[[str, str], NoReturn]) -> None:
-        """Call `fail` with the name of an option that is wrong, and why."""
+        """Call `fail` with the name of an invalid option and the reason."""
         for name, address in (("statsd", self.statsd), ("queued_statsd", self.queued_statsd)):
             if address is not None and not address.port:
                 fail(name, f"{address} has no port that could be sent to")

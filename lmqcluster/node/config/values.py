@@ -1,4 +1,4 @@
-"""What the values of options mean: each function turns text, or a value of a TOML file, into what a node uses."""
+"""Parsers of option values, which convert text or a value of a TOML file."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _HOST_NAME: Final = re.compile(r"[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]")
 
 
 def choice(*allowed: str) -> Callable[[object], str]:
-    """One of some words."""
+    """Return a parser that accepts one of these words."""
 
     def parse(value: object) -> str:
         if value not in allowed:
@@ -42,42 +42,42 @@ def choice(*allowed: str) -> Callable[[object], str]:
 
 
 def text(value: object) -> str:
-    """A text that is not empty."""
+    """Parse a text that is not empty."""
     if not isinstance(value, str) or not value.strip():
         raise ValueError(f"{value!r} is not a non-empty text")
     return value.strip()
 
 
 def path(value: object) -> Path:
-    """The path of a file or directory."""
+    """Parse the path of a file or directory."""
     return value if isinstance(value, Path) else Path(text(value)).expanduser()
 
 
 def path_or_off(value: object) -> Path | None:
-    """A path, or None for ``off``."""
+    """Parse a path, or None for ``off``."""
     return None if value == "off" else path(value)
 
 
 def address(value: object) -> Address:
-    """A host and a port."""
+    """Parse a host and a port."""
     if isinstance(value, Address):
         return value
     return Address.parse(text(value))
 
 
 def address_or_off(value: object) -> Address | None:
-    """An address, or None for ``off``."""
+    """Parse an address, or None for ``off``."""
     return None if value == "off" else address(value)
 
 
 def addresses(value: object) -> tuple[Address, ...]:
-    """Addresses, in a list or separated by commas."""
+    """Parse addresses, in a list or separated by commas."""
     parts = value if isinstance(value, (list, tuple)) else text(value).split(",")
     return tuple(address(part) for part in parts if part != "")
 
 
 def size(value: object) -> int:
-    """Bytes, as a number or with a unit."""
+    """Parse a size in bytes, as a number or with a unit."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     given = text(value)
@@ -89,7 +89,7 @@ def size(value: object) -> int:
 
 
 def count(value: object) -> int:
-    """A whole number."""
+    """Parse a whole number."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     digits = text(value)
@@ -99,7 +99,7 @@ def count(value: object) -> int:
 
 
 def hosts(value: object) -> tuple[str, ...]:
-    """Host names without a port, in a list or separated by commas; lower case, an IPv6 address in brackets."""
+    """Parse host names without ports, in a list or separated by commas, into lower case; IPv6 addresses are in brackets."""
     parts = value if isinstance(value, (list, tuple)) else text(value).split(",")
     names = [text(part).lower() for part in parts if part != ""]
     for name in names:
@@ -109,13 +109,13 @@ def hosts(value: object) -> tuple[str, ...]:
 
 
 def tags(value: object) -> tuple[str, ...]:
-    """Tags, in a list or separated by commas."""
+    """Parse tags, in a list or separated by commas."""
     parts = value if isinstance(value, (list, tuple)) else text(value).split(",")
     return tuple(text(part) for part in parts if part != "")
 
 
 def memory_of_machine() -> int:
-    """Bytes of memory this process may hope for: physical memory, or the control group's limit where it is lower."""
+    """Return the memory available to this process in bytes: physical memory, or the control group's limit if that is lower."""
     physical = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii").strip()

@@ -1,1 +1,1 @@
-"""The event journal: what happened to messages, as files."""
+"""The event journal: files with the events of messages."""

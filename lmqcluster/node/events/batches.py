@@ -1,4 +1,4 @@
-"""Finds what a batch lease took and gave up, for the event journal: results of commands tell numbers of messages only."""
+"""Deliveries that batch leases took and gave up, for the event journal; results of commands contain only message counts."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...core.state.batch_lease import BatchLease
 __all__ = ["BatchWatch", "Change", "Run"]
 
 Run = tuple[bytes, int, int]
-"""Queue, first delivery number, how many."""
+"""Queue, first delivery number, number of deliveries."""
 _SPARE = 100
 
 
 class Change(NamedTuple):
-    """What one epoch of a subscription holds that it did not hold before, or no longer holds.
+    """The deliveries that an epoch of a subscription gained and lost.
 
     Attributes:
         settled: whether the epoch has been settled.
@@ -29,26 +29,26 @@ class Change(NamedTuple):
 
 
 class BatchWatch:
-    """The deliveries of all batch leases, as they were when it was last asked."""
+    """The deliveries of all batch leases, as of the last call for their subscription."""
 
     def __init__(self) -> None:
         self._held: dict[bytes, dict[int, list[Run]]] = {}
 
     def begin(self, machine: Machine) -> None:
-        """Take what there is as known."""
+        """Take the current deliveries as known."""
         self._held = {}
         for name in machine.batches.subscriptions:
             self._held[name] = _held_by(machine, name)
 
     def changes(self, machine: Machine, name: bytes) -> list[Change]:
-        """What has changed in a subscription since it was last asked for."""
+        """Return the changes of a subscription since the last call for it."""
         before, now = self._held.get(name, {}), _held_by(machine, name)
         if now:
             self._held[name] = now
         else:
             self._held.pop(name, None)
         if len(self._held) > 2 * len(machine.batches.subscriptions) + _SPARE:
-            # Subscriptions that nobody uses are forgotten.
+            # Forget subscriptions that no longer exist.
             self.begin(machine)
         subscription = machine.batches.subscriptions.get(name)
         settled = 0 if subscription is None else subscription.settled
@@ -57,7 +57,7 @@ class BatchWatch:
             old, new = before.get(epoch, []), now.get(epoch, [])
             if old == new:
                 continue
-            # A batch grows and shrinks at its end; one that begins otherwise is another, of the same epoch.
+            # A batch grows and shrinks at its end; if its beginning differs, it is a different batch of the same epoch.
             shared = min(_count(old), _count(new)) if old and new and old[0][:2] == new[0][:2] else 0
             found.append(Change(epoch, [*_after(new, shared)], [*_after(old, shared)], epoch <= settled))
         return found
@@ -79,7 +79,7 @@ def _count(runs: Iterable[Run]) -> int:
 
 
 def _after(runs: Iterable[Run], skip: int) -> Iterator[Run]:
-    """The runs without their first `skip` deliveries."""
+    """Yield the runs without their first `skip` deliveries."""
     for queue, first, count in runs:
         if skip < count:
             yield queue, first + skip, count - skip

@@ -1,16 +1,16 @@
-"""The files of an event journal: whole gzip members, appended, rotated by size, the oldest deleted.
+"""The files of an event journal: appended gzip members, rotated by size; the oldest files are deleted.
 
-A file is a sequence of complete gzip members, each written at once and holding whole lines. So a file can be read at any
-moment, also while it is written and after the node was killed, by anything that reads gzip: ``zcat``, Python, Spark. What a full
-disk cut off is taken back. Nothing is synced.
+A file is a sequence of complete gzip members. Each is written at once and contains whole lines. So any gzip reader (``zcat``,
+Python, Spark) can read a file at any time, even during writes and after the node was killed. If the disk is full, the node
+removes the partial member. Nothing is fsynced.
 
-A member can be cut at the end of a file if a process is killed in the middle of a write, or the machine fails. The node cuts it
-off when it is started again. Until then readers get everything before it: Python's `gzip` gives the lines and then raises
-EOFError (BadGzipFile if one byte is left of the member), Spark gives them with the option ``ignoreCorruptFiles``. No process
-appends to a file of an earlier one.
+If a process is killed during a write, or the machine fails, a file can end with a partial member. The node removes it at its
+next start. Until then readers get everything before it: Python's `gzip` returns the lines and then raises EOFError (BadGzipFile
+if one byte of the member is left); Spark returns them with the option ``ignoreCorruptFiles``. No process appends to a file of an
+earlier process.
 
 Names are ``events-20261103T141516.123456Z-NODE.jsonl.gz``: the log time of the first event, so that names sort by time, and the
-node's name, in which all but ASCII letters, digits and ``@._-~`` is percent-encoded. Nodes of different names may share a folder.
+node's name, percent-encoded except for ASCII letters, digits and ``@._-~``. Nodes with different names may share a folder.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _STEP: Final = timedelta(microseconds=1)
 _CHUNK_BYTES: Final = 64 * 1024
 _GZIP: Final = 31
-"""What `zlib` calls its gzip format."""
+"""The `wbits` value of `zlib` for the gzip format."""
 
 
 class EventFiles:
@@ -40,8 +40,8 @@ class EventFiles:
     Args:
         folder: must exist.
         node: the node's name.
-        bytes_max: a member that would make a file larger begins another; a file has at least one.
-        files_max: how many are kept, the one being written included; at least 1.
+        bytes_max: a member that would make a file larger starts a new file; a file has at least one member.
+        files_max: number of files to keep, including the one being written; at least 1.
     """
 
     def __init__(self, folder: Path, node: str, *, bytes_max: int, files_max: int) -> None:
@@ -53,10 +53,10 @@ class EventFiles:
         self._path: Path | None = None
 
     def mend(self) -> int:
-        """Cut off what a process that was killed has left of a member; returns how many bytes.
+        """Remove the partial member that a killed process left; return its size in bytes.
 
         Raises:
-            OSError: the newest file cannot be read or cut.
+            OSError: the newest file cannot be read or truncated.
         """
         own = self._names()
         if not own:
@@ -78,7 +78,7 @@ class EventFiles:
             first_us: log time of its first event.
 
         Raises:
-            OSError: it was not written; the call may be repeated.
+            OSError: the member was not written; the call may be repeated.
         """
         descriptor = self._open_with_room(len(member))
         is_new = descriptor is None
@@ -92,13 +92,13 @@ class EventFiles:
             self._delete_oldest()
 
     def _open_with_room(self, size_bytes: int) -> int | None:
-        """The present file, or None if another has to be begun."""
+        """Open the current file; None if a new one is needed."""
         if self._path is None:
             return None
         try:
             descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
-            # Somebody took it away, which is their right.
+            # The file was moved or deleted, which is allowed.
             return None
         if os.fstat(descriptor).st_size + size_bytes <= self._bytes_max:
             return descriptor
@@ -109,7 +109,7 @@ class EventFiles:
         moment = _EPOCH + timedelta(microseconds=first_us)
         own = self._names()
         if own:
-            # Names sort by time even where log time started over, in another cluster.
+            # Names must sort by time even if log time started over in a new cluster.
             moment = max(moment, _stamp_of(own[-1]) + _STEP)
         while True:
             path = self.folder / f"events-{moment.strftime(_STAMP)}{self._suffix}"
@@ -132,7 +132,7 @@ class EventFiles:
             raise
 
     def _take_back(self, descriptor: int, whole: int) -> None:
-        """Cut off what was written of a member; a file without any is removed."""
+        """Remove a partially written member; if it is the first of its file, remove the file."""
         path = self._path
         if path is None or whole == 0:
             self._path = None
@@ -143,12 +143,12 @@ class EventFiles:
         try:
             os.ftruncate(descriptor, whole)
         except OSError:
-            # Nothing may follow a cut member.
+            # Nothing may follow a partial member.
             self._path = None
             raise
 
     def _names(self) -> list[str]:
-        """This node's files, oldest first."""
+        """Return the names of this node's files, oldest first."""
         return sorted(name for name in os.listdir(self.folder) if self._own.fullmatch(name))  # noqa: PTH208 - names only
 
     def _delete_oldest(self) -> None:
@@ -162,7 +162,7 @@ def _stamp_of(name: str) -> datetime:
 
 
 def _whole_bytes(file: BinaryIO) -> int:
-    """Where the last whole member of a file ends that is read from its beginning."""
+    """Return the offset of the end of the last complete member; the file is read from its beginning."""
     whole = position = 0
     member = zlib.decompressobj(_GZIP)
     data = file.read(_CHUNK_BYTES)

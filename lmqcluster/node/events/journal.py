@@ -1,69 +1,70 @@
-"""The event journal of a node: what happened to messages, as gzip JSON lines for figures and audits.
+"""The event journal of a node: the events of messages as gzip JSON lines, for statistics and audits.
 
-It is off unless ``event_journal`` names a folder. A node writes the events of the commands that it proposed itself, so each is in
-the journal of exactly one node of the cluster, the one that the client talked to; the journals of all nodes together tell
-everything. `event_file` describes where files are, how they are named, rotated and read after a crash.
+It is off unless ``event_journal`` names a folder. A node writes the events of the commands that it proposed itself. So each event
+is in the journal of exactly one node, the one that the client was connected to, and the journals of all nodes together are
+complete. `files` describes the location, names and rotation of files, and how to read them after a crash.
 
 Every line is a JSON object (ASCII). Fields of all events:
 
-- ``time``: log time of the batch that the command was in, ISO 8601 in UTC with microseconds (``2026-11-03T14:15:16.123456Z``).
-  It is the cluster's time, the same whichever node writes, and does not go back. Events of one batch have the same time; pushes
-  stand first, then all others as they were carried out.
+- ``time``: log time of the batch of the command, ISO 8601 in UTC with microseconds (``2026-11-03T14:15:16.123456Z``).
+  It is the cluster's time, equal on all nodes, and never decreases. Events of one batch have the same time; pushes come first,
+  then all others in order of execution.
 - ``event``: ``push``, ``pull``, ``ack``, ``nack``, ``extend``, ``put_back``, ``delete``, ``purge``,
-  ``withdraw``, ``move`` or ``redrive``. What a transaction does has the events of its operations.
+  ``withdraw``, ``move`` or ``redrive``. A transaction has the events of its operations.
 - ``queue``: name of the queue; bytes that are not UTF-8 are written ``\\xNN``.
-- ``node``: name of the node that writes (option ``name``).
+- ``node``: name of the writing node (option ``name``).
 
-``push``: messages were stored. One line for each queue and batch, since a batch may bring tens of thousands.
+``push``: messages were stored. One line per queue and batch, since a batch may contain tens of thousands.
 
-- ``count``: how many messages. What was not stored because it had been before (a retry of a producer, or with an idempotency key)
-  does not count, so the sum over all lines is the number of arrivals.
-- ``bytes``: sum of their bodies as stored (what comes over MessagePack-RPC is stored packed). Where part of what was pushed had
-  been stored before, that of the last ``count`` bodies of the batch. A push that waited for room in a full queue is in the
-  journal of the node whose batch of commands made room, with that batch.
-- ``windows``: only if the queue accumulates: how many accumulation windows were opened, each of which becomes a compound message.
+- ``count``: number of messages. Messages that had been stored before (a producer's retry, or a repeated idempotency key) do not
+  count, so the sum over all lines is the number of arrivals.
+- ``bytes``: total size of their bodies as stored (bodies from MessagePack-RPC are stored packed). If some of the pushed messages
+  had been stored before, it is the size of the last ``count`` bodies of the batch. A push that waited for room in a full queue
+  is in the journal of the node whose batch made room, with that batch.
+- ``windows``: only if the queue accumulates: number of accumulation windows opened, each of which becomes a compound message.
 
-``pull``: a message was delivered. One line for each delivery, those included that the node took for a waiting pull.
+``pull``: a message was delivered. One line per delivery, including those that the node took for a waiting pull.
 
-- ``id``: message id of the delivery as clients see it. Unique; it joins the delivery to what is said of it.
+- ``id``: message id of the delivery as clients see it. Unique; it joins the delivery to its ``ack``, ``nack`` and so on.
 - ``sequence``: number of the message in order of arrival over all queues; the same for all deliveries of the message.
-- ``wait_us``: how long it had been due, in microseconds: since its push; for a compound message since the end of its window; for
-  one that was nacked since the nack; for one whose lease ended since then.
-- ``retry_remaining``: how many more deliveries there may be. If one with 0 is not acknowledged, the message is dropped.
-- ``redelivery``: whether the message was delivered before, that is, charged more deliveries than this one. Told by the queue's
-  ``retry``, so wrong for messages older than a change of that property; to be sure, count the pulls of a ``sequence``.
-- ``parts``: only for a compound message: how many messages were pushed for it.
-- ``subscription``, ``epoch``: only if it was for a batch lease: which one. Each message that a reservation took has a line;
-  what is read of it, and how often, is no event.
+- ``wait_us``: how long it had been due, in microseconds: since its push; for a compound message since the end of its window;
+  after a nack since the nack; after a lease expiry since the expiry.
+- ``retry_remaining``: number of deliveries left. If a delivery with 0 is not acknowledged, the message is dropped.
+- ``redelivery``: whether the message was delivered before, that is, charged more deliveries than this one. It is derived from
+  the queue's ``retry``, so it is wrong for messages older than a change of that property; to be sure, count the pulls of a
+  ``sequence``.
+- ``parts``: only for a compound message: number of messages pushed into it.
+- ``subscription``, ``epoch``: only for a batch lease: its subscription and epoch. Each message that a reservation took has a
+  line; reads of it are not events.
 
-``ack``, ``nack``, ``extend``, ``put_back``: something was said of a delivery. One line for each delivery named.
+``ack``, ``nack``, ``extend``, ``put_back``: a command settled or extended a delivery. One line per named delivery.
 
-- ``id``: of the delivery; null if it is no id of this cluster. The queue is the one that was named with it.
-- ``ok``: whether there was a lease; false if it had ended or was settled before, also if the queue does not exist.
-- ``subscription``, ``epoch``: only for ``ack`` and ``put_back``, if a batch lease was settled or abandoned: which one. To
-  renew batch leases is no event.
+- ``id``: id of the delivery; null if it is not an id of this cluster. The queue is the one named with it.
+- ``ok``: whether there was a lease; false if it had expired or was settled before, or if the queue does not exist.
+- ``subscription``, ``epoch``: only for ``ack`` and ``put_back``, if a batch lease was settled or abandoned: its subscription
+  and epoch. Renewals of batch leases are not events.
 
-``put_back`` undoes a delivery that nobody got, mostly by the node itself because a client had left: the pull with this ``id`` is
-not to be counted as a delivery, and the message's time of waiting went on.
+``put_back`` undoes a delivery that no client received, mostly by the node itself because a client had disconnected. Do not count
+the pull with this ``id`` as a delivery; the message's waiting time continued.
 
 ``delete``: a queue was deleted, with its messages.
 
 - ``ok``: whether it existed.
 
-``purge``: messages of a queue were removed, ``withdraw``: those with a label. ``move``: messages of a queue were put into another
-one, where they have new numbers of arrival; they are no pushes. ``redrive``: so were dead letters. One line for each 10,000
-messages at most.
+``purge``: messages of a queue were removed. ``withdraw``: messages with a label were removed. ``move``: messages of a queue were
+moved to another, where they have new sequence numbers; they do not count as pushes. ``redrive``: dead letters were moved so.
+One line per at most 10,000 messages.
 
-- ``count``: how many messages.
-- ``to``: only for ``move`` and ``redrive``: name of the other queue, null if each went to the one that it had come from.
+- ``count``: number of messages.
+- ``to``: only for ``move`` and ``redrive``: name of the target queue; null if each message went back to the queue it came from.
 
-The end of a lease, also with the session that it belonged to, and the drop of a message after its last delivery are nobody's
-commands and have no line: they show as a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last
-pull without an ack.
+Lease expiry, also at the end of a session, and the drop of a message after its last delivery are not commands and have no line.
+They show as a pull with ``redelivery`` whose predecessor has neither nack nor put_back, and as a last pull without an ack.
 
-What may be missing, never doubled: when a node is killed, up to a second of events and those of its commands under way; the
-commands of a node that was cut off for so long that it got a snapshot instead; and what was dropped because the disk was full or
-too slow, which the metrics ``lmq_events_dropped_total`` and ``lmq_event_journal_errors_total`` count and the log tells.
+Events can be missing, but are never duplicated. Missing can be: if a node is killed, up to a second of events and those of its
+commands in flight; the commands of a node that was disconnected for so long that it received a snapshot; and events dropped
+because the disk was full or too slow. The metrics ``lmq_events_dropped_total`` and ``lmq_event_journal_errors_total`` count the
+dropped ones, and the log reports them.
 """
 
 from __future__ import annotations
@@ -104,16 +105,16 @@ _NOTED_SPARE: Final = 1_000
 
 
 class EventJournal:
-    """Finds the events in what is applied, and hands them to a thread that writes them.
+    """Extracts events from applied commands and passes them to a writer thread.
 
     Args:
         folder: created if absent.
         node: the node's name.
-        bytes_max: size at which a file is followed by another.
-        files_max: how many files are kept.
+        bytes_max: size at which a new file starts.
+        files_max: number of files to keep.
 
     Raises:
-        OSError: there is no such folder and it cannot be made.
+        OSError: the folder does not exist and cannot be created.
     """
 
     def __init__(self, folder: Path, node: str, *, bytes_max: int, files_max: int) -> None:
@@ -122,19 +123,19 @@ class EventJournal:
         except OSError as exc:
             raise OSError(exc.errno, f"event_journal: the folder cannot be made ({exc.strerror})", str(folder)) from exc
         self.writer = EventWriter(EventFiles(folder, node, bytes_max=bytes_max, files_max=files_max), node)
-        # How much had been pushed to each queue after the batch before: results do not tell what was stored already.
+        # Push totals of each queue after the previous batch: results do not contain which messages had been stored before.
         self._pushed_totals: dict[Queue, int] = {}
         self._batches = BatchWatch()
         self._salt = b""
         self._id_prefix = ""
 
     def begin(self, machine: Machine) -> None:
-        """What is in the machine now happened before; called whenever it is another one."""
+        """Take the state of a new machine as the start, so that it yields no events; called whenever the machine is replaced."""
         self._pushed_totals = {queue: queue.pushed_total for queue in machine.queues.values()}
         self._batches.begin(machine)
 
     def batch_applied(self, machine: Machine, commands: list[Command], applied: Applied, *, own: bool) -> None:
-        """A batch was applied; its events are written if it is this node's own."""
+        """Follow an applied batch; write its events if this node proposed it."""
         if not applied.results:
             return
         changes = self._changes(machine, commands, applied)
@@ -148,11 +149,11 @@ class EventJournal:
         for queue in applied.ready:
             totals[queue] = queue.pushed_total
         if len(totals) > 2 * len(machine.queues) + _NOTED_SPARE:
-            # Most of them have been deleted.
+            # Most of these queues have been deleted.
             self.begin(machine)
 
     def close(self) -> None:
-        """Write what waits. Blocks, so do not call it on the event loop."""
+        """Write the waiting events. Blocks, so do not call it on the event loop."""
         self.writer.close()
 
     def _put(self, machine: Machine, events: list[Event]) -> None:
@@ -163,7 +164,7 @@ class EventJournal:
         self.writer.put(Record(machine.now_us, self._id_prefix, events, count))
 
     def _changes(self, machine: Machine, commands: list[Command], applied: Applied) -> list[tuple[bytes, Change, bool]]:
-        """What has become of the batch leases of the subscriptions concerned, and whether all of a batch was acknowledged."""
+        """Return the changed batch leases as (subscription, change, whether all of the batch was acknowledged)."""
         broken: dict[bytes, set[int]] = {}
         for command, result in zip(commands, applied.results, strict=True):
             if not isinstance(result, Fault) and command[OP] in _BATCHES:
@@ -198,7 +199,7 @@ class EventJournal:
             else:
                 _note_offers(offered, command, result)
         for notice in applied.notices:
-            # They are stored behind what the batch itself brings.
+            # They are stored after the messages of the batch itself.
             if isinstance(notice, StoredLater) and not isinstance(notice.result, Fault):
                 _note(offered, notice.queue, notice.bodies, [flag for flag, _sequence in notice.result])
         return [*self._pushes(offered, applied.ready), *others] if offered else others
@@ -212,7 +213,7 @@ class EventJournal:
 
 
 class _Offer:
-    """What one batch brought to a queue, whether it was stored or had been."""
+    """The messages that one batch pushed to a queue, including those that had been stored before."""
 
     __slots__ = ("bodies", "flags")
 
@@ -221,7 +222,7 @@ class _Offer:
         self.flags: list[int] = []
 
     def last_bytes(self, count: int) -> int:
-        # What was stored before is sent before what is new.
+        # Retried messages come before new ones.
         return sum(map(len, self.bodies[-count:]))
 
     def windows(self) -> int | None:
@@ -235,7 +236,7 @@ def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) ->
     if op == Op.PUSH:
         _note(offered, command[QUEUE], command[CONTENTS], result)
     elif op == Op.PUSH_MARKED:
-        # None comes again, or those that an earlier run has stored are among them.
+        # Either no message is repeated, or those that an earlier run stored are among them.
         bodies = [item[0] for item, flag in zip(command[ROWS], result, strict=False) if flag < PushFlag.REPLAYED]
         _note(offered, command[QUEUE], bodies, [PushFlag.STORED] * len(bodies))
     elif op == Op.PUSH_ITEMS:
@@ -260,13 +261,13 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
 
 
 def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bool) -> list[Event]:
-    """What a subscription took or gave up."""
+    """Return the events of the deliveries that a subscription gained or lost."""
     batch = (name, change.epoch)
     events = _pulled(machine, [one for run in change.added for one in _leased(machine, run)], batch)
     op = Op.ACK if change.settled else Op.PUT_BACK
     for queue, first, count in change.removed:
         numbers = range(first, first + count)
-        # A queue that was deleted took its messages with it.
+        # If the queue was deleted, its messages are gone.
         exists = queue in machine.queues
         results = (is_whole and exists) or [
             exists and machine.settled_by(op, queue, number) is True for number in numbers
@@ -278,7 +279,7 @@ def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bo
 def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
     """Return the deliveries of a run that were not settled by the same batch of commands.
 
-    A batch charges no delivery. What remains of a message is told as if it had.
+    A batch lease charges no delivery, but the remaining deliveries are reported as if it did.
     """
     name, first, count = run
     queue = machine.queues.get(name)
@@ -290,7 +291,7 @@ def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
 
 
 def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = None) -> list[Event]:
-    """Deliveries of one command, a `Pulled` for each run from one queue."""
+    """Return the deliveries of one command as a `Pulled` for each run from one queue."""
     events: list[Event] = []
     now_us = machine.now_us
     name = None
@@ -307,7 +308,7 @@ def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = 
 
 
 def _deliveries(machine: Machine, name: bytes) -> int:
-    """How often a message pushed now may be delivered."""
+    """Return the maximum number of deliveries of a message pushed now."""
     queue = machine.queues.get(name)
     if queue is not None:
         return queue.settings.deliveries

@@ -1,6 +1,6 @@
 """Events of messages as JSON lines; `journal` describes the fields.
 
-The event loop records plain numbers, which a thread turns into text: messages themselves change while the thread works.
+The event loop records plain numbers and a thread formats them, because messages change while the thread works.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Batch = tuple[bytes, int]
 
 
 class Pushed(NamedTuple):
-    """Messages that one batch stored in a queue; `windows` is None if they were not accumulated."""
+    """Messages that a batch stored in a queue; `windows` is None if they were not accumulated."""
 
     queue: bytes
     messages: int
@@ -29,7 +29,7 @@ class Pushed(NamedTuple):
     windows: int | None
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """One line, however many messages."""
+        """Yield one line for all messages."""
         windows = "" if self.windows is None else f',"windows":{self.windows}'
         head = _head(record, "push", self.queue, node)
         yield f'{head},"count":{self.messages},"bytes":{self.size_bytes}{windows}}}\n'
@@ -43,7 +43,7 @@ class Pulled(NamedTuple):
     batch: Batch | None = None
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """A line for each delivery."""
+        """Yield one line per delivery."""
         head = f'{_head(record, "pull", self.queue, node)},"id":"{record.id_prefix}'
         batch = _of_batch(self.batch)
         for number, sequence, wait_us, remaining, again, parts in self.deliveries:
@@ -55,7 +55,7 @@ class Pulled(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What was said of deliveries; `results` may be one for all."""
+    """Commands that settled or extended deliveries; `results` may be one value for all."""
 
     event: str
     queue: bytes
@@ -64,7 +64,7 @@ class Answered(NamedTuple):
     batch: Batch | None = None
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """A line for each delivery; one named by an id that is none of this cluster's has number 0, and the id null."""
+        """Yield one line per delivery; number 0 stands for an id of another cluster and is written as null."""
         head = f'{_head(record, self.event, self.queue, node)},"id":'
         batch = _of_batch(self.batch)
         results = repeat(self.results, len(self.numbers)) if isinstance(self.results, bool) else self.results
@@ -74,30 +74,30 @@ class Answered(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """A queue was deleted, if there was one."""
+    """The deletion of a queue, if it existed."""
 
     queue: bytes
     existed: bool
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """One line."""
+        """Yield one line."""
         yield f'{_head(record, "delete", self.queue, node)},"ok":{"true" if self.existed else "false"}}}\n'
 
 
 class Purged(NamedTuple):
-    """Messages were removed from a queue."""
+    """The removal of messages from a queue."""
 
     queue: bytes
     messages: int
     event: str = "purge"
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """One line, however many messages."""
+        """Yield one line for all messages."""
         yield f'{_head(record, self.event, self.queue, node)},"count":{self.messages}}}\n'
 
 
 class Moved(NamedTuple):
-    """Messages were moved to another queue, or with an empty name to those that they came from."""
+    """A move of messages to another queue; with an empty name, back to the queues that they came from."""
 
     queue: bytes
     destination: bytes
@@ -105,7 +105,7 @@ class Moved(NamedTuple):
     event: str = "move"
 
     def lines(self, record: Record, node: str) -> Iterator[str]:
-        """One line, however many messages."""
+        """Yield one line for all messages."""
         to = _name(self.destination) if self.destination else "null"
         yield f'{_head(record, self.event, self.queue, node)},"to":{to},"count":{self.messages}}}\n'
 
@@ -118,8 +118,8 @@ class Record(NamedTuple):
 
     Attributes:
         now_us: log time.
-        id_prefix: what the ids of this cluster's deliveries begin with; the number follows in twelve hexadecimal digits.
-        size: how many lines there will be.
+        id_prefix: prefix of the ids of this cluster's deliveries; the number follows in twelve hexadecimal digits.
+        size: number of lines.
     """
 
     now_us: int
@@ -128,7 +128,7 @@ class Record(NamedTuple):
     size: int
 
     def lines(self, node: str) -> Iterator[str]:
-        """All lines; `node` is the node's name in JSON."""
+        """Yield all lines; `node` is the node's name in JSON."""
         for event in self.events:
             yield from event.lines(self, node)
 
@@ -148,5 +148,5 @@ def _time(now_us: int) -> str:
 
 @lru_cache(maxsize=10_000)
 def _name(queue: bytes) -> str:
-    # As the HTTP interface shows names that are not UTF-8.
+    # The HTTP interface shows names that are not UTF-8 in the same way.
     return json.dumps(queue.decode("utf-8", "backslashreplace"))

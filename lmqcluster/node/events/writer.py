@@ -1,4 +1,4 @@
-"""The thread that writes the event journal, so that no disk can hold up the event loop, and its bounds."""
+"""The thread that writes the event journal, so that a slow disk cannot block the event loop, and its limits."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["EventWriter"]
 log = structlog.get_logger("lmq.events")
 
 PENDING_MAX: Final = 400_000
-"""Most events that wait for the thread, up to 80 MB; what comes while they do is dropped."""
+"""Maximum number of events that wait for the thread, up to 80 MB; further events are dropped."""
 FLUSH_S: Final = 1.0
-"""How long an event waits at most; so much may a crash take with it."""
+"""Maximum time that an event waits; a crash can lose this much."""
 RETRY_S: Final = 5.0
 CLOSE_S: Final = 5.0
 _WAKE_COUNT: Final = 10_000
 _MEMBER_BYTES: Final = 256 * 1024
 _CALM_S: Final = 10.0
-# Lines repeat themselves, so that higher levels gain little and cost much.
+# Lines are repetitive, so higher levels gain little and cost much.
 _COMPRESSION: Final = 1
 
 
@@ -38,18 +38,18 @@ class _Member(NamedTuple):
 
 
 class EventWriter:
-    """Takes records on the event loop and writes them within a second, as gzip members of up to 256 KiB of lines.
+    """Accepts records on the event loop and writes them within a second, as gzip members of up to 256 KiB of lines.
 
     Args:
-        files: where to.
+        files: the files to write.
         node: the node's name.
-        pending_max: most events that wait; those that come while they do are dropped.
-        flush_s: how long an event waits.
-        retry_s: after how long writing is tried again where it failed. Events wait meanwhile.
+        pending_max: maximum number of waiting events; further events are dropped.
+        flush_s: maximum time that an event waits, in seconds.
+        retry_s: seconds between attempts to write after a failure. Events wait until an attempt succeeds.
 
     Attributes:
         written_total: events written.
-        errors_total: attempts to write that failed.
+        errors_total: failed attempts to write.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class EventWriter:
         self._pending_max = pending_max
         self._flush_s = flush_s
         self._retry_s = retry_s
-        # Each counter has one thread that changes it, so none needs a lock.
+        # Each counter is changed by one thread only, so none needs a lock.
         self._taken_total = self._refused_total = 0
         self.written_total = self.errors_total = self._lost_total = 0
         self._records: deque[Record] = deque()
@@ -83,11 +83,11 @@ class EventWriter:
 
     @property
     def dropped_total(self) -> int:
-        """Events that were not written and will not be."""
+        """Return the number of events that were dropped."""
         return self._refused_total + self._lost_total
 
     def put(self, record: Record) -> None:
-        """Take events, or drop them if too many wait."""
+        """Accept events, or drop them if too many wait."""
         pending = self._pending() + record.size
         if pending > self._pending_max:
             self._refused_total += record.size
@@ -101,7 +101,7 @@ class EventWriter:
         return self._taken_total - self.written_total - self._lost_total
 
     def close(self) -> None:
-        """Write what waits and end the thread; gives up after five seconds. Blocks, so do not call it on the event loop."""
+        """Write the waiting events and end the thread within five seconds. Blocks, so do not call it on the event loop."""
         self._closing.set()
         self._wake.set()
         self._thread.join(CLOSE_S)
@@ -123,7 +123,7 @@ class EventWriter:
             self._wake.clear()
             self._write_pending()
             self._tell_drops()
-        # The end may have come while the thread was on its way here.
+        # Events may have arrived after the last write and before `close`.
         self._write_pending()
         self._tell_drops()
 
@@ -163,7 +163,7 @@ class EventWriter:
             try:
                 text = "".join(record.lines(self._node))
             except Exception:
-                # The journal must go on, and the count of what is missing be right.
+                # The journal must continue, and the count of missing events must be exact.
                 log.exception("events lost: they could not be encoded", count=record.size)
                 self._lost_total += record.size
                 continue
@@ -189,7 +189,7 @@ class EventWriter:
         )
 
     def _tell_drops(self) -> None:
-        """A line when drops begin, and one when there have been none for a while."""
+        """Log when drops begin, and when there have been none for `_CALM_S` seconds."""
         now_s, dropped = time.monotonic(), self.dropped_total
         if dropped > self._told_drops:
             if self._calm_since_s is None:

@@ -1,1 +1,1 @@
-"""What a node tells of itself and of its queues: Prometheus, StatsD, rates."""
+"""Metrics of a node and its queues: Prometheus, StatsD, rates."""

@@ -1,4 +1,4 @@
-"""Prometheus' text format, version 0.0.4, written by hand: a scrape costs a tenth of what a registry of objects would."""
+"""Prometheus' text format, version 0.0.4, written directly: a scrape costs a tenth of one with a registry of objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Exposition", "escaped", "head"]
 
 Labels = tuple[str, ...]
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
-# The format has no kind for what is called info in the table.
+# The format has no kind for the info metrics of the table.
 _KINDS: Final = {"info": "gauge"}
 
 
@@ -25,37 +25,37 @@ _HEADS: Final = {name: _head(one) for name, one in BY_NAME.items()}
 
 
 def head(name: str) -> str:
-    """The lines before the samples of a metric."""
+    """Return the lines before the samples of a metric."""
     return _HEADS[name]
 
 
 def escaped(label: str) -> str:
-    """A label's value as it stands between quotes."""
+    """Return a label's value escaped for use between quotes."""
     return label.translate(_ESCAPES)
 
 
 class Exposition:
-    """A page of metrics of the table, to which one metric after the other is added."""
+    """A page of metrics of the table, built metric by metric."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
 
     def value(self, name: str, value: float) -> None:
-        """A metric without labels."""
+        """Add a metric without labels."""
         self._lines += (head(name), f"{name} {_number(value)}")
 
     def values(self, name: str, values: Iterable[tuple[Labels, float]]) -> None:
-        """A metric with a value for each combination of its labels."""
+        """Add a metric with a value for each combination of its labels."""
         self._lines.append(head(name))
         names = BY_NAME[name].labels
         self._lines += [f"{name}{{{_labelled(names, labels)}}} {_number(value)}" for labels, value in values]
 
     def histogram(self, name: str, histogram: Histogram) -> None:
-        """A histogram without labels."""
+        """Add a histogram without labels."""
         self.histograms(name, [((), histogram)])
 
     def histograms(self, name: str, histograms: Iterable[tuple[Labels, Histogram]]) -> None:
-        """A histogram for each combination of its labels."""
+        """Add a histogram for each combination of its labels."""
         self._lines.append(head(name))
         names = BY_NAME[name].labels
         for labels, histogram in histograms:
@@ -72,7 +72,7 @@ class Exposition:
         self._lines += (f"{name}_sum{braces} {histogram.sum}", f"{name}_count{braces} {counts[-1]}")
 
     def text(self) -> bytes:
-        """The page."""
+        """Return the page."""
         return "\n".join((*self._lines, "")).encode()
 
 

@@ -1,6 +1,6 @@
-"""The last hour in samples ten seconds apart, so that a plot is full when it is opened: all queues together, and the busiest.
+"""Samples of the last hour, ten seconds apart, of all queues together and of the busiest, so that a plot opens filled.
 
-Memory is bounded: 361 samples, of at most 200 queues, 80 bytes each, which is less than 6 MiB.
+Memory is bounded: 361 samples of at most 200 queues at 80 bytes, which is less than 6 MiB.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ __all__ = ["HISTORY_FIELDS", "PERIOD_S", "QUEUES_MAX", "SAMPLES_MAX", "History"]
 
 PERIOD_S: Final = 10.0
 SAMPLES_MAX: Final = 361
-"""An hour, both ends included."""
+"""An hour of samples, including both ends."""
 QUEUES_MAX: Final = 200
-"""So many queues have a history: those with the most pushes and pulls in the last five minutes."""
+"""Number of queues with a history: those with the most pushes and pulls in the last five minutes."""
 
 _STOCK: Final = ("ready", "delayed", "leased")
 _COUNTERS: Final = (
     "pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total",
 )  # fmt: skip
 HISTORY_FIELDS: Final = (*_STOCK, *_COUNTERS)
-"""What a sample of a queue holds beside its time."""
+"""Fields of a queue's sample besides its time."""
 
 
 class _Series:
-    """Samples of one queue, one after the other: milliseconds since the node was started, then `HISTORY_FIELDS`."""
+    """Samples of one queue in sequence: milliseconds since the start of the node, then `HISTORY_FIELDS`."""
 
     __slots__ = ("values",)
 
@@ -47,7 +47,7 @@ class _Series:
         self.values = array("q")
 
     def add(self, at_ms: int, sample: tuple[int, ...]) -> None:
-        """Note a sample. A counter that has fallen tells of another queue of the same name: the series begins again."""
+        """Add a sample. If a counter has fallen, the queue was recreated and the series starts over."""
         values = self.values
         if values and any(
             now < then for now, then in zip(sample[len(_STOCK) :], values[-len(_COUNTERS) :], strict=True)
@@ -59,22 +59,22 @@ class _Series:
             del values[: self.WIDTH]
 
     def samples(self) -> list[dict[str, Any]]:
-        """All samples, the oldest first."""
+        """Return all samples, oldest first."""
         rows = (self.values[start : start + self.WIDTH] for start in range(0, len(self.values), self.WIDTH))
         return [{"at_s": row[0] / 1000, **dict(zip(HISTORY_FIELDS, row[1:], strict=True))} for row in rows]
 
 
 class History:
-    """Takes samples every ten seconds.
+    """Samples of the last hour, taken every ten seconds.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
-        totals: counts all queues together.
-        stats: tells how busy each queue is.
-        turns: hands out slices of the event loop.
+        totals: sums over all queues.
+        stats: rates of each queue.
+        turns: grants slices of the event loop.
 
     Attributes:
-        sums: samples of all queues together, the oldest first.
+        sums: samples of all queues together, oldest first.
     """
 
     def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats, turns: FairSlices) -> None:
@@ -92,7 +92,7 @@ class History:
             await asyncio.sleep(PERIOD_S)
 
     async def sample(self) -> None:
-        """Take one sample of everything. Queues are visited in slices, beside the node's other work."""
+        """Take one sample of all queues together and of the busiest; visit queues in slices."""
         self.sums.append(await self._totals.current())
         machine = self._machine()
         busiest = await self._busiest(machine.queues)
@@ -104,7 +104,7 @@ class History:
             series.add(at_ms, _sample(queue, now_us))
 
     async def _busiest(self, queues: Mapping[bytes, Queue]) -> list[Queue]:
-        """The queues to keep; of equally busy ones those that have a history already, then those with most messages."""
+        """Return the busiest queues. Ties go to queues that already have a history, then to those with the most messages."""
         best: list[tuple[float, bool, int, bytes, Queue]] = []
         async for queue in self._turns.each(list(queues.values()), NODE):
             best.append((self._stats.rate(queue.name), queue.name in self._series, len(queue), queue.name, queue))
@@ -113,12 +113,12 @@ class History:
         return [row[-1] for row in heapq.nlargest(QUEUES_MAX, best, key=itemgetter(0, 1, 2, 3))]
 
     def of_queue(self, name: bytes) -> list[dict[str, Any]] | None:
-        """Samples of a queue, the oldest first; None for one that is not among the busiest."""
+        """Return the samples of a queue, oldest first; None if it is not among the busiest."""
         series = self._series.get(name)
         return None if series is None else series.samples()
 
     def forget(self) -> None:
-        """The node has changed its cluster: what was is of other queues."""
+        """Delete all samples, because the node has changed its cluster."""
         self.sums.clear()
         self._series.clear()
 

@@ -1,4 +1,4 @@
-"""What Kestrel's clients have done at this node since it started."""
+"""Counters of the Kestrel clients' operations on this node since its start."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["KestrelCounts", "KestrelQueueCounts"]
 
 @dataclass(slots=True)
 class KestrelQueueCounts:
-    """What they have done to one queue. The names are those of Kestrel's statistics."""
+    """Counters of their operations on one queue. The names are those of Kestrel's statistics."""
 
     put_items: int = 0
     put_bytes: int = 0
@@ -25,13 +25,13 @@ class KestrelQueueCounts:
 
 @dataclass(slots=True)
 class KestrelCounts:
-    """Counters of commands and connections, by Kestrel's names, but for `connections`, which is ``total_connections``.
+    """Counters of commands and connections with Kestrel's names, except `connections`, which is ``total_connections``.
 
-    What the log counts, such as ``queue_deletes``, is not here.
+    Figures that the replicated state counts, such as ``queue_deletes``, are not here.
 
     Attributes:
-        status: tells the name of the status of the server.
-        of_queues: what is counted for queues, as long as they are there.
+        status: returns the name of the server's status.
+        of_queues: counters of existing queues.
     """
 
     status: Callable[[], str] = lambda: "UP"
@@ -50,7 +50,7 @@ class KestrelCounts:
     of_queues: WeakKeyDictionary[Queue, KestrelQueueCounts] = field(default_factory=WeakKeyDictionary)
 
     def of(self, queue: Queue) -> KestrelQueueCounts:
-        """What is counted for a queue."""
+        """Return the counters of a queue."""
         found = self.of_queues.get(queue)
         if found is None:
             found = self.of_queues[queue] = KestrelQueueCounts()

@@ -1,4 +1,4 @@
-"""Kestrel's statistics, by Kestrel's names."""
+"""Kestrel's statistics with Kestrel's names."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 __all__ = ["OF_ALL_QUEUES", "global_stats", "queue_stats", "waiters"]
 
 OF_ALL_QUEUES = frozenset(("curr_items", "total_items", "bytes", "queue_creates", "queue_deletes", "queue_expires"))
-"""Sums over all queues, which are left out for a client that may see only some of them."""
+"""Sums over all queues, which are omitted for a client that may see only some queues."""
 
 
 def _waiting_bytes(queue: Queue) -> int:
-    """Bytes of the items that nobody holds; where some are held, a plain queue's are those of average items."""
+    """Return the bytes of items that are not leased; if a plain queue has leased items, average sizes are assumed."""
     if queue.rich is not None:
         return queue.waiting_bytes()
     return _share(queue.body_bytes, queue.waiting(), len(queue.leases.messages))
@@ -29,10 +29,9 @@ def _share(size: int, waiting: int, leased: int) -> int:
 
 
 async def global_stats(node: Node) -> dict[str, object]:
-    """Return all figures in Kestrel's order; bytes are those of average items.
+    """Return all figures in Kestrel's order; bytes assume average item sizes.
 
-    Figures of queues are those of the cluster, whatever changed them; figures of commands and connections are those of this
-    node.
+    Figures of queues are those of the cluster, whatever changed them. Figures of commands and connections are those of this node.
     """
     sums = (await node.totals.fresh()).queues
     machine = node.service.machine()
@@ -62,7 +61,7 @@ async def global_stats(node: Node) -> dict[str, object]:
 
 
 def queue_stats(node: Node, name: bytes) -> dict[str, object]:
-    """All names of a queue, or of an alias; nothing if there is none of that name."""
+    """Return all figures of a queue or an alias; empty if there is none of that name."""
     service = node.service
     machine = service.machine()
     queue = machine.queues.get(name)
@@ -98,13 +97,13 @@ def queue_stats(node: Node, name: bytes) -> dict[str, object]:
 
 
 def waiters(node: Node, queue: bytes) -> int:
-    """Return how many requests to this node wait for an item of a queue, over any protocol; it need not exist."""
+    """Return the number of requests to this node that wait for an item of a queue, over any protocol; it need not exist."""
     service = node.service
     return service.pulls.waiting_for(queue) + service.events.waiting_for(queue)
 
 
 def _age_ms(node: Node, queue: Queue) -> int:
-    """For how long the item that was fetched last would have waited by now; before this node has seen one fetched, the next."""
+    """Return how long the last fetched item would have waited until now; if this node has seen none fetched, the next item."""
     now_us = node.service.pulls.clock.now_us()
     fetched_us = node.stats.last_due_us(queue.name)
     age = age_s(queue.earliest_us() if fetched_us is None else fetched_us, now_us)

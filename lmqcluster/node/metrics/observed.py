@@ -1,4 +1,4 @@
-"""What a node observes of itself while it works, for the page of its metrics."""
+"""Counters and histograms that a node keeps for its metrics page."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _LAG_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0)
 
 
 class Observed:
-    """Counters and histograms that somebody has to keep; everything else is read when the page is asked for.
+    """Counters and histograms that are updated as the node works; all other metrics are read at the scrape.
 
     Attributes:
-        connections: open connections by protocol; front ends add themselves.
-        in_flight: requests under way by protocol; likewise.
+        connections: open connections by protocol; front ends register themselves.
+        in_flight: requests in flight by protocol; front ends register themselves.
         requests: durations of requests by (protocol, operation, code).
-        time_in_queue: seconds that delivered messages had been due.
-        loop_lag: seconds that a timer was late.
-        apply_faults: committed commands that could not be carried out.
-        kestrel: what Kestrel's clients have done.
-        leader_changes: how often the leader or its term has changed.
+        time_in_queue: seconds for which delivered messages had been due.
+        loop_lag: seconds by which a timer was late.
+        apply_faults: committed commands that failed to apply.
+        kestrel: counters of Kestrel clients.
+        leader_changes: number of changes of the leader or its term.
     """
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Observed:
         self.leader_changes = 0
 
     def request_done(self, protocol: str, operation: str, code: str, seconds: float, count: int = 1) -> None:
-        """Count so many requests that were answered."""
+        """Count `count` answered requests of the same duration."""
         key = (protocol, operation, code)
         durations = self.requests.get(key)
         if durations is None:

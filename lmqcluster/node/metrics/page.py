@@ -1,4 +1,4 @@
-"""Prometheus metrics of one node, read from the live objects at each scrape. What they mean stands in `metrics.table`."""
+"""Prometheus metrics of a node, read from the live objects at each scrape. `metrics.table` describes their meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["MetricsPage"]
 
 
 class MetricsPage:
-    """The page that shows the metrics of a node."""
+    """The metrics page of a node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -30,13 +30,13 @@ class MetricsPage:
         GCCollector(registry=self._standard)
 
     async def text(self) -> bytes:
-        """The text format, version 0.0.4."""
+        """Return the page in the text format, version 0.0.4."""
         totals = await sum_queues(self._node.replica.machine, self._node.turns)
         return _Scrape(self._node, totals).text() + generate_latest(self._standard)
 
 
 class _Scrape:
-    """What one scrape sees."""
+    """One scrape."""
 
     def __init__(self, node: Node, totals: QueueTotals) -> None:
         self._node = node
@@ -45,7 +45,7 @@ class _Scrape:
         self._page = Exposition()
 
     def text(self) -> bytes:
-        """The metrics of the table."""
+        """Return the metrics of the table."""
         self._queues()
         self._requests()
         self._raft()

@@ -1,7 +1,7 @@
-"""Metrics of queues as queued sent them to StatsD: each second, a queue's name in a tag, by UDP.
+"""Metrics of queues in queued's StatsD format: sent every second by UDP, with the queue's name in a tag.
 
-The leader sends what the log has counted, so that with all nodes sending each event is counted once; a node that becomes leader
-goes on where the log was a second before. Empty polls that left no trace in the log are sent by the node that answered them.
+The leader sends the counts of the replicated state. So if all nodes send, each event is counted once. A new leader continues
+from the state of a second before. The node that answered an empty poll without a trace in the log sends that poll.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ __all__ = ["QueuedStatsd"]
 FLUSH_S: Final = 1.0
 QUEUES_PER_TURN: Final = 200
 EXACT_LEASES_MAX: Final = 100
-"""With more leases the time of the last message is a lower bound: looking at all of them each second would cost too much."""
+"""With more leases, the time of the last message is a lower bound, because visiting all leases each second costs too much."""
 _IN_TAGS: Final = bytes.maketrans(b",#", b"__")
 
 
 class QueuedStatsd:
-    """Sends the figures of all queues whose messages are named by id and tag."""
+    """Sender of the figures of all queues whose messages are named by id and tag."""
 
     def __init__(
         self,
@@ -38,16 +38,16 @@ class QueuedStatsd:
         is_leader: Callable[[], bool],
         turns: FairSlices,
     ) -> None:
-        """Send nothing yet.
+        """Prepare to send.
 
         Args:
-            server: what is sent to.
-            prefix: what names begin with.
-            tags: further ones.
+            server: the StatsD server.
+            prefix: prefix of metric names.
+            tags: further tags.
             machine: returns the local replica's machine.
-            polled: tells the figures.
-            is_leader: whether this node leads now.
-            turns: hands out slices of the event loop.
+            polled: returns the figures.
+            is_leader: returns whether this node leads now.
+            turns: grants slices of the event loop.
         """
         self._turns = turns
         self._server = server
@@ -56,7 +56,7 @@ class QueuedStatsd:
         self._machine = machine
         self._polled = polled
         self._is_leader = is_leader
-        # What was counted a second before.
+        # The counters of the previous second.
         self._counted: dict[bytes, dict[str, int]] | None = None
         self._empty: dict[bytes, int] = {}
 
@@ -70,7 +70,7 @@ class QueuedStatsd:
     async def _send_empty_polls(self) -> None:
         empty = dict(self._polled.unlogged_empty_polls())
         before, self._empty = self._empty, empty
-        # A counter that is lower than before began again with a queue of the same name.
+        # If a counter has fallen, the queue was recreated.
         changed = {name: count - (old if (old := before.get(name, 0)) <= count else 0) for name, count in empty.items()}
         await self._server.send(self._line(name, "empty_poll", more, b"c") for name, more in changed.items() if more)
 
@@ -83,7 +83,7 @@ class QueuedStatsd:
                     continue
                 found = self._polled.figures(queue, EXACT_LEASES_MAX)
                 counted[queue.name] = found.counters
-                # What the first look finds was counted in a time of which nothing is known.
+                # The first figures cover an unknown period, so they are only a baseline.
                 known = {} if before is None else before.get(queue.name, {})
                 if before is not None and self._is_leader():
                     lines += self._differences(queue, known, found.counters)

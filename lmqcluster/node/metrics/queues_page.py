@@ -1,4 +1,4 @@
-"""Metrics of single queues, a page of their own: there may be very many, so it is limited, and made in slices."""
+"""The separate metrics page of single queues. There may be very many, so it is limited and built in slices."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..queues.pulls.pulls import Pulls
 
     Samples = Sequence[tuple[str, float]]
-    """Further labels, and a value."""
+    """Further labels and a value."""
     _Value = Callable[[Queue, int, Pulls], Samples]
 
 __all__ = ["QUEUES_DEFAULT", "QUEUES_MAX", "queues_page"]
@@ -33,13 +33,13 @@ _OMITTED: Final = "lmq_queue_metrics_omitted"
 async def queues_page(
     node: Node, pattern: bytes | None = None, limit: int = QUEUES_DEFAULT, client: bytes = NODE
 ) -> AsyncIterator[bytes]:
-    """The page in the text format, version 0.0.4, in pieces, as work of this client.
+    """Yield the page in the text format, version 0.0.4, in pieces, scheduled as work of this client.
 
-    It has the first `limit` queues by name, so that a scrape shows those of the last. The format wants the lines of one metric
-    together, so the queues are gone through for each; one that is deleted meanwhile is not in the metrics that follow.
+    It has the first `limit` queues by name, so that consecutive scrapes show the same queues. The format requires the lines of
+    a metric to be together, so the queues are visited once per metric. If a queue is deleted between, later metrics omit it.
 
     Args:
-        pattern: a regular expression; only queues whose names it finds are meant. None for all.
+        pattern: a regular expression that selects queues by name; None for all.
 
     Raises:
         LmqError: ``bad_pattern``, with the first piece.
@@ -95,4 +95,4 @@ _VALUES: Final[Mapping[str, _Value]] = {
     "lmq_queue_waiters": lambda queue, _now_us, pulls: (("", pulls.waiting_for(queue.name)),),
     **{f"lmq_queue_messages_{counter}": _one(attrgetter(counter)) for counter in COUNTERS},
 }
-"""The samples of each metric of a queue."""
+"""Functions that return the samples of a queue by metric."""

@@ -1,12 +1,12 @@
-"""Rates and retention times of queues, as LMQ's ``/stats`` shows them.
+"""Rates and retention times of queues, as in LMQ's ``/stats``.
 
-Two kinds of figures, both of this node and both bounded in memory:
+There are two kinds of figures, both of this node and both bounded in memory:
 
-- A meter turns an ever-growing total into exponentially weighted rates over 1, 5 and 15 minutes and a day. It is
-  fed every five seconds; a queue where nothing happens costs one comparison a tick, its decay is computed when it is read.
-- A retention window holds how long the messages delivered in the last 60 seconds had been due, at most 100 a second.
+- A meter derives exponentially weighted rates over 1, 5 and 15 minutes and a day from a growing total. It is updated every
+  five seconds. An idle queue costs one comparison per tick; its decay is computed on reading.
+- A retention window holds how long the messages delivered in the last 60 seconds had been due, at most 100 samples a second.
 
-Nothing here reads a clock: deliveries carry their time and `Stats.tick` is five seconds.
+Nothing here reads a clock: deliveries carry their time, and a `Stats.tick` stands for five seconds.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ SAMPLES_MIN = 5
 BINS_MAX = 50
 _MICRO = 1_000_000
 _TOGETHER = 500
-"""How many names one step of `Stats.ticking` looks at for those that are gone."""
+"""Number of names that one step of `Stats.ticking` checks for deleted queues."""
 _MINUTES = (1, 5, 15, 1440)
 _FIVE = 1
-"""Place of the five minutes in `_MINUTES`."""
+"""Index of the five minutes in `_MINUTES`."""
 _KEEP = tuple(math.exp(-TICK_S / 60 / minutes) for minutes in _MINUTES)
 _PERCENTILES = (("50", 0.5), ("75", 0.75), ("90", 0.9), ("95", 0.95), ("99", 0.99), ("999", 0.999))
 
 
 class _Meter:
-    """Rates of one ever-growing total, per second.
+    """Rates of one growing total, per second.
 
-    `updated` is the tick at which `rates` held, and `latest` is the rate of the five seconds before it.
+    `updated` is the tick of `rates`, and `latest` is the rate of the five seconds before it.
     """
 
     __slots__ = ("born", "latest", "rates", "total", "updated")
@@ -51,15 +51,15 @@ class _Meter:
         self.rates: tuple[float, ...] = (0.0,) * 4
 
     def advance(self, total: int, tick: int) -> None:
-        """Take the total as of `tick`. A total that did not change is not even noted."""
+        """Update the rates with the total as of `tick`; an unchanged total is a no-op."""
         if total == self.total:
             return
         if total < self.total:
-            # The queue was deleted and recreated: its old rates are not its own.
+            # The queue was deleted and recreated, so the old rates do not apply.
             self.total, self.born = 0, tick - 1
         now = self.latest = (total - self.total) / TICK_S
         if self.born == tick - 1:
-            # The first rate is taken as it is, so that a young queue does not seem slow for a day.
+            # The first rate is taken unweighted, so that a new queue does not seem slow for a day.
             self.rates = (now,) * 4
         else:
             before = self.rates_at(tick - 1)
@@ -68,12 +68,12 @@ class _Meter:
         self.updated = tick
 
     def rates_at(self, tick: int) -> tuple[float, ...]:
-        """The rates at a tick, all ticks since `updated` having seen nothing."""
+        """Return the rates at a tick, with no traffic since `updated`."""
         idle = max(0, tick - self.updated)
         return tuple(rate * keep**idle for rate, keep in zip(self.rates, _KEEP, strict=True))
 
     def rate_at(self, tick: int, window: int) -> float:
-        """One of the rates, by its place in `_MINUTES`."""
+        """Return one rate at a tick, by its index in `_MINUTES`."""
         rate = self.rates[window]
         return rate * _KEEP[window] ** max(0, tick - self.updated) if rate else 0.0
 
@@ -96,7 +96,7 @@ class _Meter:
 
 
 class _Retention:
-    """Waiting times in seconds, kept per second of delivery; a uniform choice of 100 where there were more."""
+    """Waiting times in seconds per second of delivery; a uniform sample of 100 if there were more."""
 
     __slots__ = ("second", "seconds", "seen")
 
@@ -126,7 +126,7 @@ class _Retention:
             seconds.popleft()
 
     def values(self, second: int) -> list[float]:
-        """The samples of the 60 seconds up to `second`."""
+        """Return the samples of the 60 seconds up to `second`."""
         oldest = second - WINDOW_S
         return [value for moment, samples in self.seconds if moment >= oldest for value in samples]
 
@@ -135,7 +135,7 @@ class Stats:
     """Meters and retention windows of all queues of one node."""
 
     def __init__(self, seed: int | None = None) -> None:
-        """Start empty. `seed` makes the choice among more than 100 samples a second repeatable."""
+        """Start empty. `seed` makes the sampling of more than 100 deliveries a second repeatable."""
         self._rng = random.Random(seed)
         self._ticks = 0
         self._baselines = 0
@@ -147,9 +147,9 @@ class Stats:
         self._delivered = False
 
     def on_delivery(self, queue: bytes, waited_us: int, now_us: int, last_due_us: int | None = None) -> None:
-        """Note a delivery: how long its message had been due, and when it was made. Microseconds; O(1).
+        """Record how long a delivered message had been due and when it was delivered, in microseconds; O(1).
 
-        Of several messages it is the first one that had waited so long, and the last one that was due at `last_due_us`.
+        For several messages, `waited_us` is the wait of the first one and `last_due_us` the due time of the last one.
         """
         self._now_us = max(self._now_us, now_us)
         self._delivered = True
@@ -160,23 +160,23 @@ class Stats:
         window.add(max(0, waited_us) / _MICRO, now_us // _MICRO, self._rng)
 
     def last_due_us(self, queue: bytes) -> int | None:
-        """When the message that was delivered last had become due; None if none was since the node has started."""
+        """Return the due time of the last delivered message; None if there was no delivery since the node started."""
         return self._last_due_us.get(queue)
 
     def baseline(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
-        """Take ``(name, pushed, pulled)`` totals as given, as after a snapshot was loaded: they are no traffic."""
+        """Set ``(name, pushed, pulled)`` totals without counting them as traffic, as after loading a snapshot."""
         self._baselines += 1
         for name, pushed, pulled in totals:
             self._meter(self._push, name).total = pushed
             self._meter(self._pull, name).total = pulled
 
     def tick(self, totals: Iterable[tuple[bytes, int, int]]) -> None:
-        """Five seconds have passed; `totals` is ``(name, pushed, pulled)`` of every queue there is."""
+        """Advance by five seconds; `totals` is ``(name, pushed, pulled)`` of every queue."""
         for _step in self.ticking(totals):
             pass
 
     def ticking(self, totals: Iterable[tuple[bytes, int, int]]) -> Iterator[None]:
-        """As `tick`, step by step, between which anything may happen; nothing more is done after a `baseline`."""
+        """Do the work of `tick` in steps; other changes may happen between them, and a `baseline` ends the work."""
         tick, baselines = self._ticks + 1, self._baselines
         known = [list(named) for named in (self._push, self._pull, self._last_due_us)]
         listed = set()
@@ -198,7 +198,7 @@ class Stats:
         yield from self._expiring()
 
     def forget(self, queue: bytes) -> None:
-        """The queue was deleted."""
+        """Delete the figures of a deleted queue."""
         self._push.pop(queue, None)
         self._pull.pop(queue, None)
         self._retention.pop(queue, None)
@@ -212,13 +212,13 @@ class Stats:
         pulled_total: int | None = None,
         now_us: int | None = None,
     ) -> dict[str, object]:
-        """The figures of one queue: ``{"push": METER, "pull": METER, "retention": HISTOGRAM}``.
+        """Return the figures of one queue: ``{"push": METER, "pull": METER, "retention": HISTOGRAM}``.
 
         Args:
-            queue: its name; a queue nothing is known of has zeros.
-            pushed_total: shown as the push count, where it is more recent than the last tick.
-            pulled_total: likewise for pulls.
-            now_us: end of the retention window on the clock of the deliveries; by default the last time known here.
+            queue: its name; the figures of an unknown queue are zero.
+            pushed_total: the push count to show, if it is more recent than the last tick.
+            pulled_total: the pull count to show, likewise.
+            now_us: end of the retention window on the clock of the deliveries; by default the last known time.
         """
         nothing = _Meter(self._ticks)
         window = self._retention.get(queue)
@@ -230,14 +230,14 @@ class Stats:
         }
 
     def recent(self, queue: bytes) -> tuple[float, float]:
-        """Pushes, and pulls, of a queue a second in the last five seconds that are complete."""
+        """Return the pushes and the pulls per second of a queue in the last five complete seconds."""
         return self._latest(self._push.get(queue)), self._latest(self._pull.get(queue))
 
     def _latest(self, meter: _Meter | None) -> float:
         return meter.latest if meter is not None and meter.updated >= self._ticks else 0.0
 
     def rate(self, queue: bytes) -> float:
-        """Pushes and pulls of a queue a second, over the last five minutes."""
+        """Return the sum of pushes and pulls per second of a queue over the last five minutes."""
         found = (meters.get(queue) for meters in (self._push, self._pull))
         return sum(meter.rate_at(self._ticks, _FIVE) for meter in found if meter is not None)
 
@@ -248,7 +248,7 @@ class Stats:
         return meter
 
     def _expiring(self) -> Iterator[None]:
-        # Without deliveries nobody tells the time, so the ticks do; they must not run ahead of it.
+        # Deliveries advance the time. Ticks advance it only if there were none, so that it does not run ahead.
         if not self._delivered:
             self._now_us += TICK_S * _MICRO
         self._delivered = False
@@ -263,10 +263,10 @@ class Stats:
 
 
 def describe(values: Sequence[float]) -> dict[str, object]:
-    """Moments, percentiles and a histogram of samples; all zero for fewer than five.
+    """Return moments, percentiles and a histogram of samples; all zero for fewer than five.
 
-    Variance and standard deviation are those of a sample (n - 1); skewness and excess kurtosis divide the central
-    moments by powers of that deviation; percentiles are nearest ranks.
+    Variance and standard deviation are those of a sample (n - 1). Skewness and excess kurtosis divide the central
+    moments by powers of that deviation. Percentiles are nearest ranks.
     """
     if len(values) < SAMPLES_MIN:
         return _nothing()
@@ -317,7 +317,7 @@ def _moment(values: Sequence[float], mean: float, order: int) -> float:
 
 
 def _histogram(ordered: Sequence[float], deviation: float) -> list[dict[str, object]]:
-    """Bins of equal width after Scott's rule; `bin` is the upper edge, which belongs to its bin."""
+    """Return bins of equal width by Scott's rule; `bin` is the inclusive upper edge."""
     low, high = ordered[0], ordered[-1]
     width = 3.5 * deviation / len(ordered) ** (1 / 3)
     count = min(BINS_MAX, math.ceil((high - low) / width)) if width > 0 else 1

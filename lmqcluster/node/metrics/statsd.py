@@ -1,9 +1,9 @@
-"""Metrics of queues as LMQ sent them to StatsD: what happens through this node, by UDP, sent and forgotten.
+"""Metrics of queues in LMQ's StatsD format: the operations of this node, sent by UDP without confirmation.
 
-Every second ``PREFIX.NAME.push:N|c`` and ``.pull:N|c`` of the queues where something happened, and ``.retention:X|ms`` of the
-first deliveries of that second, in milliseconds; at longer intervals the gauges ``.size:N|g`` and ``.memory:N|g`` of all queues.
-LMQ sent every other event by itself with a rate of one half; a StatsD server makes the same sums of these. Deliveries of batch
-leases are not among them.
+Every second the node sends ``PREFIX.NAME.push:N|c`` and ``.pull:N|c`` of the queues with activity, and ``.retention:X|ms`` of
+the first deliveries of that second, in milliseconds. At longer intervals it sends the gauges ``.size:N|g`` and ``.memory:N|g``
+of all queues. LMQ sent every other event individually with a sample rate of one half; a StatsD server computes the same sums
+from both. Deliveries of batch leases are not included.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ __all__ = ["StatsdSender"]
 
 FLUSH_S: Final = 1.0
 RETENTIONS_MAX: Final = 20
-"""Retention times of one queue that are sent for one second."""
+"""Maximum number of retention times per queue and second."""
 _PUSHES: Final = frozenset((Op.PUSH, Op.PUSH_ITEMS))
 _RICH_PUSHES: Final = frozenset((Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT))
 
 
 class StatsdSender:
-    """Counts what happens through this node, and sends it. Never waits, and never fails the node."""
+    """Counts the operations of this node and sends the counts. It never blocks the node and never makes it fail."""
 
     def __init__(
         self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: FairSlices
     ) -> None:
-        """Send nothing yet.
+        """Prepare to send.
 
         Args:
-            server: what is sent to.
-            prefix: what names begin with, before the queue's.
+            server: the StatsD server.
+            prefix: prefix of metric names, before the queue's name.
             gauges_s: seconds between gauges, 0 for none.
             machine: returns the local replica's machine.
-            turns: hands out slices of the event loop.
+            turns: grants slices of the event loop.
         """
         self._turns = turns
         self._server = server
@@ -60,7 +60,7 @@ class StatsdSender:
     def batch_applied(
         self, now_us: int, commands: Iterable[Command], results: Iterable[Any], notices: Iterable[Notice] = ()
     ) -> None:
-        """Count what a batch of this node did."""
+        """Count the pushes and pulls of a batch of this node."""
         for notice in notices:
             if isinstance(notice, Pushed) and not isinstance(notice.result, Fault):
                 self._count_pushes(notice.queue, notice.result)

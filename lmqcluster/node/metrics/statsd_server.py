@@ -1,4 +1,4 @@
-"""A StatsD server, to which lines are sent by UDP and forgotten."""
+"""A StatsD server, which receives lines by UDP without confirmation."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ log = structlog.get_logger("lmq.statsd")
 
 RESOLVE_S: Final = 60.0
 DATAGRAM_BYTES_MAX: Final = 1432
-"""What fits into an Ethernet frame."""
+"""Payload that fits into an Ethernet frame."""
 DATAGRAMS_PER_TURN: Final = 50
 _SEPARATORS: Final = bytes.maketrans(b":|@" + bytes(range(0x21)) + b"\x7f", b"_" * 37)
 
 
 def clean(name: bytes) -> bytes:
-    """A queue's name without what would end it early and make a line that servers misread; LMQ sent names as they are."""
+    """Replace the characters of a queue's name that would break the line format; LMQ sent names unchanged."""
     return name.translate(_SEPARATORS)
 
 
 class StatsdServer:
-    """Sends. Never waits for it, and never fails the node.
+    """Sender to a StatsD server. It never blocks the node and never makes it fail.
 
     Attributes:
-        sent_total, dropped_total: datagrams.
+        sent_total, dropped_total: numbers of datagrams.
     """
 
     def __init__(self, address: Address) -> None:
@@ -45,13 +45,13 @@ class StatsdServer:
         self._said = ""
 
     def close(self) -> None:
-        """Send no more."""
+        """Close the socket."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
 
     async def _resolve(self) -> None:
-        """Look up where to send to: once for an address in digits, now and then for a name."""
+        """Resolve the address: once if it is an IP address, every `RESOLVE_S` if it is a name."""
         loop = asyncio.get_running_loop()
         if loop.time() - self._resolved_s < RESOLVE_S or (self._socket is not None and self._is_literal()):
             return
@@ -79,7 +79,7 @@ class StatsdServer:
         return True
 
     async def send(self, lines: Iterable[bytes]) -> None:
-        """Send lines, as many together as a datagram takes."""
+        """Send lines, combined into datagrams."""
         await self._resolve()
         for place, datagram in enumerate(_datagrams(lines)):
             if place % DATAGRAMS_PER_TURN == DATAGRAMS_PER_TURN - 1:
@@ -93,14 +93,14 @@ class StatsdServer:
         try:
             self._socket.send(datagram)
         except OSError:
-            # Nobody listens, or the buffer is full: the node has better things to do.
+            # The server does not listen, or the buffer is full. Metrics are not worth a retry.
             self.dropped_total += 1
         else:
             self.sent_total += 1
 
 
 def _datagrams(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines, as many together as one datagram takes."""
+    """Combine lines into datagrams of at most `DATAGRAM_BYTES_MAX`."""
     together: list[bytes] = []
     size = 0
     for line in lines:

@@ -1,4 +1,4 @@
-"""Every metric of a node: name, kind, labels, meaning. The pages of metrics, their documentation and its test follow this table.
+"""All metrics of a node: name, kind, labels, meaning. The metrics pages, their documentation and its test follow this table.
 
 ``python -m lmqcluster.node.metrics.table`` prints the tables of ``docs/metrics.md``.
 """
@@ -21,9 +21,9 @@ class Definition:
     """One metric.
 
     Attributes:
-        name: as it is scraped; for a histogram without ``_bucket``, ``_sum`` and ``_count``.
-        labels: their names, in order.
-        when: the condition under which a node shows it; empty for always.
+        name: the scraped name; for a histogram without ``_bucket``, ``_sum`` and ``_count``.
+        labels: the label names, in order.
+        when: the condition under which a node shows the metric; empty for always.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Definition:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Metrics that belong together, and what holds for all of them."""
+    """A group of metrics with a common note."""
 
     title: str
     note: str
@@ -362,13 +362,13 @@ STANDARD: Final = (
     "process_start_time_seconds",
     "process_virtual_memory_bytes",
 )
-"""What Prometheus' client shows of the process."""
+"""Metrics of the process from Prometheus' client."""
 
 BY_NAME: Final = {one.name: one for section in (*SECTIONS, QUEUE_SECTION) for one in section.metrics}
 
 
 def markdown() -> str:
-    """The tables as they stand in the documentation."""
+    """Return the tables of the documentation."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Sums over all queues, made in slices so that a node with very many of them goes on serving meanwhile."""
+"""Sums over all queues, computed in slices so that a node with very many queues continues to serve."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 
 
 FRESH_S: Final = 0.5
-"""Sums of this age are given out again: however many ask, the queues are not counted more often."""
+"""Maximum age of sums to reuse, in seconds; it limits how often the queues are counted."""
 
 
 @dataclass(slots=True)
@@ -26,11 +26,11 @@ class QueueTotals:
     """Sums over all queues of a replica.
 
     Attributes:
-        ready: messages that can be pulled now, but for those whose leases have ended.
-        held: delayed messages that wait for the one before them of their group.
-        busy_groups: groups of which a message is ready or leased.
+        ready: messages that can be pulled now, except those whose leases have expired.
+        held: delayed messages that wait for an earlier message of their group.
+        busy_groups: groups with a ready or leased message.
         oldest_us: the earliest due time of all messages, or None if there are none.
-        counters: by the names of `COUNTERS`; deleted queues included.
+        counters: counters by the names of `COUNTERS`, including deleted queues.
     """
 
     queues: int
@@ -44,7 +44,7 @@ class QueueTotals:
     oldest_us: int | None = None
 
     def add(self, queues: Sequence[Queue], now_us: int) -> None:
-        """Count some queues at a log time."""
+        """Add some queues as of a log time."""
         for queue in queues:
             ready = queue.due_count(now_us)
             self.ready += ready
@@ -62,10 +62,10 @@ class QueueTotals:
 
 
 async def sum_queues(machine: Machine, turns: FairSlices) -> QueueTotals:
-    """The sums, made in slices; queues are read at slightly different moments.
+    """Compute the sums in slices; queues are read at slightly different times.
 
-    Counters never fall from one call to the next: a queue that is deleted meanwhile still counts as one of those that were
-    there at the beginning, and the next call finds it among the deleted ones.
+    Counters never fall from one call to the next: a queue that is deleted during a call still counts as existing, and the next
+    call counts it as deleted.
     """
     queues = list(machine.queues.values())
     totals = QueueTotals(len(queues), dict(machine.retired))
@@ -75,13 +75,13 @@ async def sum_queues(machine: Machine, turns: FairSlices) -> QueueTotals:
 
 
 class Sums(NamedTuple):
-    """All queues of this replica together, as of `at_s` seconds after the node was started."""
+    """Sums over all queues of this replica, as of `at_s` seconds after the start of the node."""
 
     at_s: float
     queues: QueueTotals
 
     def fields(self) -> dict[str, Any]:
-        """Everything as one flat object."""
+        """Return all sums as one flat object."""
         sums = self.queues
         return {
             "at_s": self.at_s,
@@ -95,11 +95,11 @@ class Sums(NamedTuple):
 
 
 class Totals:
-    """Counts the queues on request.
+    """Sums over all queues, computed on request.
 
     Args:
         machine: returns the local replica's machine, which a snapshot may replace.
-        turns: hands out slices of the event loop.
+        turns: grants slices of the event loop.
     """
 
     def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
@@ -110,22 +110,22 @@ class Totals:
         self._lock = asyncio.Lock()
 
     def uptime_s(self) -> float:
-        """Seconds since the node was started."""
+        """Return the seconds since the start of the node."""
         return monotonic() - self._started
 
     async def current(self) -> Sums:
-        """Return the sums of now, or of half a second ago."""
+        """Return sums that are at most half a second old."""
         return await self._since(self.uptime_s() - FRESH_S)
 
     async def fresh(self) -> Sums:
-        """Return sums that show all that this replica had applied before the call.
+        """Return sums that include everything that this replica had applied before the call.
 
-        Calls that wait at the same time share a count, so that there is one at a time, however many ask.
+        Concurrent calls share a count, so at most one runs at a time.
         """
         return await self._since(self.uptime_s())
 
     async def _since(self, since_s: float) -> Sums:
-        """Return sums whose count began at `since_s` or later."""
+        """Return sums whose count started at `since_s` or later."""
         async with self._lock:
             if self._latest is None or self._latest.at_s < since_s:
                 at_s = self.uptime_s()

@@ -1,1 +1,1 @@
-"""The process of a node: memory, garbage collection, logs, output, service manager, event loop."""
+"""The process of a node: memory, garbage collection, logs, standard output, service manager, event loop."""

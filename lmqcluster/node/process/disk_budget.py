@@ -1,4 +1,4 @@
-"""How much a node may keep on its disk, so that messages are refused before the disk is full."""
+"""Disk usage of a node and its limit, so that pushes are refused before the disk is full."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ __all__ = ["RESERVE_BYTES", "DiskBudget"]
 
 RESERVE_PART = 10
 RESERVE_BYTES = 10 << 30
-"""Without a limit of its own a node leaves a tenth of the file system free, or so much if that is less."""
+"""If no limit is set, a node keeps a tenth of the file system free, or this much if that is less."""
 
 NEAR_SHARE = 0.8
 
 
 class DiskBudget:
-    """What was found when the disk was looked at last.
+    """The disk usage at the last look.
 
     Attributes:
-        shortage: why nothing more is to be stored; empty as long as there is room.
-        used_bytes: what the node keeps, as counted for the limit: its newest snapshot and its pages.
-        limit_bytes: what it may keep; without a limit of its own, as much as leaves the reserve free now.
-        is_near: whether pushes will soon be refused, or are by now.
+        shortage: the reason to refuse pushes; empty while there is room.
+        used_bytes: bytes that count for the limit: the newest snapshot and the pages.
+        limit_bytes: the limit; if none is set, the size that leaves the reserve free now.
+        is_near: whether pushes are refused now or soon.
     """
 
     def __init__(self, folder: Path, bytes_max: int) -> None:
-        """`bytes_max` bounds what the node keeps in `folder`; 0 for what leaves the reserve free."""
+        """Limit the usage of `folder` to `bytes_max`; 0 keeps the reserve free instead."""
         self._folder = folder
         self._bytes_max = bytes_max
         self.shortage = ""
@@ -34,7 +34,7 @@ class DiskBudget:
         self.is_near = False
 
     def look(self, kept_bytes: int) -> None:
-        """Look at the disk, on which the node keeps so many bytes."""
+        """Update the figures; the node keeps `kept_bytes` on the disk."""
         self.used_bytes = kept_bytes
         self.shortage = self._own_shortage() if self._bytes_max else self._shortage()
 

@@ -1,8 +1,8 @@
-"""Long work in slices: one slice in each turn of the event loop, whoever it is for, and clients by turns.
+"""Fair scheduling of long work: one slice per turn of the event loop in total, with clients in rotation.
 
-Whoever goes through all queues gives way after each slice. Were that all, a hundred such requests at a time would take a hundred
-slices in every turn, and replication would wait for them. So they stand in line here. A slice ends by time or by count, whichever
-comes first; it does not matter whether a client's socket is full.
+A request that visits all queues yields after each slice. If each request got a slice per turn, a hundred of them would take a
+hundred slices in every turn and delay replication. So they wait for slices here. A slice ends by time or by count, whichever
+comes first, regardless of whether a client's socket is full.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from typing import TypeVar
 __all__ = ["SLICE_ITEMS", "SLICE_S", "FairSlices", "gathered"]
 
 SLICE_S = 0.001
-"""How long a slice takes, about."""
+"""Approximate duration of a slice."""
 SLICE_ITEMS = 500
-"""How many items a slice has at most."""
+"""Maximum number of items of a slice."""
 BLOCK = 50
-"""Items between two looks at the clock in `FairSlices.blocks`."""
+"""Items between two reads of the clock in `FairSlices.blocks`."""
 PIECE_BYTES = 64 * 1024
-"""How long the pieces of `gathered` are, about."""
+"""Approximate size of the pieces of `gathered`."""
 
 T = TypeVar("T")
 
 
 class FairSlices:
-    """Hands out slices, to one waiter in each turn of the loop, to clients in rotation.
+    """Grants slices to one waiter per turn of the event loop, with clients in rotation.
 
     Attributes:
-        given_total: how many slices were handed out.
+        given_total: number of granted slices.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class FairSlices:
         await future
 
     async def each(self, items: Iterable[T], client: bytes) -> AsyncIterator[T]:
-        """The items one by one, with a pause for others whenever the client's slice is over."""
+        """Yield the items one by one; wait for the client's next slice whenever one ends."""
         until_s, left = 0.0, 0
         for item in items:
             if not left or perf_counter() >= until_s:
@@ -61,7 +61,7 @@ class FairSlices:
             yield item
 
     async def blocks(self, items: Iterable[T], client: bytes) -> AsyncIterator[list[T]]:
-        """As `each`, some items at a time, for work that costs little for each."""
+        """Yield blocks of items, otherwise like `each`, for work that costs little per item."""
         until_s, left, source = 0.0, 0, iter(items)
         while block := list(islice(source, BLOCK)):
             if left <= 0 or perf_counter() >= until_s:
@@ -87,7 +87,7 @@ class FairSlices:
 
 
 async def gathered(pieces: AsyncIterable[bytes]) -> AsyncGenerator[bytes, None]:
-    """Put the short pieces of a long answer together: each has about `PIECE_BYTES`."""
+    """Join the short pieces of a long answer into pieces of about `PIECE_BYTES`."""
     held: list[bytes] = []
     size = 0
     async for piece in pieces:

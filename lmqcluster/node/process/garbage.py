@@ -1,9 +1,9 @@
-"""How a node finds reference cycles: soon, whatever they hold, and without stopping the event loop for long.
+"""Collection of reference cycles in a node: soon, whatever they hold, and without stalling the event loop.
 
-Python looks for cycles among all containers that there are, which takes more than a second with ten million messages. Messages
-hold no cycles, and what has survived a few collections seldom becomes part of one. So it is set aside, and only what has come
-since is looked at. How much memory a cycle holds does not matter to Python, so the node looks for itself whether its memory
-grows by more than it knows of. If that goes on, everything is looked at, however long it takes: to run out of memory is worse.
+Python searches all containers for cycles, which takes more than a second with ten million messages. Messages contain no cycles,
+and objects that have survived a few collections seldom become part of one. So these are frozen, and only newer objects are
+searched. Python ignores how much memory a cycle holds, so the node checks whether its memory grows beyond what it accounts for.
+If that growth continues, all objects are searched, however long it takes, because running out of memory is worse.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ __all__ = ["GarbageCollection"]
 log = structlog.get_logger("lmq.memory")
 
 THRESHOLDS: Final = (15_000, 0, 0)
-"""New containers after which the next generation is looked at; so the oldest one is with every third collection."""
+"""New containers that trigger a collection of the next generation; every third collection includes the oldest one."""
 SET_ASIDE_S: Final = 0.003
-"""Processor time of a collection after which what it has left is set aside, so that the next one is short again."""
+"""If a collection takes more processor time than this, its survivors are frozen, so that the next one is short again."""
 PERIOD_S: Final = 0.25
 GROWTH_BYTES: Final = 64 * 1024 * 1024
-"""Memory that nothing accounts for may grow by so much before a collection of what has come since."""
+"""Growth of unaccounted memory that triggers a collection of the objects that are not frozen."""
 FULL_GROWTH_BYTES: Final = 1024 * 1024 * 1024
-"""The same for a collection of everything; after one that has not helped, by twice as much as before."""
+"""Growth of unaccounted memory that triggers a collection of all objects; it doubles after one that freed too little."""
 
 
 class GarbageCollection:
-    """The garbage collector of this process, as long as it is open.
+    """Garbage collection of this process.
 
     Args:
-        accounted_bytes: returns how much memory the node knows of.
-        step_aside: called before everything is looked at, so that nobody waits for this process.
+        accounted_bytes: returns the memory that the node accounts for.
+        step_aside: called before a collection of all objects, so that the cluster does not wait for this process.
     """
 
     def __init__(self, accounted_bytes: Callable[[], int], step_aside: Callable[[], Awaitable[object]]) -> None:
         self._accounted_bytes = accounted_bytes
         self._step_aside = step_aside
         self._began_s = 0.0
-        # The least memory that nothing accounts for since the last collection, and since the last one of everything.
+        # The minimum of unaccounted memory since the last collection, and since the last one of all objects.
         self._least = self._least_full = self._excess()
         self._full_growth = FULL_GROWTH_BYTES
 
     @staticmethod
     def prepare() -> None:
-        """Set aside what the program itself consists of. Call it once, when everything is imported."""
+        """Freeze the objects of the program itself. Call it once, after all imports."""
         gc.collect()
         gc.freeze()
         gc.set_threshold(*THRESHOLDS)
 
     async def keep(self) -> None:
-        """Look again and again whether memory has grown."""
+        """Check periodically whether memory has grown, until cancelled."""
         gc.callbacks.append(self._observe)
         try:
             while True:
@@ -69,10 +69,10 @@ class GarbageCollection:
             gc.callbacks.remove(self._observe)
 
     def look(self) -> bool:
-        """Collect what has come, if memory has grown by more than the node knows of.
+        """Collect objects that are not frozen, if unaccounted memory has grown.
 
         Returns:
-            Whether it has grown by so much since the last time that everything should be collected.
+            True if it has grown so much since the last full collection that all objects should be collected.
         """
         excess = self._excess()
         self._least, self._least_full = min(self._least, excess), min(self._least_full, excess)
@@ -82,7 +82,7 @@ class GarbageCollection:
         return excess - self._least_full > self._full_growth
 
     def collect_all(self) -> None:
-        """Collect also what was set aside."""
+        """Collect all objects, including frozen ones."""
         before, began_s = self._excess(), time.monotonic()
         gc.unfreeze()
         gc.collect()
@@ -100,7 +100,7 @@ class GarbageCollection:
         return (resident_bytes() or 0) - self._accounted_bytes()
 
     def _observe(self, phase: str, info: Mapping[str, int]) -> None:
-        # Other work on the machine makes no collection longer.
+        # Thread time, because other work on the machine must not count.
         if phase == "start":
             self._began_s = time.thread_time()
         elif info["generation"] == len(THRESHOLDS) - 1 and time.thread_time() - self._began_s > SET_ASIDE_S:

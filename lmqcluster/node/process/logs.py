@@ -1,4 +1,4 @@
-"""Logging of a node: key-value events on standard error, one line per state change, none per message."""
+"""Logging of a node: key-value events on standard error, one line per state change and none per message."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
     """Set up structlog, and the standard library's logging through it, for this process.
 
     Args:
-        level: least severe lines to write: ``debug``, ``info``, ``warning`` or ``error``.
+        level: lowest severity to write: ``debug``, ``info``, ``warning`` or ``error``.
         log_format: ``human``, ``json``, or ``auto``: human on a terminal, JSON otherwise.
-        stream: where lines go; default standard error. ``NO_COLOR`` in the environment switches colours off.
+        stream: target of the lines, by default standard error. ``NO_COLOR`` in the environment disables colours.
     """
     target = sys.stderr if stream is None else stream
     human = log_format == "human" or (log_format == "auto" and target.isatty())
@@ -41,7 +41,7 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
             structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=32, exception_formatter=_plain_traceback),
         ]
     else:
-        # Local variables may hold messages and secrets; they stay out of the log.
+        # Local variables may contain messages and secrets, so the log omits them.
         exceptions = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
         renderer = [structlog.processors.ExceptionRenderer(exceptions), structlog.processors.JSONRenderer()]
     structlog.configure(
@@ -64,28 +64,28 @@ def configure_logging(level: str = "info", log_format: str = "auto", *, stream: 
 
 
 class _Handler(logging.StreamHandler[TextIO]):
-    """Writes the log, as far as it is read."""
+    """Writes the log, and drops lines if the reader is too slow."""
 
     def emit(self, record: logging.LogRecord) -> None:
         if isinstance(self.stream, StandardOutput) and self.stream.is_full:
-            # Not even made: that costs more than the rest of a small request.
+            # Formatting a line costs more than the rest of a small request.
             self.stream.drop()
         else:
             super().emit(record)
 
     def dropped(self, count: int) -> str:
-        """The line that stands for so many that were dropped."""
+        """Return the line that reports the number of dropped lines."""
         text = f"log lines dropped, because they were not read in time: {count}"
         return self.format(logging.LogRecord("lmq.log", logging.WARNING, "", 0, text, None, None))
 
 
 def log_level() -> str:
-    """The least severe level that is written now."""
+    """Return the lowest severity that is written now."""
     return logging.getLevelName(logging.getLogger().level).lower()
 
 
 def set_log_level(level: str) -> None:
-    """Write lines of this level and of more severe ones from now on: ``debug``, ``info``, ``warning`` or ``error``."""
+    """Set the lowest severity to write: ``debug``, ``info``, ``warning`` or ``error``."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(level))
     root = logging.getLogger()
     root.setLevel(level.upper())
@@ -94,19 +94,19 @@ def set_log_level(level: str) -> None:
 
 
 def _escaped(text: str) -> str:
-    """Text without what a terminal would obey: characters that are not printable are shown as Python writes them."""
+    """Replace unprintable characters, which could control a terminal, with Python's escapes."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
 
 
 def _escape_values(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
-    """Escape whatever came from outside, wherever it stands; other values than texts are shown by `repr`, which does so."""
+    """Escape all texts, which may contain external input; other values are shown by `repr`, which escapes."""
     return {name: _escaped(value) if isinstance(value, str) else value for name, value in event.items()}
 
 
 def _plain_traceback(stream: TextIO, exc_info: structlog.typing.ExcInfo) -> None:
-    """Write a traceback, whose last line quotes the exception, line by line."""
+    """Write a traceback with each line escaped, because its last line quotes the exception."""
     text = io.StringIO()
     structlog.dev.plain_traceback(text, exc_info)
     stream.write("\n".join(map(_escaped, text.getvalue().split("\n"))))

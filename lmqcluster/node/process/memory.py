@@ -1,4 +1,4 @@
-"""About how much memory the replicated state takes, from sums that the state machine keeps, and how much the process has."""
+"""Approximate memory of the replicated state, from running totals of the state machine, and memory of the process."""
 
 from __future__ import annotations
 
@@ -19,20 +19,23 @@ __all__ = [
 ]
 
 MESSAGE_OVERHEAD_BYTES = 300
-"""What a stored message costs beside its body, about."""
+"""Approximate memory of a stored message without its body."""
 KEY_OVERHEAD_BYTES = 300
-"""What a remembered idempotency key, producer, mark or subscription costs, about."""
+"""Approximate memory of an idempotency key, a producer, a writer's mark, a subscription, a session or a place in a line."""
 BINDING_BYTES = 400
-"""What a binding costs, about."""
+"""Approximate memory of a binding."""
 QUEUE_BYTES = 2_500
-"""What an empty queue costs, about."""
+"""Approximate memory of an empty queue."""
 _STATM: Final = Path("/proc/self/statm")
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
 def stored_bytes(machine: Machine) -> int:
-    """What counts for `memory_bytes_max`: messages and bodies, but for those that stand in pages on the disk, queues, their
-    properties and bindings, pushes that wait, and what is kept for owners."""
+    """Return the bytes that count for `memory_bytes_max`.
+
+    These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes, and the state
+    kept for owners.
+    """
     stock, quotas, backlogs = machine.stock, machine.quotas, machine.backlogs
     return (
         stock.body_bytes
@@ -52,7 +55,7 @@ def stored_bytes(machine: Machine) -> int:
 
 
 def resident_bytes() -> int | None:
-    """Return how much memory the process has; None where the system does not tell it this way."""
+    """Return the resident memory of the process in bytes; None if ``/proc/self/statm`` is not available."""
     try:
         return int(_STATM.read_text(encoding="ascii").split()[1]) * _PAGE_BYTES
     except OSError:

@@ -1,7 +1,7 @@
-"""Messages to the service manager, where one listens (systemd's ``Type=notify``, see sd_notify(3)).
+"""Notifications to the service manager (systemd's ``Type=notify``, see sd_notify(3)).
 
-The node says when it serves, when it stops, that its event loop is alive, and in one line how it is. Without
-``NOTIFY_SOCKET`` in the environment nobody listens and nothing is sent.
+The node reports when it serves, when it stops, that its event loop is alive, and its status in one line. If the environment has
+no ``NOTIFY_SOCKET``, nothing is sent.
 """
 
 from __future__ import annotations
@@ -28,40 +28,40 @@ class ServiceManager:
     """The service manager that started this process.
 
     Args:
-        environ: the environment; default the process's. ``NOTIFY_SOCKET`` names the manager's datagram socket,
-            ``WATCHDOG_USEC`` the time in microseconds within which it wants a sign of life again and again.
+        environ: the environment; by default that of the process. ``NOTIFY_SOCKET`` names the manager's datagram socket,
+            ``WATCHDOG_USEC`` the watchdog timeout in microseconds.
     """
 
     def __init__(self, environ: Mapping[str, str] | None = None) -> None:
         environ = os.environ if environ is None else environ
         name = environ.get("NOTIFY_SOCKET", "")
-        # A name that begins with @ is in the abstract name space, which the kernel marks with a zero byte.
+        # A leading @ stands for the abstract name space, which the kernel marks with a zero byte.
         self._address = "\0" + name[1:] if name.startswith("@") else name
         self._failed = False
         self.watchdog_s = _watchdog_s(environ) if self._address else None
 
     @property
     def listens(self) -> bool:
-        """Whether there is one that wants to hear."""
+        """Return whether a service manager wants notifications."""
         return bool(self._address)
 
     def ready(self) -> None:
-        """The node has read its data and takes requests on all its ports."""
+        """Report that the node has read its data and accepts requests on all its ports."""
         self._tell("READY=1")
 
     def reloading(self) -> None:
-        """Files are being read again; `ready` says when that is over."""
+        """Report the start of a reload; `ready` reports its end."""
         self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
 
     def stopping(self) -> None:
-        """The node has begun to stop gracefully."""
+        """Report the start of a graceful stop."""
         self._tell("STOPPING=1\nSTATUS=stopping: answering what is in flight")
 
     async def report(self, describe: Callable[[], str]) -> None:
-        """Until cancelled, tell the state whenever it has changed, and that the event loop is alive.
+        """Report every change of the status, and feed the watchdog, until cancelled.
 
         Args:
-            describe: gives the state of the node in one line.
+            describe: returns the status of the node in one line.
         """
         if not self.listens:
             return

@@ -1,7 +1,7 @@
-"""Standard output and error of a long-running program, which never waits for their reader.
+"""Standard output and error that never block a long-running program.
 
-A pipe that nobody reads, a terminal that was stopped or a slow disk would hold up the writer: the event loop, hence
-the node. So a thread writes, and what comes while too much waits for it is dropped and counted.
+An unread pipe, a stopped terminal or a slow disk would block the writer: the event loop and with it the node. So a thread
+writes. If too much waits for the thread, further lines are dropped and counted.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Final, TextIO
 __all__ = ["PENDING_BYTES_MAX", "StandardOutput", "dropped_lines", "never_wait_for_readers"]
 
 PENDING_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Most that waits for the thread."""
+"""Maximum number of bytes that wait for the thread."""
 FINISH_S: Final = 1.0
-"""How long the end of the program waits for the reader."""
+"""How long the program waits for the reader at its end."""
 
 
 def _plain_notice(count: int) -> str:
@@ -32,17 +32,18 @@ def _plain_notice(count: int) -> str:
 
 
 class StandardOutput(io.TextIOBase):
-    """A text stream whose lines a thread writes to the descriptor of another one, as far as its reader takes them.
+    """A text stream whose lines a thread writes to the descriptor of another stream.
 
-    When `pending_bytes_max` wait, lines are dropped until all that wait have been written; then a line says how many are missing.
+    If `pending_bytes_max` wait, lines are dropped until all waiting ones have been written; then a line reports how many are
+    missing.
 
     Attributes:
-        dropped: lines that were not written and will not be.
-        notice: makes the line that stands for so many dropped ones.
+        dropped: number of dropped lines.
+        notice: returns the line that reports a number of dropped lines.
     """
 
     def __init__(self, stream: TextIO, *, pending_bytes_max: int = PENDING_BYTES_MAX) -> None:
-        """Take the place of a stream of this process."""
+        """Replace a stream of this process."""
         super().__init__()
         stream.flush()
         self.dropped = 0
@@ -51,7 +52,7 @@ class StandardOutput(io.TextIOBase):
         self._encoding = stream.encoding
         self._is_terminal = stream.isatty()
         self._pending_bytes_max = pending_bytes_max
-        # The condition's lock may be taken again by the thread that has it: a signal or the end of an object may log.
+        # The lock is reentrant, because a signal handler or finalizer may log while its thread holds the lock.
         self._changed = threading.Condition(threading.RLock())
         self._lines: deque[bytes] = deque()
         self._pending_bytes = 0
@@ -80,7 +81,7 @@ class StandardOutput(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Take text. A line leaves when it is complete, so that lines of several threads do not mix."""
+        """Accept text. A line is queued when it is complete, so that lines of several threads do not mix."""
         if not isinstance(text, str):
             raise TypeError(f"write() needs a str, not {type(text).__name__}")
         if self._has_finished:
@@ -96,13 +97,13 @@ class StandardOutput(io.TextIOBase):
         return len(text)
 
     def flush(self) -> None:
-        """Let an unfinished line leave too. Nobody waits for the reader."""
+        """Queue an unfinished line too, without waiting for the reader."""
         if self._begun and not self._has_finished:
             with self._changed:
                 self._put_begun()
 
     def finish(self) -> None:
-        """Wait up to `FINISH_S` until all is written. From now on a line is written at once, or dropped."""
+        """Wait up to `FINISH_S` until all lines are written. Later lines are written immediately or dropped."""
         deadline = time.monotonic() + FINISH_S
         self.flush()
         with self._changed:
@@ -111,18 +112,18 @@ class StandardOutput(io.TextIOBase):
                 if left_s <= 0:
                     break
                 self._changed.wait(left_s)
-        # The interpreter stops the thread wherever it is, perhaps with the lock.
+        # The interpreter can stop the thread while it holds the lock, so later writes bypass both.
         self._has_finished = True
 
     # --- what waits -----------------------------------------------------------------------------------------------
 
     @property
     def is_full(self) -> bool:
-        """Whether a line that came now would be dropped."""
+        """Return whether a new line would be dropped."""
         return self._untold > 0
 
     def drop(self, count: int = 1) -> None:
-        """Count lines that were not even made, because `is_full` said so."""
+        """Count lines that were dropped before they were formatted, because of `is_full`."""
         with self._changed:
             self.dropped += count
             self._untold += count
@@ -160,9 +161,9 @@ class StandardOutput(io.TextIOBase):
                 self._changed.notify_all()
 
     def _next(self) -> tuple[bytes, int]:
-        """Lines that fit one write, which a pipe takes as a whole, and how many they are."""
+        """Return lines that fit one atomic write to a pipe, and their number."""
         if not self._lines:
-            # All that came before is written.
+            # All earlier lines are written.
             untold, self._untold = self._untold, 0
             return (self.notice(untold) + "\n").encode(self._encoding, self.errors), 0
         piece = [self._lines.popleft()]
@@ -174,7 +175,7 @@ class StandardOutput(io.TextIOBase):
         return b"".join(piece), len(piece)
 
     def _write_out(self, data: bytes) -> bool:
-        """Write all of it, however long that takes; returns whether that was possible."""
+        """Write all data, however long that takes; return whether it succeeded."""
         try:
             while data:
                 try:
@@ -182,7 +183,7 @@ class StandardOutput(io.TextIOBase):
                 except BlockingIOError:
                     self._can_write(None)
         except OSError:
-            # The reader is gone, or the disk is full. Later lines may be written again.
+            # The reader is gone, or the disk is full. Later lines may succeed.
             return False
         return True
 
@@ -193,24 +194,24 @@ class StandardOutput(io.TextIOBase):
 
 
 def never_wait_for_readers() -> None:
-    """Make standard output and error of this process streams that never wait for their reader, until it ends."""
+    """Replace standard output and error of this process with streams that never wait for their reader."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         try:
             _reopen_pipe(stream.fileno())
             output = StandardOutput(stream)
         except (OSError, ValueError, AttributeError):
-            # It is closed, or something that a test has put there.
+            # The stream is closed, or a test has replaced it.
             continue
         setattr(sys, name, output)
         atexit.register(output.finish)
 
 
 def _reopen_pipe(descriptor: int) -> None:
-    """Let nobody wait who writes to a pipe without this module, such as a traceback of `faulthandler`.
+    """Make a pipe non-blocking for writers that bypass this module, such as `faulthandler`.
 
-    The pipe is opened anew, because to change the settings of an inherited descriptor changes them for the parent too. Where
-    the system does not allow that, such writers wait.
+    The pipe is reopened, because changing the flags of an inherited descriptor changes them for the parent too. If the system
+    does not allow it, such writers block.
     """
     if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
         with contextlib.suppress(OSError):
@@ -220,5 +221,5 @@ def _reopen_pipe(descriptor: int) -> None:
 
 
 def dropped_lines() -> int:
-    """Lines of standard output and error that this process has dropped."""
+    """Return the number of lines of standard output and error that this process has dropped."""
     return sum(stream.dropped for stream in (sys.stdout, sys.stderr) if isinstance(stream, StandardOutput))
