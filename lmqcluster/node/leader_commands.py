@@ -33,7 +33,7 @@ class LeaderCommands:
         self._under_way: set[int] = set()
 
     def begin(self, replica: Replica, proposer: Proposer) -> None:
-        """If this node leads, propose the commands that must precede client requests."""
+        """Propose the commands that must precede client requests, if this node leads."""
         if not replica.is_leader():
             return
         if not replica.machine.salt:
@@ -47,7 +47,7 @@ class LeaderCommands:
         self._set_time(replica, proposer)
 
     def tend(self, replica: Replica, proposer: Proposer) -> None:
-        """On the leader, set the time of day and raise the machine version to the newest that all members understand.
+        """Set the time of day and raise the machine version to the newest that all members understand, if this node leads.
 
         Until that upgrade, every node behaves like the oldest program in the cluster, so a rolling upgrade keeps replicas equal.
         """

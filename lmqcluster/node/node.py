@@ -72,7 +72,7 @@ class Node:
     """A member of a cluster, without front ends.
 
     Attributes:
-        service: the queue operations; the same object for the life of the node.
+        service: the queue operations; the same object for the lifetime of the node.
         replica: the current replica; replaced when the node joins or leaves a cluster.
         membership: lets the node join and leave.
         failure: set to the error if replication stops; the process must then exit.
@@ -219,7 +219,7 @@ class Node:
         return str(self.config.advertise_raft or self.config.raft or "127.0.0.1:0")
 
     def _assemble(self) -> None:
-        """Create the parts that last for the life of the node, and begin the membership recorded in its files."""
+        """Create the parts that last for the lifetime of the node, and begin the membership recorded in its files."""
         config = self.config
         self.views = PatternViews(self._machine, self.turns)
         proposer, pulls = self._begin_membership()

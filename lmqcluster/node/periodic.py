@@ -143,7 +143,7 @@ class PeriodicWork:
         return UPGRADE_PERIOD_S
 
     def let_time_pass(self) -> float:
-        """On the leader, advance log time if an expiry is overdue."""
+        """Advance log time if this node leads and an expiry is overdue."""
         overdue = self._own_commands.let_time_pass(self._replica(), self._service.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 

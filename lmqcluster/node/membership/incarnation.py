@@ -1,7 +1,8 @@
 """Incarnations of a node, which fence its batches: the cluster rejects batches of any incarnation but the latest.
 
 The incarnation grows with every start, from the data directory and the wall clock. If the data directory is an old copy and the
-clock is wrong, the cluster may know a later incarnation. The replicated sessions contain it, and the node continues above it.
+clock is wrong, the cluster may know a later incarnation. The replicated `NodeSequences` contain it, and the node continues
+above it.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class QueuedStatsd:
         is_leader: Callable[[], bool],
         turns: FairSlices,
     ) -> None:
-        """Prepare to send.
+        """Store the target and the sources of the figures; `run` sends.
 
         Args:
             server: the StatsD server.

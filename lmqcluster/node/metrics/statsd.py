@@ -39,7 +39,7 @@ class StatsdSender:
     def __init__(
         self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: FairSlices
     ) -> None:
-        """Prepare to send.
+        """Store the target and the source of the gauges; `run` sends.
 
         Args:
             server: the StatsD server.
