@@ -11,7 +11,9 @@ from .language import banned_words, breaches, docstring_openings, long_lines
 NOT_YET: tuple[str, ...] = (
     "lmqcluster/client",
     "lmqcluster/core",
-    "lmqcluster/node",
+    "lmqcluster/node/access/access.py",
+    "lmqcluster/node/access/tokens.py",
+    "lmqcluster/node/membership/standing.py",
     "lmqcluster/protocols",
     "lmqcluster/replication",
 )
