@@ -1,1 +1,1 @@
-"""What every route stands on: connections, requests and replies, routing, permissions."""
+"""Common parts of all routes: connections, requests and replies, routing, permissions."""

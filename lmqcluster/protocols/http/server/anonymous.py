@@ -1,19 +1,19 @@
-"""Whom a request without a token may come from.
+"""Checks of requests without a token.
 
-As long as no token is needed, every program on the node's machine is an administrator; web pages are not. A browser on the
-machine sends requests for any page that it shows, so what it says of them is looked at:
+While no token is required, every program on the node's machine is an administrator, but web pages are not. A browser on
+the machine sends requests for any page that it shows, so the node checks the headers that the browser adds:
 
-``Host``: a page can be loaded under a name of its owner's that resolves to this machine from then on (DNS rebinding), and what it
-asks for is then of the same origin. So the host has to be a loopback address, ``localhost``, or a name that the node's owner has
-configured, whatever it resolves to. The port does not matter: a tunnel may have changed it.
+``Host``: a page can be loaded under a domain name of its owner that later resolves to this machine (DNS rebinding). Its
+requests are then of the same origin. So the host must be a loopback address, ``localhost``, or a name that the node's
+owner has configured, whatever it resolves to. The port is not checked, because a tunnel may change it.
 
-``Origin``: browsers send it with whatever may change something. It has to be the host that the request is for.
+``Origin``: browsers send it with every request that may change something. It must equal the host of the request.
 
-``Sec-Fetch-Site``: browsers send it with everything, but only to addresses that they trust, such as loopback ones and those
-with TLS. If it is there, it has to say that no other page has caused the request. To other addresses a browser's GET carries
-nothing that tells; there the console sends a header that pages from elsewhere cannot send.
+``Sec-Fetch-Site``: browsers send it with every request, but only to addresses that they trust, such as loopback
+addresses and those with TLS. If it is present, it must show that no other page caused the request. A browser's GET to
+any other address has neither header; there the console sends a header that pages of other origins cannot send.
 
-Requests that lack all of this are those of programs.
+Requests without all of these come from programs.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["CONSOLE_HEADER", "AnonymousRequests"]
 
 CONSOLE_HEADER: Final = "X-Lmq-Console"
-"""Sent by the console. For another site's page the browser would ask first whether it may, which is never granted."""
+"""Header that the console sends. A page of another origin needs permission to send it, which is never granted."""
 
 _FETCH_SITE: Final = "Sec-Fetch-Site"
 _OWN_SITES: Final = frozenset(("none", "same-origin"))
@@ -45,7 +45,7 @@ _SHOWN_CHARACTERS_MAX: Final = 100
 
 
 class AnonymousRequests:
-    """Decides which requests are served without a token; that their clients are on this machine has been found already."""
+    """Check of requests without a token. The caller has already verified that the client is on this machine."""
 
     __slots__ = ("_hosts", "_known")
 
@@ -57,7 +57,7 @@ class AnonymousRequests:
         self._known: dict[str, bool] = {}
 
     def check(self, request: Request) -> None:
-        """Refuse a request that a page from elsewhere may have caused.
+        """Refuse a request that a page of another origin may have caused.
 
         Raises:
             LmqError: ``unknown_host`` or ``foreign_origin``.
@@ -67,7 +67,7 @@ class AnonymousRequests:
         target = request.raw_path
         if not target.startswith("/") and (authority := authority_of(target)) is not None:
             hosts = (*hosts, authority)
-        # Version 1.0 does without a host; browsers always name one.
+        # HTTP/1.0 does not require a host, but browsers always send one.
         trusted = True
         for host in hosts:
             trusted = self._is_loopback(host) and trusted
@@ -81,10 +81,10 @@ class AnonymousRequests:
             raise _foreign("a page that the browser does not name")
 
     def _is_loopback(self, host: str) -> bool:
-        """Whether browsers trust a host, being on this machine for certain.
+        """Return whether browsers trust a host because it is always this machine.
 
         Raises:
-            LmqError: ``unknown_host`` if it is not one of the node's either.
+            LmqError: ``unknown_host`` if it is not a name of the node either.
         """
         known = self._known.get(host)
         if known is None:
@@ -108,7 +108,7 @@ def _bracketed(host: str) -> str:
 
 
 def _is_loopback_literal(name: str) -> bool:
-    """Whether a host is 127.0.0.0/8 or ::1 in its usual form; other ways to write them are nobody's."""
+    """Return whether a host is in 127.0.0.0/8 or is ::1, in the usual notation. Other notations are refused."""
     try:
         if name.startswith("["):
             return ipaddress.IPv6Address(name[1:-1]) == _LOOPBACK_6
@@ -118,7 +118,7 @@ def _is_loopback_literal(name: str) -> bool:
 
 
 def _is_of(origin: str, host: str) -> bool:
-    """Whether a page comes from this very host and port. A proxy may have taken TLS off."""
+    """Return whether an origin is this host and port. The scheme is not compared, because a proxy may terminate TLS."""
     scheme, _separator, place = origin.lower().partition("://")
     return scheme in ("http", "https") and place == host.lower()
 

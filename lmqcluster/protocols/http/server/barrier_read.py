@@ -1,7 +1,7 @@
-"""Reads that see what other nodes have acknowledged, as long as there is a quorum to ask.
+"""Reads that include all acknowledged changes while there is a quorum.
 
-Overviews must work when the cluster has lost its quorum: that is when they are looked at. What they show then may be old, so they
-say so, and what a node does not know is no proof that it is not there.
+Overviews must also work after quorum loss, because operators use them then. Such an answer is marked as possibly stale.
+A queue that is unknown to a stale replica may still exist.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _STALE = b"x-lmq-stale: true\r\n"
 
 
 async def refresh(service: QueueService) -> bool:
-    """Bring the local replica up to date, if that can be done within a second; tells whether it is stale still."""
+    """Bring the local replica up to date within a second. Return whether it may still be stale."""
     try:
         async with asyncio.timeout(PATIENCE_S):
             await service.barrier()
@@ -33,14 +33,14 @@ async def refresh(service: QueueService) -> bool:
 
 
 def marked(reply: Reply, *, stale: bool) -> Reply:
-    """The answer, with the header ``x-lmq-stale`` if what it shows may be old."""
+    """Return the answer, with the header ``x-lmq-stale`` if it may be stale."""
     if stale:
         reply.head += _STALE
     return reply
 
 
 def not_found(name: bytes, *, stale: bool) -> LmqError:
-    """The error for a queue that the local replica does not have."""
+    """Return the error for a queue that the local replica does not have."""
     if stale:
         reason = f"this node is cut off from the cluster and does not know whether there is a queue {shown(name)}; ask another"
         return LmqError("no_leader", reason)

@@ -1,4 +1,4 @@
-"""Connections: LMQ's answers to what is not HTTP, time limits, and the most that a connection may do."""
+"""Connections: LMQ's answers to malformed requests, time limits, and the limits of a connection."""
 
 from __future__ import annotations
 
@@ -21,41 +21,43 @@ from .requests.framing import HEAD_BYTES_MAX, Framing
 __all__ = ["BEGINNING", "HEADER_VALUE_BYTES_MAX", "Connection", "ErrorReply"]
 
 BEGINNING: Final = b"HTTP/1.1 "
-"""The first bytes of every answer."""
+"""First bytes of every answer."""
 HEADER_VALUE_BYTES_MAX: Final = 4096
 HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
-"""The parser's limit counts a header's name too; the front end checks the values exactly."""
+"""Maximum size of a header for the parser, whose limit includes the name. The front end checks the values exactly."""
 HEADERS_MAX: Final = 128
 IDLE_S: Final = 5.0
 LINGER_S: Final = 5.0
-"""How long the rest of a refused body is read and dropped, so that the client gets to see the answer."""
+"""Time in seconds for which the rest of a refused body is read and dropped, so that the client receives the answer."""
 READ_BUFFER_BYTES: Final = 64 * 1024
 
 SMALL_BYTES: Final = 16 * 1024
-"""Requests and answers up to here are not counted: the buffers of sockets may hold as much."""
+"""Size up to which requests and answers are not counted, because the socket buffers may hold as much."""
 COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
-"""Nothing counts for more, so that a client that holds nothing else can be served: there may be compound messages that machine
-version 1 has let grow beyond all bounds."""
+"""Maximum size that is counted, so that a client that holds nothing else can be served.
+
+Machine version 1 let compound messages grow without a limit.
+"""
 _SMALL_HEAD_BYTES: Final = 4096
 _PARSED_FACTOR: Final = 4
-"""What the parser makes of a head takes so many times its bytes."""
+"""Memory that the parser needs for a head, as a multiple of its bytes."""
 
 _KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 ErrorReply = Callable[[web.BaseRequest, int, BaseException | None, str | None], web.StreamResponse]
-"""Makes the answer to a request that the parser refused or that failed: request, status, error, message."""
+"""Factory of the answer to a request that the parser refused or that failed: request, status, error, message."""
 
 
 class Connection(RequestHandler):
     """One client connection.
 
     Attributes:
-        served: requests answered so far.
+        served: number of answered requests.
         is_local: whether the client is on this machine.
-        place: what it counts for.
-        answered: answers that are begun.
-        has_begun_answer: whether `BEGINNING` of the next answer is sent already.
+        place: its slot in the limits on connections and memory.
+        answered: number of answers that have begun.
+        has_begun_answer: whether `BEGINNING` of the next answer was already sent.
     """
 
     __slots__ = (
@@ -70,13 +72,13 @@ class Connection(RequestHandler):
             manager,
             loop=loop,
             keepalive_timeout=IDLE_S,
-            access_log=None,  # type: ignore[arg-type]  # None is how aiohttp is told to keep no access log
+            access_log=None,  # type: ignore[arg-type]  # without it, aiohttp keeps no access log
             max_line_size=REQUEST_LINE_BYTES_MAX,
             max_field_size=HEADER_BYTES_MAX,
             max_headers=HEADERS_MAX,
             lingering_time=LINGER_S,
             read_bufsize=READ_BUFFER_BYTES,
-            # A body is opaque: what was pushed compressed is delivered compressed.
+            # A body is opaque: a compressed body is delivered compressed.
             auto_decompress=False,
         )
         self.served = 0
@@ -94,10 +96,10 @@ class Connection(RequestHandler):
         self._work_bytes = 0
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client, and give the parser those of one head or body at a time.
+        """Take bytes from the client and give the parser one head or body at a time.
 
-        While requests, or the beginning of a body, wait to be taken, the rest is kept; the base class calls with no data when it
-        can go on.
+        While requests or the start of a body wait, the rest is kept. The base class calls without data when parsing can
+        continue.
         """
         if self._is_over:
             return
@@ -109,7 +111,7 @@ class Connection(RequestHandler):
         self._rest = rest
 
     def _feed(self, data: bytes) -> bytes:
-        """Give the parser the first piece; returns the rest."""
+        """Give the first piece to the parser; return the rest."""
         if self._upgraded:
             super().data_received(data)
             return b""
@@ -123,8 +125,8 @@ class Connection(RequestHandler):
                 framing.head_ended(None if message.chunked else int(message.headers.get(hdrs.CONTENT_LENGTH, "0")))
                 self._hold_head(0)
             else:
-                # It was refused, which ends the connection; what comes behind it means nothing. Whoever reads the body before it
-                # is told by nobody else.
+                # A refused head ends the connection, and the bytes after it have no meaning. A reader of the previous body
+                # has no other way to learn of the end.
                 self._is_over = True
                 if isinstance(message, _ErrInfo):
                     forget_frames(message.exc)
@@ -137,7 +139,7 @@ class Connection(RequestHandler):
         return b"" if self._is_over or self._force_close or self._close else data[size:]
 
     def _check_head(self, size_bytes: int) -> None:
-        """Refuse a head that is too large, and end the connection if there is no room for it."""
+        """Refuse a head that is too large; end the connection if there is no memory for the head."""
         if size_bytes > HEAD_BYTES_MAX:
             self._is_over = True
             error = HeadTooLargeError(message=f"the request line and the headers have more than {HEAD_BYTES_MAX} bytes")
@@ -156,10 +158,10 @@ class Connection(RequestHandler):
         return True
 
     def hold(self, size_bytes: int) -> bool:
-        """Count so many bytes for the request under way and its answer, instead of what was counted before.
+        """Replace the number of bytes counted for the current request and its answer.
 
         Returns:
-            False if the client's share of the node's memory does not allow it; then nothing has changed.
+            False if this exceeds the client's share of the node's memory; then nothing has changed.
         """
         size_bytes = 0 if size_bytes <= SMALL_BYTES else min(size_bytes, COUNTED_BYTES_MAX)
         if size_bytes != self._work_bytes:
@@ -169,7 +171,7 @@ class Connection(RequestHandler):
         return True
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take the connection; notice a peer that died silently within a minute."""
+        """Start the connection, with keepalive probes that detect a dead peer within a minute."""
         super().connection_made(transport)
         cast("asyncio.Transport", transport).set_write_buffer_limits(high=SMALL_BYTES)
         sock = transport.get_extra_info("socket")
@@ -179,10 +181,10 @@ class Connection(RequestHandler):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's is asyncio's without a result
-        """Answer what a client has asked for that sends no more; the result says whether the connection stays open for that.
+        """Return whether the connection stays open to answer the requests of a client that has half-closed it.
 
-        The beginning of the answer, which is the same for all, tells whether the client is there: nothing is taken for one that
-        is gone.
+        The start of the answer, which is the same for all answers, is sent first to detect whether the client is still
+        there. So no message is taken for a client that is gone.
         """
         if self._watch is not None:
             return True
@@ -193,7 +195,7 @@ class Connection(RequestHandler):
         if not is_asked and (self._waiter is not None or not self._request_count):
             return False
         if not is_asked:
-            # The last answer is under way.
+            # The last answer is being written.
             self.close()
         else:
             self.has_begun_answer = True
@@ -202,13 +204,13 @@ class Connection(RequestHandler):
         return True
 
     async def _watch_half_closed(self, transport: asyncio.Transport) -> None:
-        # Once the answer follows, that is what the client has to take.
+        # Once the answer follows, the client has to acknowledge the answer instead.
         if not self.has_begun_answer or await wait_for_acknowledgement(transport) or not self.has_begun_answer:
             await asyncio.sleep(HALF_CLOSED_S)
         transport.abort()
 
     def begin_answer(self) -> int:
-        """The next answer begins; returns how many bytes of it are sent already."""
+        """Mark the next answer as begun; return the number of its bytes that were already sent."""
         self.answered += 1
         sent = len(BEGINNING) if self.has_begun_answer else 0
         self.has_begun_answer = False
@@ -216,13 +218,13 @@ class Connection(RequestHandler):
 
     @property
     def is_last(self) -> bool:
-        """Whether no request follows the one under way."""
+        """Return whether no request follows the current one."""
         return self._watch is not None and not self._messages and not self._rest
 
     def close(self) -> None:
-        """End the connection: at once if it is idle, else when its request has been answered.
+        """End the connection: immediately if it is idle, otherwise after the current answer.
 
-        aiohttp only stops reading an idle one, which leaves a client's next request without any answer.
+        aiohttp only stops reading from an idle connection, which leaves a client's next request without an answer.
         """
         is_idle = self._waiter is not None
         super().close()
@@ -230,18 +232,18 @@ class Connection(RequestHandler):
             self.transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The connection has ended."""
+        """Release everything that belongs to the connection."""
         super().connection_lost(exc)
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
-        # Tasks, and bodies that were not read, know the connection: they would keep each other.
+        # Tasks and unread bodies refer to the connection; dropping them breaks the reference cycles.
         self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
         self._messages.clear()
         self.place.release()
 
     def log_exception(self, *args: Any, **kwargs: Any) -> None:
-        """Take a failure that aiohttp met; a broken body of a request that was refused already is the fault of the client."""
+        """Handle a failure in aiohttp. A broken body after a refused request is the client's fault."""
         error = kwargs.get("exc_info")
         if isinstance(error, RequestPayloadError):
             self.place.note(Ending.BAD_REQUEST, "the body of a refused request is broken")

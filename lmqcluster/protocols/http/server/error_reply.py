@@ -10,12 +10,12 @@ from aiohttp.http_exceptions import BadHttpMethod, HttpProcessingError, LineTooL
 __all__ = ["REQUEST_LINE_BYTES_MAX", "HeadTooLargeError", "refusal_of"]
 
 REQUEST_LINE_BYTES_MAX: Final = 4096
-# llhttp refuses a method it does not know; the line it complains of is only in the text of the error.
+# llhttp refuses an unknown method; the request line is only in the text of the error.
 _MADE_UP_METHOD = re.compile(r"b['\"][!#$%&'*+.^_`|~0-9A-Za-z-]+ (?P<path>/\S*) HTTP/1\.[01]['\"]")
 
 
 class HeadTooLargeError(HttpProcessingError):
-    """A request line with headers that takes too much memory."""
+    """The request line and the headers take too much memory."""
 
     code = 431
 

@@ -1,4 +1,4 @@
-"""The HTTP server of one port: binds connections, requests and answers together."""
+"""The HTTP server of one port: connects clients, requests and answers."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ _log = structlog.get_logger(__name__)
 
 
 class HttpServer(web.Server):
-    """One port: makes a `Connection` for each client, and a `Request` for each request."""
+    """Server of one port. Each client gets a `Connection`, each request a `Request`."""
 
     def __init__(
         self, handler: Callable[[Request], Awaitable[web.StreamResponse]], request_s: float = REQUEST_S
     ) -> None:
-        """Serve with this handler; a small request may take `request_s` to arrive."""
+        """Serve with this handler. `request_s` is the time in which a small request must arrive."""
         super().__init__(
             cast("Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]", handler),
             request_factory=self._new_request,
@@ -37,7 +37,7 @@ class HttpServer(web.Server):
         self._request_s = request_s
 
     def connect(self, place: ConnectionSlot) -> Connection:
-        """The protocol of a new connection."""
+        """Return the protocol of a new connection."""
         return Connection(self, place, _error_reply, loop=self._loop)
 
     def _new_request(self, message, payload, protocol, writer, task) -> Request:  # type: ignore[no-untyped-def]
@@ -51,7 +51,7 @@ def _error_reply(request: web.BaseRequest, status: int, exc: BaseException | Non
         status, head = refusal_of(exc)
         _log.debug("request refused", status=status, reason=message)
     else:
-        # The path may hold a secret; the request log shows it where that is not so.
+        # The path may contain a secret. The request log shows it without secrets.
         route = request.route if isinstance(request, Request) else ""
         _log.error("request failed", method=request.method, route=route, exc_info=exc)
     if exc is not None:

@@ -1,6 +1,6 @@
-"""What every route asks of a client: the one place where it is declared.
+"""Permissions that every route requires. This is the only place that declares them.
 
-A route that is missing here is the administrators'; a test refuses it.
+A route that is missing here requires an administrator; a test fails for it.
 """
 
 from __future__ import annotations
@@ -56,20 +56,20 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     f"{_QUEUE}/withdraw": {"POST": USE},
     f"{_QUEUE}/bindings": {"GET": LOOK_AT_QUEUE},
     f"{_QUEUE}/labels": {"GET": LOOK_AT_QUEUE},
-    # Each operation is checked by itself.
+    # Each operation is checked separately.
     "/v1/transactions": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
-    # Sessions are their owner's; what is pulled or locked in them is checked with each request.
+    # A session is accessible to its owner only. Pulls and locks in it are checked with each request.
     "/v1/sessions": {"GET": MANAGE, "POST": Permission(Role.WRITE, Scope.ANYTHING)},
     "/v1/sessions/{id}": {"DELETE": Permission(Role.WRITE, Scope.ANYTHING)},
     "/v1/sessions/{id}/renew": {"POST": Permission(Role.WRITE, Scope.ANYTHING)},
     f"{_QUEUE}/leave": {"POST": USE},
     "/v1/locks": {"GET": MANAGE},
-    # The names of locks are matched as those of queues.
+    # A token's pattern for queues also applies to names of locks.
     "/v1/locks/{name}": {"GET": LOOK_AT_QUEUE, "POST": USE, "DELETE": USE},
     "/v1/subscriptions": {"GET": LOOK},
     _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
     f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},
-    # Jobs are their owner's.
+    # A job is accessible to its owner only.
     "/v1/jobs": {"GET": LOOK},
     "/v1/jobs/{name}": {"DELETE": Permission(Role.WRITE, Scope.ANYTHING)},
     # the cluster
@@ -98,14 +98,14 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/log-level": {"GET": LOOK, "PUT": MANAGE},
     "/openapi.json": {"GET": LOOK},
 }
-"""By path and method."""
+"""Permissions by path and method."""
 
 _CONSOLE: Final[Mapping[str, Permission]] = {"GET": OPEN, "HEAD": OPEN}
-"""The console's files hold no data; what it shows it asks for with a token."""
+"""The console's files hold no data. The console requests data with a token."""
 
 
 def permissions_of(path: str) -> Mapping[str, Permission]:
-    """What the methods of a route ask for."""
+    """Return the permissions that the methods of a route require."""
     if path in ("/", "/console") or path.startswith("/console/"):
         return _CONSOLE
     return PERMISSIONS.get(path, {})

@@ -1,4 +1,4 @@
-"""One port that speaks HTTP: its life, its bounds, who asks, and which route answers."""
+"""One port that speaks HTTP: start and stop, limits, authentication, and the choice of the route."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ _log = structlog.get_logger("lmq.requests")
 
 
 class HttpPort(ABC):
-    """Serves HTTP on one port of a node; what it serves is in the router.
+    """Server of HTTP on one port of a node. The router defines the routes.
 
     Attributes:
         router: all routes.
-        gate: what the port takes.
+        gate: the limits on the port's connections.
     """
 
     def __init__(
         self, node: Node, host: str, port: int, gate: ConnectionLimiter, protocol: str, router: Router
     ) -> None:
-        """Prepare to listen on `host` and `port`; port 0 takes a free one. `protocol` is its name in metrics and logs."""
+        """Prepare to listen on `host` and `port`; port 0 takes a free one. `protocol` is the name in metrics and logs."""
         self._host = host
         self._port = port
         self._protocol = protocol
@@ -72,21 +72,21 @@ class HttpPort(ABC):
 
     @property
     def port(self) -> int:
-        """The port that is listened on."""
+        """Return the port number of the listener."""
         return self._port
 
     async def start(self) -> None:
-        """Start to listen.
+        """Start listening.
 
         Raises:
-            OSError: the address cannot be listened on.
+            OSError: the address cannot be bound.
         """
         self._server = HttpServer(self._handle, self._request_s)
         self._listener = Listener(self.gate, self._server.connect, handshake(self._tls))
         self._port = await self._listener.start(self._host, self._port)
 
     def retire(self) -> None:
-        """Stop listening; requests that wait for a message are answered at once, as if their time were up."""
+        """Stop listening. Requests that wait for a message are answered immediately, as if they had timed out."""
         if self._listener is None or self._server is None:
             return
         self._listener.close()
@@ -94,10 +94,10 @@ class HttpPort(ABC):
         self._waits.end()
 
     async def stop(self, grace_s: float) -> None:
-        """Let requests under way be answered for up to `grace_s`, then close the connections."""
+        """Wait up to `grace_s` seconds for answers to requests in progress, then close the connections."""
         if self._listener is None or self._server is None:
             return
-        # aiohttp grants the time once for the handler and once for writing its answer.
+        # aiohttp grants the time twice: for the handler and for writing its answer.
         await self._server.shutdown(grace_s / 2)
         self._listener = None
 
@@ -105,18 +105,18 @@ class HttpPort(ABC):
 
     @abstractmethod
     def _refused(self, request: Request, error: LmqError) -> Reply:
-        """The answer to a request that reaches no resource because of an error."""
+        """Return the answer to a request that an error keeps from reaching a resource."""
 
     @abstractmethod
     def _not_found(self, segments: list[bytes]) -> Reply:
-        """The answer to a path that does not exist."""
+        """Return the answer to a path that does not exist."""
 
     def _is_served_outside(self, target: str) -> bool:  # noqa: ARG002 - for those that serve something
-        """Whether a node that belongs to no cluster answers this all the same."""
+        """Return whether a node outside a cluster serves this target."""
         return False
 
     def _split(self, target: str) -> tuple[list[bytes], str]:
-        """The decoded segments of a request's path, and its query.
+        """Return the decoded segments of a request's path, and its query.
 
         Raises:
             LmqError: ``bad_request``.
@@ -124,9 +124,9 @@ class HttpPort(ABC):
         return split_target(target)
 
     def _authenticate(self, value: bytes, place: ConnectionSlot) -> Principal:
-        """Return who sends this header ``Authorization``.
+        """Return the principal for the header ``Authorization``.
 
-        Raises: as `Access.authenticate`.
+        Raises like `Access.authenticate`.
         """
         scheme, _space, secret = value.partition(b" ")
         if scheme.lower() != b"bearer":
@@ -136,7 +136,7 @@ class HttpPort(ABC):
     # --- requests -------------------------------------------------------------------------------------------------
 
     def _end_connections(self) -> None:
-        """Close idle connections, and the others when they have been answered."""
+        """Close idle connections immediately, and the others after their current answer."""
         if self._server is not None:
             self._server.pre_shutdown()
 
@@ -161,7 +161,7 @@ class HttpPort(ABC):
         return reply
 
     def _shown_path(self, request: Request) -> str:
-        """Return the path for the log. Queries may hold what is nobody's business."""
+        """Return the path for the log, without the query, which may contain private data."""
         return request.raw_path.partition("?")[0]
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
@@ -210,7 +210,7 @@ class HttpPort(ABC):
                     reply.head += b"retry-after: 1\r\n"
                 return reply
         else:
-            # Nobody is refused here; who is known may be told more.
+            # An open route serves every client, but may show more to a known one.
             with contextlib.suppress(LmqError):
                 request.principal = self._principal(request)
         if resource is not None:
@@ -218,10 +218,10 @@ class HttpPort(ABC):
         return self._not_found(segments)
 
     def _admit(self, request: Request, connection: Connection, resource: Resource | None) -> None:
-        """Let in a client that has shown who it is.
+        """Admit a client that has authenticated.
 
         Raises:
-            LmqError: ``overloaded``: the port, or the client, has as many connections as it may have.
+            LmqError: ``overloaded``: the port, or the client, has reached its maximum number of connections.
         """
         place = connection.place
         is_administrative = resource is not None and resource.is_administrative(request.method)
@@ -236,17 +236,18 @@ class HttpPort(ABC):
         return reply
 
     def _take(self, request: Request) -> float:
-        """Charge the client for a request; returns 0, or the seconds that it has to wait."""
+        """Charge the client for a request; return 0, or the seconds that it has to wait."""
         connection = request.protocol
         if not isinstance(connection, Connection):
             return 0.0
         return connection.place.client.requests.take(asyncio.get_running_loop().time())
 
     def _principal(self, request: Request) -> Principal:
-        """Who asks.
+        """Return the principal of a request.
 
         Raises:
-            LmqError: ``unauthorized``, ``unknown_host``, ``foreign_origin``, or ``no_leader`` if that cannot be known yet.
+            LmqError: ``unauthorized``, ``unknown_host``, ``foreign_origin``, or ``no_leader`` if the tokens are not
+                known yet.
         """
         connection = request.protocol
         if self._access.anonymous is not None and isinstance(connection, Connection) and connection.is_local:

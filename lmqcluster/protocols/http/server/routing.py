@@ -1,4 +1,4 @@
-"""Routes: which handlers a path has, and what is said to a method it does not have."""
+"""Routes: the handlers of each path, and the answer to other methods."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from .requests.target import pattern_of
 __all__ = ["KNOWN_METHODS", "Handler", "Resource", "Router"]
 
 Handler = Callable[Concatenate[Request, ...], Awaitable[Reply]]
-"""Called with the request and the values of the path's variables, decoded; may raise `LmqError`."""
+"""Function that answers a request, called with the request and the decoded variables of the path; may raise `LmqError`."""
 
 KNOWN_METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"))
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """What stands behind one path.
+    """Handlers of one path.
 
     Attributes:
         methods: handlers by HTTP method.
-        on_error: lays out an error of a handler.
-        refuse: lays out the answer to a method that has no handler; called with its status, 405 or 501.
-        guard: checked before the method, as LMQ does on ``/messages``; raises `LmqError`.
-        path: where it stands, set by the router.
-        any_method: whether an unheard-of method is 405 like the others, instead of 501.
-        permissions: what each method asks of a client; set by the router from the table of `permissions`.
+        on_error: formats an error of a handler.
+        refuse: formats the answer to a method without a handler; called with its status, 405 or 501.
+        guard: check before the method, as in LMQ's ``/messages``; raises `LmqError`.
+        path: the path, set by the router.
+        any_method: whether an unknown method also gets 405, instead of 501.
+        permissions: the permission that each method requires; set by the router from the table of `permissions`.
     """
 
     methods: Mapping[str, Handler]
@@ -45,12 +45,12 @@ class Resource:
     permissions: Mapping[str, Permission] = field(default_factory=dict, compare=False)
 
     def is_open_to(self, method: str) -> bool:
-        """Whether no token is asked for."""
+        """Return whether a method requires no token."""
         wanted = self.permissions.get(method)
         return wanted is not None and wanted.scope is Scope.NOTHING
 
     def is_administrative(self, method: str) -> bool:
-        """Whether a request only looks, or manages, and so ends soon: it neither pushes nor pulls."""
+        """Return whether a request only reads or manages. Such a request ends soon, because it neither pushes nor pulls."""
         wanted = self.permissions.get(method)
         return wanted is not None and wanted.role is not Role.WRITE
 
@@ -71,14 +71,14 @@ class Resource:
             return reply
 
     def refused(self, request: Request, error: LmqError) -> Reply:  # noqa: ARG002 - some answer in the request's format
-        """The answer to a request that fails."""
+        """Return the answer to a request that fails."""
         return self.on_error(error)
 
     def _authorise(self, request: Request, values: list[bytes]) -> None:
-        """Refuse what the client may not do.
+        """Refuse a request that the client has no permission for.
 
         Raises:
-            LmqError: ``unauthorized``, ``forbidden``, or ``bad_request`` if it is not said what the request is about.
+            LmqError: ``unauthorized``, ``forbidden``, or ``bad_request`` if the request does not name its subject.
         """
         if request.method not in self.methods:
             return
@@ -91,7 +91,7 @@ class Resource:
 
 @dataclass(slots=True)
 class _Place:
-    """One position in the tree of paths."""
+    """One node of the tree of paths."""
 
     resource: Resource | None = None
     literals: dict[bytes, _Place] = field(default_factory=dict)
@@ -99,20 +99,20 @@ class _Place:
 
 
 class Router:
-    """Finds the resource of a path, in one step per segment."""
+    """Tree of paths that finds a resource in one step per segment."""
 
     def __init__(self, permissions: Callable[[str], Mapping[str, Permission]] = permissions_of) -> None:
-        """Take what the routes ask of clients, by path."""
+        """Create an empty router; `permissions` returns the permissions that a path requires."""
         self._permissions = permissions
         self._root = _Place()
         self._paths: dict[str, Resource] = {}
 
     def __iter__(self) -> Iterator[tuple[str, Resource]]:
-        """All paths with what stands behind them."""
+        """Iterate over all paths with their resources."""
         return iter(self._paths.items())
 
     def add(self, path: str, resource: Resource) -> None:
-        """Put a resource at a path such as ``/messages/{name}``."""
+        """Add a resource at a path such as ``/messages/{name}``."""
         place = self._root
         for segment in path.removesuffix("/").split("/")[1:]:
             if segment.startswith("{"):
@@ -126,7 +126,7 @@ class Router:
         place.resource = self._paths[path] = replace(resource, path=path, permissions=self._permissions(path))
 
     def find(self, segments: list[bytes]) -> tuple[Resource | None, list[bytes]]:
-        """The resource at a path, or None, and the values of its variables. Literal segments win."""
+        """Return the resource of a path, or None, and the values of its variables. Literal segments take precedence."""
         place = self._root
         values: list[bytes] = []
         for segment in segments:

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class Waits:
-    """Keeps track of waiting requests, so that a node that stops can answer them as if their time were up."""
+    """Set of waiting requests. A node that stops answers them as if they had timed out."""
 
     __slots__ = ("_ended", "_tasks")
 
@@ -23,7 +23,7 @@ class Waits:
         self._tasks: dict[asyncio.Task[Any], Principal] = {}
 
     async def run(self, principal: Principal, operation: Coroutine[Any, Any, T], nothing: T) -> T:
-        """The result of an operation that may wait long, or `nothing` if the wait is ended meanwhile."""
+        """Return the result of an operation that may wait long, or `nothing` if the wait is ended during the operation."""
         task = asyncio.current_task()
         if self.have_ended() or task is None:
             operation.close()
@@ -32,7 +32,7 @@ class Waits:
         try:
             return await operation
         except asyncio.CancelledError:
-            # A client that hung up cancels too; then nobody reads the answer, and the connection says so.
+            # The task of a client that disconnected is cancelled too. Nothing reads its answer, so the error passes on.
             if not self.have_ended() and not principal.is_revoked:
                 raise
             task.uncancel()
@@ -41,17 +41,17 @@ class Waits:
             del self._tasks[task]
 
     def have_ended(self) -> bool:
-        """Whether `end` was called: the node is stopping."""
+        """Return whether `end` was called, because the node is stopping."""
         return self._ended
 
     def end(self) -> None:
-        """End all waits, now and from now on."""
+        """End all waits, including later ones."""
         self._ended = True
         for task in self._tasks:
             task.cancel()
 
     def end_revoked(self) -> None:
-        """End the waits of those whose token is not valid any more."""
+        """End the waits of clients whose token is no longer valid."""
         for task, principal in self._tasks.items():
             if principal.is_revoked:
                 task.cancel()

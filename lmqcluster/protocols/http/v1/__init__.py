@@ -1,1 +1,1 @@
-"""The routes of ``/v1``: batches in JSON or MessagePack, and what operators need."""
+"""The routes of ``/v1``: batches in JSON or MessagePack, and routes for operators."""

@@ -1,5 +1,5 @@
-"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: who is connected to this node, what pulls wait for here, and who
-holds what was delivered here.
+"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: clients connected to this node, pulls waiting on it, and holders
+of messages delivered by it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["ClientRoutes"]
 
 
 class ClientRoutes:
-    """Shows the clients of this node."""
+    """Routes that show the clients of this node."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -36,7 +36,7 @@ class ClientRoutes:
             router.add(f"/v1/{path}", Resource({"GET": handler}, problem.on_error, problem.refuse("GET")))
 
     async def connections(self, request: Request) -> Reply:
-        """A page of the connections of clients."""
+        """Return a page of the connections of clients."""
         offset, limit = page_of(request.parameters(), PAGE_MAX)
         found, total = connections(
             self._node.gates.clients, asyncio.get_running_loop().time(), offset=offset, limit=limit
@@ -44,7 +44,7 @@ class ClientRoutes:
         return reply_media(request).reply({"connections": [asdict(row) for row in found], "total": total})
 
     async def consumers(self, request: Request) -> Reply:
-        """A page of what pulls wait for."""
+        """Return a page of the queues and patterns that pulls wait for."""
         offset, limit = page_of(request.parameters(), PAGE_MAX)
         media = reply_media(request)
         found, total = waiting(self._node.service.pulls, offset=offset, limit=limit)
@@ -59,7 +59,7 @@ class ClientRoutes:
         return media.reply({"consumers": rows, "total": total})
 
     async def leases(self, request: Request) -> Reply:
-        """A page of who holds messages under lease."""
+        """Return a page of the clients that hold messages under lease."""
         parameters = request.parameters()
         offset, limit = page_of(parameters, PAGE_MAX)
         media = reply_media(request)

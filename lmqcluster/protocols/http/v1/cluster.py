@@ -1,4 +1,4 @@
-"""``/v1/cluster`` and the health routes: what operators and their tools ask a node."""
+"""``/v1/cluster`` and the health routes, for operators and their tools."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _TEXT_CHARACTERS_MAX = 300
 
 
 class ClusterRoutes:
-    """Shows the cluster and the health of this node; lets it join and leave."""
+    """Routes that show the cluster and the health of this node, and that change the membership."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -51,39 +51,39 @@ class ClusterRoutes:
             router.add(path, Resource(methods, problem.on_error, problem.refuse(*methods)))
 
     async def status(self, request: Request) -> Reply:
-        """The cluster as this node sees it; answered without a quorum too."""
+        """Return the cluster as this node sees it; needs no quorum."""
         return reply_media(request).reply(self._node.cluster_status())
 
     async def join(self, request: Request) -> Reply:
-        """Make this node a member of the cluster of a peer; its own data is thrown away if that is said to be right."""
+        """Make this node a member of the cluster of a peer. Discard the node's own data only if the request permits it."""
         body = await _fields(request, {"peer": str}, {"discard_data": bool})
         await self._node.membership.join(body["peer"], discard_data=body.get("discard_data", False))
         return await self.status(request)
 
     async def leave(self, request: Request) -> Reply:
-        """Take this node out of its cluster; it goes on alone and empty."""
+        """Remove this node from its cluster; it continues alone and empty."""
         await self._node.membership.leave()
         return await self.status(request)
 
     async def remove(self, request: Request) -> Reply:
-        """Take another member out of the cluster."""
+        """Remove another member from the cluster."""
         body = await _fields(request, {"node": str}, {"force": bool})
         await self._node.membership.remove(body["node"], force=body.get("force", False))
         return await self.status(request)
 
     async def transfer(self, request: Request) -> Reply:
-        """Have the leader hand over."""
+        """Make the leader transfer its leadership."""
         body = await _fields(request, {}, {"to": str})
         await self._node.membership.transfer_leadership(body.get("to"))
         return await self.status(request)
 
     async def check(self, request: Request) -> Reply:
-        """Whether the cluster is well and this node may be stopped; answered without a quorum too."""
+        """Return whether the cluster is healthy and this node can be stopped safely; needs no quorum."""
         checks, safe_to_stop = self._node.run_checks(names_owners=request.principal.is_root)
         return reply_media(request).reply({"checks": [one._asdict() for one in checks], "safe_to_stop": safe_to_stop})
 
     async def snapshot(self, request: Request) -> Reply:
-        """Write a snapshot of this node's state now, unless told otherwise with a copy that a backup can be made of."""
+        """Write a snapshot of this node's state now; by default with a copy for a backup."""
         body = await _fields(request, {}, {"portable": bool})
         info = await self._node.take_snapshot(portable=body.get("portable", True))
         fields = {
@@ -96,7 +96,7 @@ class ClusterRoutes:
         return reply_media(request).reply(fields)
 
     async def snapshot_block(self, request: Request, index: bytes, number: bytes) -> Reply:  # noqa: ARG002
-        """One block of a snapshot that was asked for in the last ten minutes."""
+        """Return one block of a snapshot that was requested in the last ten minutes."""
         if not (index.isdigit() and number.isdigit() and len(index) < 20 and len(number) < 20):
             raise LmqError("bad_request", "a snapshot's index and a block's number are digits")
         block = await self._node.snapshot_block(int(index), int(number))
@@ -105,13 +105,14 @@ class ClusterRoutes:
         return Reply(200, _BLOCK, block)
 
     async def livez(self, request: Request) -> Reply:  # noqa: ARG002  a handler takes its request
-        """200 as long as the process answers at all. Never depends on a quorum."""
+        """Return 200 if the process answers at all. Never depends on a quorum."""
         return Reply(200, _TEXT, b"ok\n")
 
     async def readyz(self, request: Request) -> Reply:
-        """200 if the node can serve; the checks one by one with ``verbose``, or if one fails.
+        """Return 200 if the node can serve. List the checks with ``verbose``, or if one fails.
 
-        Anybody may ask; what the checks found, such as other members' addresses, is shown to those who may look at the cluster.
+        Every client may ask. The findings of the checks, such as addresses of other members, are shown only to clients
+        that may read the cluster's state.
         """
         query = request.parameters()
         excluded = set((query.get(b"exclude") or b"").decode(errors="replace").split(","))
@@ -130,7 +131,7 @@ class ClusterRoutes:
 
 
 async def _fields(request: Request, needed: Mapping[str, type], allowed: Mapping[str, type]) -> dict[str, Any]:
-    """The body: an object with exactly these fields, where `allowed` ones may be missing, and so may a body that needs none.
+    """Return the body: an object with the `needed` and perhaps the `allowed` fields. An absent body counts as empty.
 
     Raises:
         LmqError: ``bad_request``.

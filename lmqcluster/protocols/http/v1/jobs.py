@@ -1,4 +1,4 @@
-"""The ``/v1/jobs`` routes: what writers that store exactly once have left at the cluster, and forgetting it."""
+"""The ``/v1/jobs`` routes: the cluster's records of writers that store exactly once, and their deletion."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["JobRoutes"]
 
 
 class JobRoutes:
-    """Translates requests to the node's jobs."""
+    """Routes that translate requests to the node's jobs."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
@@ -40,14 +40,14 @@ class JobRoutes:
             router.add(path, Resource(methods, on_error, refuse(*methods)))
 
     async def list_all(self, request: Request) -> Reply:
-        """Answer with the client's jobs, or with all for who may do everything."""
+        """Return the client's jobs, or all jobs if the client may do everything."""
         media, client, principal = reply_media(request), request.client(self._access), request.principal
         found = await self._service.jobs.show(None if principal.is_root else principal.owner, client)
         rows = LongList("jobs", found, lambda one: _shown(one, media))
         return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
 
     async def delete(self, request: Request, name: bytes) -> Reply:
-        """Forget one of the client's jobs, or of the owner's that the query names."""
+        """Delete one of the client's jobs, or one of the owner that the query names."""
         principal = request.principal
         asked = request.parameters().get(b"owner")
         owner = principal.owner if asked is None else asked

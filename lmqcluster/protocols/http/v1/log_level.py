@@ -1,4 +1,4 @@
-"""``/v1/log-level``: how much this node's process logs, changed while it runs."""
+"""``/v1/log-level``: the log level of this node's process, changed at run time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["LogLevelRoute"]
 
 
 class LogLevelRoute:
-    """Shows and changes the log level, until the process ends."""
+    """Route that shows and changes the log level, until the process ends."""
 
     def add_to(self, router: Router) -> None:
         """Register the route."""
@@ -28,7 +28,7 @@ class LogLevelRoute:
         router.add("/v1/log-level", Resource(methods, problem.on_error, problem.refuse(*methods)))
 
     async def show(self, request: Request) -> Reply:
-        """The level now."""
+        """Return the current level."""
         return reply_media(request).reply({"level": log_level()})
 
     async def change(self, request: Request) -> Reply:

@@ -27,7 +27,7 @@ _COUNT_MAX = 1 << 53
 
 
 class QueueOperationRoutes:
-    """Translates requests to the node's operations."""
+    """Routes that translate requests to the node's operations."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
@@ -52,13 +52,13 @@ class QueueOperationRoutes:
             router.add(f"/v1/queues/{{name}}/{noun}", Resource({"GET": handler}, on_error, refuse("GET")))
 
     async def purge(self, request: Request, name: bytes) -> Reply:
-        """Remove messages that are not leased, those first that would be delivered first."""
+        """Remove messages that are not leased, in the order of delivery."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"max"})
         return reply_media(request).reply({"purged": await self._operations.purge(name, _count(body))})
 
     async def move(self, request: Request, name: bytes) -> Reply:
-        """Put messages that can be pulled now at the end of another queue."""
+        """Move messages that can be pulled now to the end of another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "max"})
         destination = _other_queue(request, body, "to")
@@ -68,7 +68,7 @@ class QueueOperationRoutes:
         )
 
     async def withdraw(self, request: Request, name: bytes) -> Reply:
-        """Remove messages with a label that nobody holds."""
+        """Remove messages with a label that are not in flight."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"label", "max"})
         label = text_of(body.get("label"), "label", TEXT_BYTES_MAX)
@@ -77,7 +77,7 @@ class QueueOperationRoutes:
         return reply_media(request).reply({"withdrawn": await self._operations.withdraw(name, label, _count(body))})
 
     async def redrive(self, request: Request, name: bytes) -> Reply:
-        """Send messages that the cluster has put here back to where they came from, or elsewhere."""
+        """Return messages that the cluster has moved here to their original queues, or move them to another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max"})
         destination = _other_queue(request, body, "to") if "to" in body else None
@@ -87,21 +87,21 @@ class QueueOperationRoutes:
         return reply_media(request).reply({"redriven": sent})
 
     async def bind(self, request: Request, name: bytes) -> Reply:
-        """Have a copy of what is pushed to the queue stored in another one in the same step."""
+        """Bind another queue, so that copies of pushes are stored there in the same step."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
         target = _other_queue(request, body, "target")
         return reply_media(request).reply({"new": await self._operations.bind(name, target, request.principal.owner)})
 
     async def unbind(self, request: Request, name: bytes) -> Reply:
-        """End a binding."""
+        """Remove a binding."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"target"})
         target = _other_queue(request, body, "target")
         return reply_media(request).reply({"ended": await self._operations.unbind(name, target)})
 
     async def bindings(self, request: Request, name: bytes) -> Reply:
-        """The queues that get copies of what is pushed to the queue."""
+        """Return the queues that get copies of pushes to the queue."""
         check_name(name)
         stale = await refresh(self._service)
         media = reply_media(request)
@@ -109,7 +109,7 @@ class QueueOperationRoutes:
         return marked(media.reply({"targets": targets, "stale": stale}), stale=stale)
 
     async def labels(self, request: Request, name: bytes) -> Reply:
-        """How many messages that nobody holds have a label."""
+        """Return the number of messages with a label that are not in flight."""
         check_name(name)
         label = text_of(request.parameters().get(b"label"), "label", TEXT_BYTES_MAX)
         if label is None:
@@ -120,14 +120,14 @@ class QueueOperationRoutes:
         return marked(media.reply({"label": media.name(label), "count": count, "stale": stale}), stale=stale)
 
     async def suspend(self, request: Request, name: bytes) -> Reply:
-        """Have the queue hand out nothing until it is resumed."""
+        """Suspend deliveries from the queue until it is resumed."""
         check_name(name)
         object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), set())
         await self._operations.suspend(name)
         return reply_media(request).reply({"suspended": True})
 
     async def resume(self, request: Request, name: bytes) -> Reply:
-        """Have the queue hand out messages again."""
+        """Resume deliveries from the queue."""
         check_name(name)
         object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), set())
         await self._operations.resume(name)
@@ -135,7 +135,7 @@ class QueueOperationRoutes:
 
 
 def _other_queue(request: Request, body: dict[str, Any], member: str) -> bytes:
-    """Another queue that a request names, which its client must be allowed to write to."""
+    """Return another queue that a request names, if the client may write to it."""
     if member not in body:
         raise LmqError("bad_request", f"{member} must hold the name of a queue")
     name = check_name(content_of(body[member], member))

@@ -1,4 +1,4 @@
-"""What a person wants to see at a glance: ``/v1/overview``, and rates, waiting times and the last hour of one queue."""
+"""Figures for people: ``/v1/overview``, and rates, waiting times and the last hour of one queue."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["OverviewRoutes"]
 
 
 class OverviewRoutes:
-    """Figures of the whole cluster in one answer, cheap enough to be asked for every second by many."""
+    """Routes with figures of the whole cluster in one answer, cheap enough for many requests a second."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -39,10 +39,10 @@ class OverviewRoutes:
             router.add(path, Resource(methods, on_error, refuse(*methods)))
 
     async def overview(self, request: Request) -> Reply:
-        """Sums over all queues, the cluster and how its members are; answered without a quorum too.
+        """Return sums over all queues, the cluster and the state of its members; needs no quorum.
 
-        Nothing is asked of the cluster for it: queues are those of the local replica, and the other members' figures are a second
-        or two old. With ``history`` the sums of the last hour, ten seconds apart, come along.
+        The answer needs no request to the cluster: queues are those of the local replica, and figures of other members
+        are one or two seconds old. With ``history``, the answer includes the sums of the last hour, ten seconds apart.
         """
         node = self._node
         await node.peer_figures.look()
@@ -61,7 +61,7 @@ class OverviewRoutes:
         return reply_media(request).reply(answer)
 
     async def queue_stats(self, request: Request, name: bytes) -> Reply:
-        """Rates over the last minutes and how long the messages delivered in the last minute had waited."""
+        """Return rates over the last minutes, and the waiting times of messages delivered in the last minute."""
         check_name(name)
         stale = await refresh(self._node.service)
         info = self._node.service.queue(name)
@@ -73,7 +73,7 @@ class OverviewRoutes:
         return marked(reply_media(request).reply(stats), stale=stale)
 
     async def queue_history(self, request: Request, name: bytes) -> Reply:
-        """Samples of the last hour, if the queue is among the busiest of this node."""
+        """Return samples of the last hour, if the queue is among the busiest of this node."""
         check_name(name)
         stale = await refresh(self._node.service)
         if self._node.service.queue(name) is None:

@@ -1,4 +1,4 @@
-"""What can be seen of queues under ``/v1``: the list, one queue, and its messages. Answered without a quorum too."""
+"""Views of queues under ``/v1``: the list, one queue, and its messages. They need no quorum."""
 
 from __future__ import annotations
 
@@ -34,21 +34,21 @@ _PEEK_DEFAULT = 20
 CONTENT_BYTES_MAX = 1024 * 1024
 _CONTENT_BYTES_DEFAULT = 64 * 1024
 PEEK_BYTES_MAX = 8 * 1024 * 1024
-"""A page of messages ends with the one that exceeds this."""
+"""Size above which a page of messages ends, after the message that exceeds it."""
 _RENDERED_FACTOR = 4
 _ROW_BYTES = 1024
 _SEQUENCE_MAX = (1 << 63) - 1
 
 
 class QueueViews:
-    """Translates requests that change nothing to the node's service."""
+    """Handlers of requests that change nothing."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
         self._access = node.access
 
     async def list_queues(self, request: Request) -> Reply:
-        """A page of the queues that match, sorted as asked."""
+        """Return a page of the queues that match, in the requested order."""
         query = request.parameters()
         wanted, fields = _wanted(query), _fields(query)
         principal = request.principal
@@ -65,7 +65,7 @@ class QueueViews:
         return marked(await streamed(media.head, pieces), stale=stale)
 
     async def show(self, request: Request, name: bytes) -> Reply:
-        """One queue: counts, its own and its effective properties."""
+        """Return one queue: counts, its own and its effective properties."""
         check_name(name)
         stale = await refresh(self._service)
         info = self._service.queue(name)
@@ -89,7 +89,7 @@ class QueueViews:
         return marked(media.reply(row), stale=stale)
 
     async def peek(self, request: Request, name: bytes) -> Reply:
-        """Messages of a queue in order of their sequence, without taking any."""
+        """Return messages of a queue in order of their sequence, without taking any."""
         check_name(name)
         parameters = request.parameters()
         limit = whole(parameters, "limit", 1, PEEK_MAX, _PEEK_DEFAULT)

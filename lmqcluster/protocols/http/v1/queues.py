@@ -1,4 +1,4 @@
-"""The ``/v1/queues`` routes: batches of messages in JSON or MessagePack, properties, and what can be seen of a queue."""
+"""The ``/v1/queues`` routes: batches of messages in JSON or MessagePack, properties, and views of queues."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ __all__ = ["QueueRoutes"]
 
 IDS_MAX = PULL_COUNT_MAX
 RENDERED_FACTOR = 4
-"""What contents take, with the texts and values that are made of them and the answer, in times their bytes."""
+"""Memory for contents, values made of them and the answer, as a multiple of the contents' bytes."""
 _ID_BYTES_MAX = 64
 _ITEMS_PER_TURN = 500
 _PULL_MEMBERS = {"max", "timeout", "lease", "auto_ack", "session", "after"}
 
 
 class QueueRoutes:
-    """Translates the batch requests to the node's service."""
+    """Routes that translate batch requests to the node's service."""
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
@@ -91,7 +91,7 @@ class QueueRoutes:
         return no_content()
 
     async def properties(self, request: Request, name: bytes) -> Reply:
-        """The effective properties of a queue, which need not exist."""
+        """Return the effective properties of a queue. The queue need not exist."""
         check_name(name)
         await self._service.barrier()
         return reply_media(request).reply(shown(sorted(self._service.properties(name).items())))
@@ -122,7 +122,7 @@ class QueueRoutes:
                 await asyncio.sleep(0)
             item = await item_of(message, f"messages[{place}]", self._message_bytes_max)
             if item.key is None and base_key is not None:
-                # One header covers the batch: each message gets a key of its own that a retry makes again.
+                # The header covers the batch: each message gets a key that a retry generates again.
                 item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
             items.append(item)
         stored = await self._stored(request, name, items, wait_s) if items else []
@@ -139,7 +139,7 @@ class QueueRoutes:
         return stored
 
     async def pull(self, request: Request, name: bytes) -> Reply:
-        """Deliver up to `max` messages, as soon as there is one, waiting up to `timeout` seconds for it."""
+        """Deliver up to `max` messages as soon as there is one, waiting up to `timeout` seconds for it."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), _PULL_MEMBERS)
         count = whole_member(body.get("max", 1), "max", 1, PULL_COUNT_MAX)
@@ -184,7 +184,8 @@ class QueueRoutes:
             rows = LongList("messages", deliveries, lambda one: delivered_message(one, media))
             return await reply_with_list(media, rows, service.turns, request.client(self._access))
         except BaseException:
-            # Most likely the client hung up while its answer was being written. With `after` its session keeps them.
+            # Most likely the client disconnected while its answer was being written. With `after`, its session keeps the
+            # messages.
             if body.get("after") is None:
                 self._service.give_back(deliveries)
             raise
@@ -195,7 +196,7 @@ class QueueRoutes:
         return _results(request, await self._service.ack(check_name(name), ids))
 
     async def nack(self, request: Request, name: bytes) -> Reply:
-        """Give messages back; it costs each a retry."""
+        """Return messages to the queue; it costs each a retry."""
         ids, body = await _ids(request, {"place", "delay"})
         delay_s = number_of(body.get("delay"), "delay")
         return _results(request, await self._service.nack(check_name(name), ids, place_of(body), delay_s))
@@ -212,7 +213,7 @@ def _results(request: Request, done: list[bool]) -> Reply:
 
 
 async def _ids(request: Request, more: AbstractSet[str] = frozenset()) -> tuple[list[bytes], dict[str, Any]]:
-    """The ids of a body, and the body with what else it may have."""
+    """Return the ids of a body, and the body with its other members."""
     body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"ids", *more})
     ids = [text_of(value, "an id", _ID_BYTES_MAX) for value in list_of(body, "ids", IDS_MAX)]
     return [identifier or b"" for identifier in ids], body

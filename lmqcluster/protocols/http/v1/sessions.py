@@ -1,4 +1,4 @@
-"""``/v1/sessions`` and ``/v1/locks``: what a client holds until it gives it back, or is not heard of any more."""
+"""``/v1/sessions`` and ``/v1/locks``: state that a client holds until it frees it or its session expires."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["SessionRoutes"]
 
 
 class SessionRoutes:
-    """Translates requests to the node's sessions."""
+    """Routes that translate requests to the node's sessions."""
 
     def __init__(self, node: Node, waits: Waits) -> None:
         self._service = node.service
@@ -62,12 +62,12 @@ class SessionRoutes:
         return reply_media(request).reply({"session": session.decode("ascii")})
 
     async def renew(self, request: Request, session: bytes) -> Reply:
-        """Let a session live its whole time from now."""
+        """Restart a session's time to live."""
         alive = await self._sessions.renew(session, request.principal.owner)
         return reply_media(request).reply({"alive": alive})
 
     async def end(self, request: Request, session: bytes) -> Reply:
-        """End a session with all that it holds; administrators may end those of others."""
+        """End a session and free everything that it holds. Administrators may end sessions of others."""
         ended = await self._sessions.end(session, self._owner(request, session))
         return reply_media(request).reply({"ended": ended})
 
@@ -79,7 +79,7 @@ class SessionRoutes:
         return reply_media(request).reply({"left": left})
 
     async def lock(self, request: Request, name: bytes) -> Reply:
-        """Get a lock, waiting for it in line."""
+        """Acquire a lock, waiting for it in line."""
         check_name(name)
         body = await _body(request, {"session", "wait"})
         session, wait_s = session_of(body), number_of(body.get("wait"), "wait") or 0.0
@@ -90,20 +90,20 @@ class SessionRoutes:
         return reply_media(request).reply({"token": token})
 
     async def unlock(self, request: Request, name: bytes) -> Reply:
-        """Free a lock; administrators may free it for the sessions of others."""
+        """Free a lock. Administrators may free it for sessions of others."""
         check_name(name)
         session = session_of(await _body(request, {"session"}))
         freed = await self._sessions.unlock(name, session, self._owner(request, session))
         return reply_media(request).reply({"freed": freed})
 
     def _owner(self, request: Request, session: bytes) -> bytes:
-        """For whom a session is let go of: who may do everything does it for the one whose it is."""
+        """Return the owner for whom a session is freed: the session's owner if the client may do everything, else the client."""
         principal = request.principal
         owner = self._list.owner(session) if principal.is_root else None
         return principal.owner if owner is None else owner
 
     async def list_all(self, request: Request) -> Reply:
-        """A page of the sessions."""
+        """Return a page of the sessions."""
         offset, limit = page_of(request.parameters(), PAGE_MAX)
         media, stale = reply_media(request), await refresh(self._service)
         found, total = self._list.sessions(offset=offset, limit=limit)
@@ -113,7 +113,7 @@ class SessionRoutes:
         return marked(media.reply({"sessions": rows, "total": total, "stale": stale}), stale=stale)
 
     async def list_locks(self, request: Request) -> Reply:
-        """A page of the locks that are held."""
+        """Return a page of the locks that are held."""
         offset, limit = page_of(request.parameters(), PAGE_MAX)
         media, stale = reply_media(request), await refresh(self._service)
         found, total = self._list.locks(offset=offset, limit=limit)
@@ -121,7 +121,7 @@ class SessionRoutes:
         return marked(media.reply({"locks": rows, "total": total, "stale": stale}), stale=stale)
 
     async def show_lock(self, request: Request, name: bytes) -> Reply:
-        """Whether a lock is held, and how many wait for it."""
+        """Return whether a lock is held, and the number of sessions that wait for it."""
         check_name(name)
         stale = await refresh(self._service)
         token, waiting = self._sessions.lock_state(name)

@@ -1,4 +1,4 @@
-"""The ``/v1/subscriptions`` routes: who holds batch leases, and giving them back when the consumer is gone for good."""
+"""The ``/v1/subscriptions`` routes: holders of batch leases, and the return of leases whose consumer is gone for good."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["SubscriptionRoutes"]
 
 
 class SubscriptionRoutes:
-    """Translates requests to the node's subscriptions."""
+    """Routes that translate requests to the node's subscriptions."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service
@@ -43,7 +43,7 @@ class SubscriptionRoutes:
             router.add(path, Resource(methods, on_error, refuse(*methods)))
 
     async def list_all(self, request: Request) -> Reply:
-        """All subscriptions by name."""
+        """Return all subscriptions by name."""
         media = reply_media(request)
         allows = request.principal.allows
         client = request.client(self._access)
@@ -52,18 +52,18 @@ class SubscriptionRoutes:
         return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
 
     async def show(self, request: Request, name: bytes) -> Reply:
-        """One subscription."""
+        """Return one subscription."""
         media = reply_media(request)
         return media.reply(_shown(await self._known(name), media))
 
     async def abandon(self, request: Request, name: bytes) -> Reply:
-        """Put the messages of all its batches back in their queues."""
+        """Return the messages of all batches of a subscription to their queues."""
         await self._known(name)
         await self._service.subscriptions.take_back(name, request.principal.ends_of)
         return no_content()
 
     async def delete(self, request: Request, name: bytes) -> Reply:
-        """Put the messages of all its batches back in their queues, and forget it."""
+        """Return the messages of all batches of a subscription to their queues, and delete it."""
         if not await self._service.subscriptions.delete(name, request.principal.ends_of):
             raise no_subscription(name)
         return no_content()

@@ -1,4 +1,4 @@
-"""``/v1/tokens`` and ``/v1/access``: who may use the cluster, and for what."""
+"""``/v1/tokens`` and ``/v1/access``: the clients that may use the cluster, and their permissions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _FIELDS = {"name", "role", "queues", "lifetime", "principal"}
 
 
 class TokenRoutes:
-    """Translates requests to the tokens of the cluster."""
+    """Routes that translate requests to the tokens of the cluster."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -44,12 +44,12 @@ class TokenRoutes:
             router.add(path, Resource(methods, on_error, refuse(*methods)))
 
     async def list_all(self, request: Request) -> Reply:
-        """All tokens by name, without their secrets."""
+        """Return all tokens by name, without their secrets."""
         tokens = [asdict(token) for token in await list_tokens(self._node)]
         return reply_media(request).reply({"tokens": tokens})
 
     async def show_own(self, request: Request) -> Reply:
-        """What the client that asks may do."""
+        """Return the permissions of the client."""
         principal = request.principal
         fields = {
             "name": principal.name,
@@ -61,7 +61,7 @@ class TokenRoutes:
         return reply_media(request).reply(fields)
 
     async def create(self, request: Request) -> Reply:
-        """Make a token; the answer is the only place where its secret is ever shown."""
+        """Create a token. Only this answer ever contains its secret."""
         media = reply_media(request)
         name, role, queues, lifetime_s, principal = _fields(await read_value(request, _BODY_BYTES_MAX))
         secret = await create_token(self._node, name, role, queues, lifetime_s, principal)

@@ -1,4 +1,4 @@
-"""``POST /v1/transactions``: several operations in one step, all of them or none."""
+"""``POST /v1/transactions``: several operations in one step, all or none of them."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ __all__ = ["TransactionRoutes"]
 
 _ID_BYTES_MAX = 64
 _MORE = {"push": MEMBERS, "ack": {"id"}, "nack": {"id", "place", "delay"}, "extend": {"id", "lease"}}
-"""What an operation has beside its name and its queue."""
+"""Members of each operation in addition to its name and its queue."""
 _STEPS_PER_TURN = 500
 
 
 class TransactionRoutes:
-    """Translates requests to the node's transactions."""
+    """Route that translates requests to the node's transactions."""
 
     def __init__(self, node: Node) -> None:
         self._service = node.service

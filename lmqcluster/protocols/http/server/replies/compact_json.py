@@ -1,4 +1,4 @@
-"""JSON as LMQ writes it: no whitespace, and numbers like C's ``%.15g``."""
+"""JSON in LMQ's format: no whitespace, and numbers like C's ``%.15g``."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ __all__ = ["dumps", "key_text", "number"]
 
 
 def number(value: float) -> str:
-    """A number as ``%.15g`` prints it: ``5.0`` is ``5``, ``1e100`` is ``1e+100``; integers in full."""
+    """Return a number in the format ``%.15g``: ``5.0`` is ``5``, ``1e100`` is ``1e+100``; integers in full."""
     if isinstance(value, int):
         return str(value)
-    # JSON has no other way to write what a ratio of nothing yields.
+    # JSON has no notation for infinity and not-a-number.
     return f"{value:.15g}" if math.isfinite(value) else "0"
 
 
 def key_text(name: bytes) -> str:
-    r"""A queue name for use in JSON; bytes that are not UTF-8 become ``\xNN``, so that the document stays valid."""
+    r"""Return a queue name for use in JSON; bytes that are not UTF-8 become ``\xNN``, so that the document stays valid."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def dumps(value: Any) -> str:
-    """Encode mappings, sequences, strings, byte strings (as `key_text`), numbers, booleans and None."""
+    """Encode mappings, sequences, strings, byte strings (like `key_text`), numbers, booleans and None."""
     if isinstance(value, str):
         return encode_basestring(value)
     if value is None or isinstance(value, bool):

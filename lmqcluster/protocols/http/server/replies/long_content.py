@@ -1,4 +1,4 @@
-"""Contents of messages that are long: turned into JSON and out of it in slices, so that other clients get their turn."""
+"""Long message contents, converted to and from JSON in slices, so that other clients get their turn."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .....wire.errors import LmqError
 __all__ = ["LONG_BYTES", "LongContent", "base64_decoded", "json_pieces"]
 
 LONG_BYTES: Final = 16 * 1024
-"""A longer content is encoded by itself."""
+"""Size in bytes above which a content is encoded separately."""
 _SLICE_BYTES: Final = 96 * 1024
-"""Whole groups of three bytes or four digits, which Base64 is made of."""
+"""Size of a slice: whole Base64 groups of three bytes or four digits."""
 
 
 class LongContent:
-    """Stands for a content in what is to become JSON."""
+    """Placeholder for a content in a value that becomes JSON."""
 
     __slots__ = ("data",)
 
@@ -30,7 +30,7 @@ class LongContent:
 
 
 async def json_pieces(data: bytes) -> list[bytes]:
-    """A content in JSON: a string if it is UTF-8, else as an object with Base64."""
+    """Return a content in JSON: a string if it is UTF-8, otherwise an object with Base64."""
     decoder = codecs.getincrementaldecoder("utf-8")("strict")
     pieces = [b'"']
     for start in range(0, len(data), _SLICE_BYTES):
@@ -53,7 +53,7 @@ async def _base64_pieces(data: bytes) -> list[bytes]:
 
 
 async def base64_decoded(value: Any, what: str) -> Any:
-    """The bytes of ``{"base64": ...}`` if it is long; anything else as it is.
+    """Return the bytes of ``{"base64": ...}`` if it is long; any other value unchanged.
 
     Raises:
         LmqError: ``bad_request`` if it is not Base64.

@@ -1,4 +1,4 @@
-"""Answers that hold a long list or long contents: encoded in slices, so that other clients get their turn in between."""
+"""Answers with a long list or long contents, encoded in slices, so that other clients get their turn."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 
 class Format(Protocol):
-    """What an answer is encoded in."""
+    """Encoding of an answer."""
 
     @property
     def is_msgpack(self) -> bool:
-        """Whether that is MessagePack, and not JSON."""
+        """Return whether the encoding is MessagePack instead of JSON."""
 
     @property
     def head(self) -> bytes:
-        """The header line that names it."""
+        """Return the header line with the content type."""
 
 
 class LongList(NamedTuple, Generic[T]):
@@ -35,8 +35,8 @@ class LongList(NamedTuple, Generic[T]):
 
     Attributes:
         name: the member that holds the list.
-        items: what the list is made of.
-        row: turns an item into what is shown.
+        items: the items of the list.
+        row: converts an item to its row in the answer.
         rest: the other members.
     """
 
@@ -47,7 +47,7 @@ class LongList(NamedTuple, Generic[T]):
 
 
 async def list_pieces(media: Format, value: LongList[T], turns: FairSlices, client: bytes) -> AsyncIterator[bytes]:
-    """Encode a value piece by piece, as work of this client; a short list does not wait for its turn."""
+    """Encode a value piece by piece, as work of this client. A short list does not wait for a turn."""
     name, items, row, rest = value
     pack = msgpack.Packer().pack
     packer = msgpack.Packer()
@@ -78,13 +78,13 @@ async def _at_once(items: Sequence[T]) -> AsyncIterator[Sequence[T]]:
 
 
 async def reply_with_list(media: Format, value: LongList[T], turns: FairSlices, client: bytes) -> Reply:
-    """Return the answer that has the value as a whole; see `list_pieces`."""
+    """Return an answer with the whole value; see `list_pieces`."""
     pieces = [piece async for piece in list_pieces(media, value, turns, client)]
     return Reply(200, media.head, pieces)
 
 
 async def _json_items(rows: list[Any]) -> list[bytes]:
-    """The rows in JSON. For each long content there is a word at first that nobody can have put there."""
+    """Return the rows in JSON. A random word first stands for each long content, so that no client can forge it."""
     word = secrets.token_hex(16)
     contents: list[bytes] = []
 

@@ -17,11 +17,11 @@ _MORE = {401: WWW_AUTHENTICATE, 503: RETRY_AFTER}
 
 
 class HttpRefusalError(LmqError):
-    """A request that is wrong as HTTP, whatever it asks for.
+    """A request that is invalid as HTTP, independent of its route.
 
     Attributes:
         status: HTTP status.
-        http_code: shown as the problem's code.
+        http_code: the problem's code.
     """
 
     def __init__(self, status: int, http_code: str, message: str) -> None:
@@ -31,7 +31,7 @@ class HttpRefusalError(LmqError):
 
 
 def on_error(error: LmqError) -> Reply:
-    """Lay out an error with its code, whether a retry is safe, and what is known of the outcome."""
+    """Return an error with its code, whether a retry is safe, and the known outcome."""
     if isinstance(error, HttpRefusalError):
         status, code, title = error.status, error.http_code, HTTPStatus(error.status).phrase
     else:
@@ -50,7 +50,7 @@ def on_error(error: LmqError) -> Reply:
 
 
 def refuse(*allowed: str) -> Callable[[int], Reply]:
-    """The answer to a method that a route does not have, 405 or 501."""
+    """Return the answer to a method that a route does not have, 405 or 501."""
     allow = f"allow: {', '.join(allowed)}\r\n".encode()
 
     def lay_out(status: int) -> Reply:
@@ -66,5 +66,5 @@ def refuse(*allowed: str) -> Callable[[int], Reply]:
 
 
 def route_not_found() -> Reply:
-    """404 for a path below ``/v1`` that does not exist."""
+    """Return 404 for a path below ``/v1`` that does not exist."""
     return on_error(HttpRefusalError(404, "route_not_found", "there is no such route; /openapi.json lists all"))

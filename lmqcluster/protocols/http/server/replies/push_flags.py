@@ -1,10 +1,10 @@
-"""What an answer to a push says of accumulation."""
+"""Accumulation in answers to pushes."""
 
 from __future__ import annotations
 
 __all__ = ["ACCUMULATION", "FLAGS"]
 
 FLAGS = ("no", "new", "yes")
-"""No accumulation, a window was opened, a window was joined."""
+"""Texts for no accumulation, an opened window, a joined window."""
 ACCUMULATION = 3
-"""The part of a push's flag that is an index of `FLAGS`."""
+"""Mask of the part of a push's flag that is an index of `FLAGS`."""

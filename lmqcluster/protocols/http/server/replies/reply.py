@@ -1,7 +1,7 @@
 """One HTTP answer, laid out byte by byte.
 
-aiohttp capitalises header names and orders them its own way; LMQ's clients were written against lower-case names and empty
-bodies with a length, so the front end composes its answers itself and hands aiohttp nothing but bytes.
+aiohttp capitalises header names and orders them differently. LMQ's clients expect lower-case names and empty bodies
+with a length, so the front end composes its answers itself and gives aiohttp only bytes.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _WITHDRAWN: Final = (
     b"retry-after: 1\r\n"
 )
 STALL_S = 30.0
-"""A client that takes nothing of its answer for so long is given up."""
+"""Time in seconds after which a client that reads nothing of its answer is given up."""
 
 _JOIN_BYTES_MAX = 64 * 1024
-"""Up to here copying head and body into one write is cheaper than two writes."""
+"""Size in bytes up to which one write of head and body is cheaper than two writes."""
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
 
 
 class _Clock:
-    """The ``date`` and ``server`` lines, made once a second."""
+    """The ``date`` and ``server`` lines, formatted once a second."""
 
     __slots__ = ("_lines", "_second")
 
@@ -69,15 +69,15 @@ _clock = _Clock()
 
 
 def header_value(value: bytes) -> bytes:
-    """A value that is safe in a header: control characters, which could start a header of their own, become spaces."""
+    """Return a value that is safe in a header: control characters, which could start another header, become spaces."""
     return _CONTROL.sub(b" ", value) if _CONTROL.search(value) else value
 
 
 async def drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
-    """Wait until the client has taken most of what was written.
+    """Wait until the client has read most of the written data.
 
     Raises:
-        ConnectionResetError: it took nothing for a while, or is gone.
+        ConnectionResetError: the client read nothing for `STALL_S` seconds, or has disconnected.
     """
     draining = asyncio.ensure_future(request.writer.drain())
     try:
@@ -93,10 +93,10 @@ async def drain(request: web.BaseRequest, transport: asyncio.Transport) -> None:
 
 
 def open_transport(request: web.BaseRequest) -> asyncio.Transport:
-    """Where the answer to a request is written.
+    """Return the transport for the answer to a request.
 
     Raises:
-        ConnectionResetError: the client is gone.
+        ConnectionResetError: the client has disconnected.
     """
     transport = request.transport
     if transport is None or transport.is_closing():
@@ -116,13 +116,13 @@ class Reply(web.StreamResponse):
     def __init__(
         self, code: int, head: bytes = b"", content: bytes | Sequence[bytes] = b"", *, close: bool = False
     ) -> None:
-        """Lay out an answer; the base class' constructor is left out, as nothing it prepares is used.
+        """Create an answer. The base class' constructor is not called, because nothing that it prepares is used.
 
         Args:
             code: HTTP status.
             head: header lines, each ended by CR LF.
             content: the body, or its pieces.
-            close: whether the connection must end, because what the client sends next cannot be trusted or awaited.
+            close: whether the connection must end, because later data of the client cannot be trusted or awaited.
         """
         self.code = code
         self.head = head
@@ -131,12 +131,12 @@ class Reply(web.StreamResponse):
 
     @property
     def status(self) -> int:
-        """HTTP status."""
+        """Return the HTTP status."""
         return self.code
 
     @property
     def keep_alive(self) -> bool:
-        """Whether the connection stays open after this answer."""
+        """Return whether the connection stays open after this answer."""
         return not self._closes
 
     def force_close(self) -> None:
@@ -147,7 +147,7 @@ class Reply(web.StreamResponse):
         """Write the whole answer.
 
         Raises:
-            ConnectionResetError: the client is gone.
+            ConnectionResetError: the client has disconnected.
         """
         transport = open_transport(request)
         hold = cast("Connection", request.protocol).hold
@@ -165,15 +165,15 @@ class Reply(web.StreamResponse):
         return None
 
     def _withdraw(self) -> None:
-        """Say instead that the client leaves too much unread."""
+        """Replace the answer by the error that the client leaves too much unread."""
         self.code = 503
         self.head = _WITHDRAWN
         self.content = b""
 
     def _compose(self, request: web.BaseRequest) -> bytes:
-        """The answer up to its body, without what is sent already; to be written at once."""
+        """Return the answer up to its body, without the bytes that were already sent; to be written immediately."""
         client = cast("Connection", request.protocol)
-        # After an error the rest of the body is not awaited: the client may go on sending what nobody wants.
+        # After an error, the rest of the body is not awaited, because the client may keep sending useless data.
         if client.is_last or not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
             self._closes = True
         if self._closes:
@@ -189,4 +189,4 @@ class Reply(web.StreamResponse):
         return b"content-length: %d\r\n" % len(self.content)
 
     async def write_eof(self, data: bytes = b"") -> None:
-        """Nothing is left to write."""
+        """Do nothing, because `prepare` has written everything."""

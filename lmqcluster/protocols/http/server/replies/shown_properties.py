@@ -1,4 +1,4 @@
-"""Properties as clients write them."""
+"""Properties in the format of clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ __all__ = ["shown"]
 
 
 def shown(properties: Iterable[tuple[str, object]]) -> dict[str, Any]:
-    """Properties as clients write them: ``accum`` in seconds, hooks as an object."""
+    """Return properties in the format of clients: ``accum`` in seconds, hooks as an object."""
     return {name: _shown_value(name, value) for name, value in properties}
 
 

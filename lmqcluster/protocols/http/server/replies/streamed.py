@@ -1,4 +1,4 @@
-"""Answers that may be very long: written piece by piece, as fast as the client takes them."""
+"""Answers that may be very long, written piece by piece as fast as the client reads them."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ if TYPE_CHECKING:
 __all__ = ["streamed"]
 
 WHOLE_BYTES_MAX: Final = 256 * 1024
-"""A shorter answer is written as a whole, with its length."""
+"""Size in bytes up to which an answer is written as a whole, with its length."""
 HELD_BYTES: Final = 2 * WHOLE_BYTES_MAX
-"""What a longer one counts: its beginning, the piece that is being made, and what the client has not taken."""
+"""Memory counted for a longer answer: its start, the piece that is being made, and the data that the client has not read."""
 
 
 async def streamed(head: bytes, pieces: AsyncIterator[bytes]) -> Reply:
-    """Return an answer 200 whose body is made of pieces. No more of them are kept in memory than a client takes at a time.
+    """Return an answer 200 whose body consists of pieces. Memory holds only the pieces that the client has not read yet.
 
     Args:
         head: header lines, each ended by CR LF.
-        pieces: short ones. What goes wrong in them before the answer has begun is raised here; later it ends the connection.
+        pieces: short pieces. An error in them before the answer has begun is raised here; a later one ends the
+            connection.
     """
     rest = gathered(pieces)
     first: list[bytes] = []
@@ -43,7 +44,7 @@ async def streamed(head: bytes, pieces: AsyncIterator[bytes]) -> Reply:
 
 
 class _Streamed(Reply):
-    """An answer whose length is not known."""
+    """An answer of unknown length."""
 
     def __init__(self, head: bytes, first: list[bytes], rest: AsyncGenerator[bytes, None]) -> None:
         super().__init__(200, head)
@@ -54,11 +55,11 @@ class _Streamed(Reply):
     def _length(self) -> bytes:
         if self.code != 200:
             return super()._length()
-        # A client of HTTP/1.0 knows the end by that of the connection.
+        # A client of HTTP/1.0 detects the end of the body by the end of the connection.
         return b"transfer-encoding: chunked\r\n" if self._is_chunked else b""
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
-        """Write the whole answer. Raises as `Reply.prepare`."""
+        """Write the whole answer. Raises like `Reply.prepare`."""
         self._is_chunked = request.version.minor > 0
         if not self._is_chunked:
             self.force_close()
@@ -78,7 +79,7 @@ class _Streamed(Reply):
         finally:
             await self._rest.aclose()
             if not is_complete and request.transport is not None:
-                # The client has to see that the rest is missing.
+                # The client must be able to detect that the rest is missing.
                 request.transport.abort()
         return None
 

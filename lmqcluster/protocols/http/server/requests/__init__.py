@@ -1,1 +1,1 @@
-"""HTTP requests: framing, targets, bodies, JSON within bounds."""
+"""HTTP requests: framing, targets, bodies, bounded JSON."""

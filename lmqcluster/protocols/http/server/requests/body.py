@@ -1,4 +1,4 @@
-"""Reading request bodies: bounded in size, in time without progress, and in what is held for a client."""
+"""Reader of request bodies with limits on size, time without progress, and memory of the client."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from ..replies.reply import CONTINUE
 __all__ = ["REQUEST_S", "BodyReader"]
 
 STALL_S: Final = 30.0
-"""A client that sends nothing of an announced body for so long is given up."""
+"""Time in seconds after which a body without progress is given up."""
 REQUEST_S: Final = 30.0
-"""How long a body may take to arrive, and one second more for every 64 KiB of it."""
+"""Time in seconds in which a body must arrive, plus one second for every 64 KiB of it."""
 
 
 class BodyReader:
-    """Reads the body of one request."""
+    """Reader of the body of one request."""
 
     __slots__ = ("_hold", "_request", "_request_s")
 
     def __init__(self, request: web.BaseRequest, hold: Callable[[int], None], request_s: float) -> None:
-        """Read the body of `request`; `hold` counts its bytes and raises ``overloaded`` if there is no room."""
+        """Prepare to read the body of `request`; `hold` counts its bytes and raises ``overloaded`` if there is no room."""
         self._request = request
         self._hold = hold
         self._request_s = request_s
 
     async def read(self, bytes_max: int) -> bytes:
-        """The whole body.
+        """Return the whole body.
 
         Raises:
             LmqError: ``too_large`` above `bytes_max`, ``overloaded``, or ``bad_request`` for a broken or stalled body.
@@ -47,7 +47,7 @@ class BodyReader:
                 return data
             length = int(headers.get(hdrs.CONTENT_LENGTH, "0"))
             self._check(length, bytes_max)
-            # The pieces and the body that is made of them.
+            # Memory for the pieces and for the joined body.
             self._hold(2 * length)
             self._expect(headers.get(hdrs.EXPECT))
             return await self._collect(bytes_max, length)
@@ -83,7 +83,7 @@ class BodyReader:
                 break
             size += len(piece)
             self._check(size, bytes_max)
-            # A chunked body announces nothing: it is counted as it comes.
+            # A chunked body has no announced length, so it is counted as it arrives.
             if not announced:
                 self._hold(2 * size)
             pieces.append(piece)

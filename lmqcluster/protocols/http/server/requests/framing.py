@@ -1,7 +1,8 @@
-"""Where requests begin and end in the bytes of a connection, however they are split over reads and pipelined.
+"""Boundaries of requests in the bytes of a connection, for any split over reads and with pipelining.
 
-The parser does not tell. Two things need it: LMQ's clients may send queue names as raw UTF-8, as curl does, which the parser
-refuses, so request lines are escaped before it sees them; and a head that never ends must not take much memory.
+The parser does not report the boundaries, but two features need them. LMQ's clients may send queue names as raw UTF-8,
+as curl does; the parser refuses that, so request lines are escaped first. And an endless head must not take much
+memory.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from typing import Final
 __all__ = ["HEAD_BYTES_MAX", "Framing"]
 
 HEAD_BYTES_MAX: Final = 32 * 1024
-"""Most bytes of a request line with all headers. The parser needs a few times as much for them."""
+"""Maximum number of bytes of a request line with all headers. The parser needs a few times as much memory for them."""
 
 _HEAD_END: Final = b"\r\n\r\n"
 _NOT_ASCII: Final = re.compile(rb"[\x80-\xff]")
 
 
 class Framing:
-    """Cuts what comes into pieces, each of which is of one request's head or of its body.
+    """Splitter of received data into pieces. Each piece belongs to the head or the body of one request.
 
     Attributes:
-        head_bytes: how much there is of a head that has not ended; 0 in a body.
+        head_bytes: number of bytes of an unfinished head; 0 in a body.
     """
 
     __slots__ = ("_body", "_in_line", "_is_chunked", "_tail", "head_bytes")
@@ -35,7 +36,7 @@ class Framing:
         self._tail = b""
 
     def piece(self, data: bytes) -> tuple[bytes, int]:
-        """The first piece of `data` as the parser is to see it, and how many bytes of `data` it stands for."""
+        """Return the first piece of `data` in the form for the parser, and its size in `data`."""
         if self._is_chunked:
             size = self._end(data)
             self._tail = (self._tail + data[:size])[-3:]
@@ -51,19 +52,19 @@ class Framing:
         return self._escaped(piece) if self._in_line else piece, size
 
     def head_ended(self, body: int | None) -> None:
-        """The parser has taken a head, behind which comes a body of so many bytes, None for a chunked one."""
+        """Record that the parser has taken a head; `body` is the size of the body that follows, None for a chunked one."""
         self._is_chunked = body is None
         self._body = body or 0
         self._begin()
 
     def body_ended(self) -> None:
-        """The parser has taken the last of a chunked body."""
+        """Record that the parser has taken the end of a chunked body."""
         self._is_chunked = False
         self._begin()
 
     @property
     def is_chunked(self) -> bool:
-        """Whether a chunked body is coming, whose end only the parser knows."""
+        """Return whether a chunked body is arriving. Only the parser knows its end."""
         return self._is_chunked
 
     def _begin(self) -> None:
@@ -72,7 +73,7 @@ class Framing:
         self._tail = b""
 
     def _end(self, data: bytes) -> int:
-        """Behind the first empty line, with which heads and chunked bodies end, if there is one."""
+        """Return the position after the first empty line, which ends heads and chunked bodies, or the length without one."""
         if self._tail:
             seam = (self._tail + data[:3]).find(_HEAD_END)
             if seam >= 0:
@@ -81,7 +82,7 @@ class Framing:
         return len(data) if end < 0 else end + len(_HEAD_END)
 
     def _escaped(self, piece: bytes) -> bytes:
-        """Percent-encode what is not ASCII in the request line. Empty lines before it are none of it."""
+        """Percent-encode the bytes of the request line that are not ASCII. Empty lines before it are not part of it."""
         start = 0
         if self.head_bytes == len(piece):
             start = len(piece) - len(piece.lstrip(b"\r\n"))

@@ -1,7 +1,7 @@
-"""JSON from clients, decoded strictly, and in slices where it is large.
+"""Strict JSON decoder that processes large bodies in slices.
 
-The standard library's decoder runs to the end of a document before anything else gets its turn. Here it is given one value after
-the other of a text that comes in slices. A value that does not end within a slice is taken apart.
+The standard library's decoder decodes a whole document before other work gets its turn. Here it decodes one value after
+another of a text that arrives in slices. A value that does not end within a slice is decoded part by part.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from .....wire.errors import LmqError
 __all__ = ["NESTING_MAX", "SLICE_BYTES", "decode_json", "parse_json"]
 
 SLICE_BYTES: Final = 128 * 1024
-"""Bodies up to here are decoded at once; in larger ones no name and no number is longer."""
+"""Size in bytes up to which a body is decoded at once. In larger ones, names and numbers are at most this long."""
 NESTING_MAX: Final = 8
-"""How many layers may be taken apart. Each is looked at once more, so the bound is not far above what the routes take."""
+"""Maximum depth of values that are decoded part by part. Each layer is scanned once more, so routes need little less."""
 
 _ELEMENTS: Final = 2000
-"""Others get their turn after so many elements of one array or object."""
+"""Number of elements of one array or object after which other work gets its turn."""
 _NUMBER_REST: Final = len("e+")
-"""A number that ends so close to the end of the text may go on behind it."""
+"""Distance from the end of the text within which a number may continue in the next slice."""
 _PARTLY: Final = object()
 _SPACE: Final = re.compile(r"[ \t\n\r]*+")
 _COLON: Final = re.compile(r"[ \t\n\r]*+:[ \t\n\r]*+")
 _COMMA: Final = re.compile(r"[ \t\n\r]*+,[ \t\n\r]*+")
-# Only such an escape can make half of a surrogate pair, which has no UTF-8 form.
+# Only such an escape can produce half of a surrogate pair, which has no UTF-8 form.
 _HALF_PAIR: Final = re.compile(r"\\u[dD][89a-fA-F]")
-# Where a string must not be cut: within an escape, or behind the first half of a pair.
+# Positions where a string must not be split: inside an escape, or after the first half of a pair.
 _CUT: Final = re.compile(r"(?:\\u[dD][89abAB][0-9a-fA-F]{2})?(?:\\(?:u[0-9a-fA-F]{0,3})?)?\Z")
 _CUT_REST: Final = len(r"\ud800\udc0")
 
@@ -41,7 +41,7 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not a JSON value")
 
 
-# Both are undocumented, but as old as the module; the tests hold them to `json.loads`.
+# Both are undocumented, but as old as the module. Tests compare them with `json.loads`.
 _scan: Final = json.JSONDecoder(parse_constant=_refuse_constant).scan_once  # type: ignore[attr-defined]
 _scan_string: Final[Callable[[str, int], tuple[str, int]]] = json.decoder.scanstring  # type: ignore[attr-defined]
 
@@ -50,7 +50,7 @@ def parse_json(body: bytes) -> Any:
     """Decode a small body.
 
     Raises:
-        LmqError: ``bad_request`` with the place of the mistake.
+        LmqError: ``bad_request`` with the position of the mistake.
     """
     try:
         text = body.decode("utf-8")
@@ -63,10 +63,10 @@ def parse_json(body: bytes) -> Any:
 
 
 async def decode_json(body: bytes) -> Any:
-    """Decode a body of any size. In a large one, a string that is longer than a slice comes as its UTF-8 form.
+    """Decode a body of any size. In a large one, a string longer than a slice is returned as UTF-8 bytes.
 
     Raises:
-        LmqError: ``bad_request`` with the place of the mistake.
+        LmqError: ``bad_request`` with the position of the mistake.
     """
     if len(body) <= SLICE_BYTES:
         return parse_json(body)
@@ -89,7 +89,7 @@ def _check_pairs(value: Any) -> None:
 
 
 class _Document:
-    """A large body on its way to a value. Of its text there is a window, in which `_at` is where the next token begins."""
+    """A large body that is being decoded through a window of its text; `_at` is the start of the next token in the window."""
 
     __slots__ = ("_at", "_body", "_decoder", "_has_escapes", "_passed", "_read", "_text")
 
@@ -103,7 +103,7 @@ class _Document:
         self._has_escapes = False
 
     async def value(self) -> Any:
-        """The value of the whole document."""
+        """Return the value of the whole document."""
         value = await self._value(0)
         if await self._mark():
             raise self._wrong("expected the end", before=1)
@@ -166,7 +166,7 @@ class _Document:
                 raise self._wrong("expected , or }", before=len(mark))
 
     def _took_items(self, items: list[Any]) -> bool:
-        """Take items that end within the window with the commas behind them; whether there may be more of them."""
+        """Take items that end within the window, with their commas; return whether there may be more of them."""
         text = self._text
         for _ in range(_ELEMENTS):
             try:
@@ -182,7 +182,7 @@ class _Document:
         return True
 
     def _took_members(self, members: dict[str, Any]) -> bool:
-        """As `_took_items`, for names with their values."""
+        """Take names with their values, like `_took_items`."""
         text = self._text
         for _ in range(_ELEMENTS):
             try:
@@ -205,11 +205,11 @@ class _Document:
 
     @property
     def _is_read(self) -> bool:
-        """Whether there is nothing behind the window."""
+        """Return whether the window reaches the end of the body."""
         return self._read >= len(self._body)
 
     async def _go_on(self) -> None:
-        """Let the window begin here, and end a slice behind here."""
+        """Move the start of the window to `_at` and append one slice."""
         await asyncio.sleep(0)
         rest = self._text[self._at :]
         self._passed += self._at
@@ -224,7 +224,7 @@ class _Document:
         self._has_escapes = _HALF_PAIR.search(self._text) is not None
 
     def _whole(self) -> Any:
-        """The value that begins here if it ends within the window, else `_PARTLY`."""
+        """Return the value at `_at` if it ends within the window, otherwise `_PARTLY`."""
         at = self._at
         try:
             value, end = _scan(self._text, at)
@@ -244,7 +244,7 @@ class _Document:
             _check_pairs(value)
 
     async def _space(self) -> None:
-        """Go to the next token, or to the end."""
+        """Skip to the next token, or to the end."""
         while True:
             if self._at < len(self._text) and self._text[self._at] not in " \t\n\r":
                 return
@@ -255,14 +255,14 @@ class _Document:
             await self._go_on()
 
     async def _mark(self) -> str:
-        """Take the next character that is no space; the empty string at the end."""
+        """Take the next character that is not whitespace; the empty string at the end."""
         await self._space()
         mark = self._text[self._at : self._at + 1]
         self._at += len(mark)
         return mark
 
     async def _is_next(self, mark: str) -> bool:
-        """Take this character if it is the next that is no space."""
+        """Take the next character that is not whitespace if it is `mark`; return whether it was."""
         await self._space()
         if self._text[self._at : self._at + 1] != mark:
             return False
@@ -270,12 +270,12 @@ class _Document:
         return True
 
     async def _long_string(self) -> bytes:
-        """A string that does not end within the window, or is malformed."""
+        """Return a string that does not end within the window, as UTF-8; raise if it is malformed."""
         self._at += 1
         pieces: list[bytes] = []
         while True:
             text = self._text[self._at :] if self._at else self._text
-            # A quote that is left here ends the string. The replacements are as long as what they stand for.
+            # A quote that remains ends the string. The replacements keep the length.
             masked = text.replace("\\\\", "__").replace('\\"', "__") if "\\" in text else text
             end = masked.find('"')
             size = end if end >= 0 else self._cut(masked)

@@ -30,7 +30,7 @@ _IDEMPOTENCY_KEY = "Idempotency-Key"
 
 
 def overload() -> LmqError:
-    """The error for a client that has used up its share of the node's memory."""
+    """Return the error for a client that has used up its share of the node's memory."""
     text = "unfinished requests and unread answers fill this client's share of the node's memory; read them, then try again"
     return LmqError("overloaded", text)
 
@@ -39,9 +39,9 @@ class Request(web.BaseRequest):
     """An HTTP request with its raw query string and a bounded body.
 
     Attributes:
-        raw_query: the query string, not decoded; set by the front end.
+        raw_query: the undecoded query string; set by the front end.
         route: the path of its resource, such as ``/messages/{name}``; set by the front end, empty for an unknown path.
-        principal: who asks; set by the front end.
+        principal: the principal of the client; set by the front end.
     """
 
     ATTRS = web.BaseRequest.ATTRS | frozenset(("_request_s", "principal", "raw_query", "route"))
@@ -65,7 +65,7 @@ class Request(web.BaseRequest):
         self._request_s = request_s
 
     def parameters(self) -> Query:
-        """The query parameters.
+        """Return the query parameters.
 
         Raises:
             LmqError: ``bad_request`` for an invalid escape.
@@ -73,28 +73,28 @@ class Request(web.BaseRequest):
         return Query(self.raw_query)
 
     async def read_body(self, bytes_max: int) -> bytes:
-        """The whole body; see `BodyReader.read`."""
+        """Return the whole body; see `BodyReader.read`."""
         return await BodyReader(self, self.hold, self._request_s).read(bytes_max)
 
     def client(self, access: Access) -> bytes:
-        """Whose share of the node the request uses."""
+        """Return the name of the client whose share of the node the request uses."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         return client_of(access, self.principal, f"{name[0]}:{name[1]}" if isinstance(name, tuple) else "")
 
     @property
     def place(self) -> ConnectionSlot:
-        """The connection, as its port counts it."""
+        """Return the slot of the connection in the limits of its port."""
         return cast("Connection", self.protocol).place
 
     def has_room(self, size_bytes: int) -> bool:
-        """Count so many bytes for this request and its answer from now on, if its client's share of the memory allows it.
+        """Count this many bytes for the request and its answer, and return True, if the client's share of memory allows it.
 
-        The count ends when the answer has been taken by the client.
+        The count ends when the client has read the answer.
         """
         return cast("Connection", self.protocol).hold(size_bytes)
 
     def hold(self, size_bytes: int) -> None:
-        """As `has_room`.
+        """Count this many bytes, like `has_room`, but raise if there is no room.
 
         Raises:
             LmqError: ``overloaded`` if there is no room.
@@ -103,16 +103,16 @@ class Request(web.BaseRequest):
             raise overload()
 
     def raw_header(self, name: str) -> bytes | None:
-        """The bytes of a header, or None if it is absent."""
+        """Return the bytes of a header, or None if it is absent."""
         value = self._headers.get(name)
         return None if value is None else value.encode("utf-8", "surrogateescape")
 
     def media_type(self) -> str:
-        """The content type without parameters, in lower case; empty if there is none."""
+        """Return the content type without parameters, in lower case; empty if there is none."""
         return self._headers.get(hdrs.CONTENT_TYPE, "").partition(";")[0].strip().lower()
 
     def idempotency_key(self) -> bytes | None:
-        """The value of ``Idempotency-Key``, without the quotes that the draft standard puts around it.
+        """Return the value of ``Idempotency-Key``, without the quotes that the draft standard puts around it.
 
         Raises:
             LmqError: ``bad_request`` for an empty or over-long key.

@@ -1,7 +1,7 @@
-"""The request target: path segments, queue names and query parameters as raw bytes.
+"""Request targets: path segments, queue names and query parameters as raw bytes.
 
-Queue names are byte strings. They travel percent-encoded, ``+`` means a space anywhere in the target, ``%2F`` is a slash within a
-name. A trailing slash is ignored.
+Queue names are byte strings. They are percent-encoded; ``+`` means a space anywhere in the target, ``%2F`` is a slash
+within a name. A trailing slash is ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AUTHORITY = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://[^/?#]*")
 
 
 def decode(text: str) -> bytes:
-    """Percent-decode one segment, key or value as the HTTP parser gave it.
+    """Percent-decode one segment, key or value from the HTTP parser.
 
     Raises:
         LmqError: ``bad_request`` if a percent sign is not followed by two hexadecimal digits.
@@ -53,18 +53,18 @@ def split_target(target: str) -> tuple[list[bytes], str]:
 
 
 def authority_of(target: str) -> str | None:
-    """Host and port in the absolute form of a request target, None for a plain path."""
+    """Return the host and port in the absolute form of a request target; None for a plain path."""
     match = None if target.startswith("/") else _AUTHORITY.match(target)
     return None if match is None else match[0].partition("://")[2]
 
 
 def has_control(data: bytes) -> bool:
-    """Whether the bytes hold a control character, which must never reach a header."""
+    """Return whether the bytes contain a control character, which must never reach a header."""
     return _CONTROL.search(data) is not None
 
 
 def check_name(name: bytes) -> bytes:
-    """Return a queue name that is allowed in HTTP.
+    """Return a queue name if it is allowed in HTTP.
 
     Raises:
         LmqError: ``bad_name`` for an empty name, one over 255 bytes, or one with control characters.
@@ -77,7 +77,7 @@ def check_name(name: bytes) -> bytes:
 
 
 class Query:
-    """The parameters of a query string; of a repeated one the first counts."""
+    """Parameters of a query string. The first value of a repeated one counts."""
 
     __slots__ = ("_values",)
 
@@ -99,10 +99,10 @@ class Query:
         return name in self._values
 
     def get(self, name: bytes) -> bytes | None:
-        """The value of a parameter, or None if it is absent.
+        """Return the value of a parameter, or None if it is absent.
 
         Raises:
-            LmqError: ``bad_request`` if the parameter is there without ``=``.
+            LmqError: ``bad_request`` if the parameter is present without ``=``.
         """
         value = self._values.get(name)
         if value is None and name in self._values:
@@ -111,7 +111,7 @@ class Query:
 
 
 def pattern_of(query: Query) -> bytes:
-    """The regular expression in ``qre``, not yet compiled.
+    """Return the regular expression in ``qre``, not yet compiled.
 
     Raises:
         LmqError: ``bad_request`` if it is missing, ``bad_pattern`` if it is too long.

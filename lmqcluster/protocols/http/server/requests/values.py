@@ -1,4 +1,4 @@
-"""How many values a body may hold: counted in slices before any is built, as one byte may become a hundred in memory."""
+"""Limit on the values of a body. Values are counted in slices before any is built, because one byte may become 100 in memory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .....wire.values import Scan, TooManyValuesError
 __all__ = ["VALUES_MAX", "WINDOW_BYTES", "check_json", "check_msgpack"]
 
 VALUES_MAX: Final = 250_000
-"""Each element of an array and each name and value of an object counts as one: 25 for each message of the largest batch."""
+"""Maximum number of array elements, names and values of objects together: 25 for each message of the largest batch."""
 WINDOW_BYTES: Final = 64 * 1024
 
 
@@ -20,7 +20,7 @@ def _too_many() -> LmqError:
 
 
 async def check_json(body: bytes) -> None:
-    """Refuse a JSON body with too many values: before each but the first stands a mark that is in no string.
+    """Refuse a JSON body with too many values. Each value except the first follows a mark outside of strings.
 
     Raises:
         LmqError: ``too_large``.
@@ -29,11 +29,11 @@ async def check_json(body: bytes) -> None:
     while at < len(body):
         window = body[at : at + WINDOW_BYTES]
         if (len(window) - len(window.rstrip(b"\\"))) & 1:
-            # What the last backslash escapes belongs to it.
+            # The character after the last backslash belongs to the escape.
             window = body[at : at + WINDOW_BYTES + 1]
         at += len(window)
         if b"\\" in window:
-            # Pairs first: then a backslash before a quote escapes it.
+            # Pairs of backslashes are removed first; then a backslash before a quote escapes it.
             window = window.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = window.split(b'"')
         outside = b"".join(parts[in_string::2])

@@ -1,7 +1,7 @@
-"""JSON and MessagePack for the ``/v1`` routes, both ways.
+"""JSON and MessagePack for the ``/v1`` routes, in both directions.
 
-A content is bytes. MessagePack carries it as bin (str is taken too); JSON as a string where it is UTF-8, else as
-``{"base64": "..."}``. The same goes for queue names.
+A content is bytes. MessagePack carries it as bin (str is accepted too); JSON as a string if it is UTF-8, otherwise as
+``{"base64": "..."}``. The same applies to queue names.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ _MSGPACK_HEAD = b"content-type: application/x-msgpack\r\n"
 
 
 class Media(NamedTuple):
-    """The format of an answer."""
+    """Format of an answer."""
 
     is_msgpack: bool
 
     @property
     def head(self) -> bytes:
-        """The header line that names it."""
+        """Return the header line with the content type."""
         return _MSGPACK_HEAD if self.is_msgpack else JSON
 
     def content(self, data: bytes) -> Any:
-        """A message body in this format; a `LongContent` is known to `reply_with_list` only."""
+        """Return a message body in this format. Only `reply_with_list` can encode a `LongContent`."""
         if self.is_msgpack:
             return data
         return LongContent(data) if len(data) > LONG_BYTES else _json_bytes(data)
 
     def name(self, data: bytes) -> Any:
-        """A queue name or another byte string that is text by convention."""
+        """Return a queue name, or another byte string that is text by convention."""
         if not self.is_msgpack:
             return _json_bytes(data)
         try:
@@ -56,7 +56,7 @@ class Media(NamedTuple):
             return data
 
     def reply(self, value: Any, status: int = 200) -> Reply:
-        """The answer that carries a value."""
+        """Return the answer with a value."""
         if self.is_msgpack:
             return Reply(status, self.head, msgpack.packb(value, use_bin_type=True))
         return Reply(status, self.head, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode())
@@ -70,9 +70,9 @@ def _json_bytes(data: bytes) -> str | dict[str, str]:
 
 
 def reply_media(request: Request) -> Media:
-    """The format that ``Accept`` prefers; where it names neither, that of the request's body.
+    """Return the format that ``Accept`` prefers; if it names neither, the format of the request's body.
 
-    An odd ``Accept`` is answered in JSON rather than refused.
+    A malformed ``Accept`` is ignored rather than refused.
     """
     best, found = 0.0, None
     for entry in request.headers.get(hdrs.ACCEPT, "").lower().split(","):
@@ -96,7 +96,7 @@ def _quality(attributes: list[str]) -> float:
 
 
 async def read_value(request: Request, bytes_max: int) -> Any:
-    """The body of a request, decoded after its content type; None for an empty body.
+    """Return the body of a request, decoded by its content type; None for an empty body.
 
     Raises:
         LmqError: ``bad_request`` if it is malformed, `HttpRefusalError` 415 for another content type.
@@ -120,7 +120,7 @@ async def read_value(request: Request, bytes_max: int) -> Any:
 
 
 def content_of(value: Any, what: str = "content") -> bytes:
-    """The bytes that a client means by a string, by bin, or by ``{"base64": ...}``.
+    """Return the bytes of a string, of bin, or of ``{"base64": ...}``.
 
     Raises:
         LmqError: ``bad_request`` for anything else.

@@ -1,4 +1,4 @@
-"""Members of request bodies and query parameters of the ``/v1`` routes, checked. Everything raises ``bad_request``."""
+"""Validated members of request bodies and query parameters of the ``/v1`` routes. All functions raise ``bad_request``."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES = {"tail": Place.TAIL, "keep": Place.KEEP, "head": Place.HEAD}
 
 
 def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str, Any]:
-    """An object with no other members than those known; a body may be missing."""
+    """Return an object with known members only. A body may be missing."""
     if value is None and where == "the body":
         return {}
     if not isinstance(value, dict):
@@ -35,7 +35,7 @@ def object_of(value: Any, known: set[str], where: str = "the body") -> dict[str,
 
 
 def list_of(body: dict[str, Any], name: str, count_max: int) -> list[Any]:
-    """A member that is a list; one that is too long is ``too_large``."""
+    """Return a member that is a list. Raise ``too_large`` if it is too long."""
     value = body.get(name)
     if not isinstance(value, list):
         raise LmqError("bad_request", f"{name} must be a list")
@@ -45,7 +45,7 @@ def list_of(body: dict[str, Any], name: str, count_max: int) -> list[Any]:
 
 
 def text_of(value: Any, what: str, bytes_max: int) -> bytes | None:
-    """A string of 1 byte to `bytes_max`, or None."""
+    """Return a string of 1 to `bytes_max` bytes, or None."""
     if value is None:
         return None
     if not isinstance(value, (str, bytes)):
@@ -57,7 +57,7 @@ def text_of(value: Any, what: str, bytes_max: int) -> bytes | None:
 
 
 def seconds(value: Any) -> float | None:
-    """A time to wait, None for no limit."""
+    """Return a time to wait in seconds, None for no limit."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
@@ -66,7 +66,7 @@ def seconds(value: Any) -> float | None:
 
 
 def number_of(value: Any, what: str) -> float | None:
-    """A finite number, or None."""
+    """Return a finite number, or None."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < float("inf"):
@@ -75,7 +75,7 @@ def number_of(value: Any, what: str) -> float | None:
 
 
 def place_of(body: dict[str, Any], where: str = "the body") -> Place:
-    """Where a message goes that is given back: ``tail`` unless it says something else."""
+    """Return the place of a message that is returned to its queue; by default ``tail``."""
     value = body.get("place", "tail")
     if value not in _PLACES:
         raise LmqError("bad_request", f"place of {where} must be one of {', '.join(_PLACES)}")
@@ -83,13 +83,13 @@ def place_of(body: dict[str, Any], where: str = "the body") -> Place:
 
 
 def after_of(body: dict[str, Any]) -> bytes | None:
-    """The last message that has arrived, None if a body says nothing of it."""
+    """Return the id of the last message that has arrived, None if the body does not name it."""
     after = body.get("after")
     return b"" if after in ("", b"") else text_of(after, "after", _SESSION_BYTES_MAX)
 
 
 def session_of(body: dict[str, Any]) -> bytes:
-    """The session that a body names."""
+    """Return the session that a body names."""
     session = text_of(body.get("session"), "session", _SESSION_BYTES_MAX)
     if session is None:
         raise LmqError("bad_request", "the body names no session")
@@ -97,21 +97,21 @@ def session_of(body: dict[str, Any]) -> bytes:
 
 
 def flag_of(value: Any, what: str) -> bool:
-    """A boolean."""
+    """Return a boolean."""
     if not isinstance(value, bool):
         raise LmqError("bad_request", f"{what} must be true or false")
     return value
 
 
 def whole_member(value: Any, name: str, least: int, most: int) -> int:
-    """A member that is a whole number."""
+    """Return a member that is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise LmqError("bad_request", f"{name} must be a whole number from {least} to {most}")
     return value
 
 
 def whole(query: Query, name: str, least: int, most: int, default: int) -> int:
-    """A query parameter that is a whole number."""
+    """Return a query parameter that is a whole number."""
     text = query.get(name.encode())
     if text is None:
         return default
@@ -121,12 +121,12 @@ def whole(query: Query, name: str, least: int, most: int, default: int) -> int:
 
 
 def page_of(query: Query, most: int) -> tuple[int, int]:
-    """Which part of a list is asked for: offset and limit."""
+    """Return the offset and the limit of the requested part of a list."""
     return whole(query, "offset", 0, _OFFSET_MAX, 0), whole(query, "limit", 1, most, _PAGE_DEFAULT)
 
 
 def choice(query: Query, name: str, choices: tuple[str, ...], default: str) -> str:
-    """A query parameter that is one of some words."""
+    """Return a query parameter that is one of several words."""
     text = query.get(name.encode())
     if text is None:
         return default

@@ -1,4 +1,4 @@
-"""Messages as request bodies describe them."""
+"""Messages in request bodies."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CONTENT_TYPE_BYTES_MAX = 4096
 KEY_BYTES_MAX = 255
 _OPTIONS: Final = {"delay", "due", "ttl", "priority", "label", "group"}
 MEMBERS: Final = {"content", "content_type", "key", *_OPTIONS}
-"""What a message may have."""
+"""Members of a message."""
 
 
 async def item_of(value: Any, where: str, bytes_max: int) -> PushItem:
-    """The message that an object describes.
+    """Return the message that an object describes.
 
     Args:
-        where: how errors call it.
-        bytes_max: the largest body.
+        where: name of the object in error texts.
+        bytes_max: maximum size of a body.
 
     Raises:
         LmqError: ``bad_request``, ``too_large``.

@@ -1,4 +1,4 @@
-"""Queues and messages as the ``/v1`` routes show them."""
+"""Queues and messages in the format of the ``/v1`` routes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ QUEUE_FIELDS = (
     "suspended", "ready", "delayed", "leased", "accumulating", "pushes_waiting", "dead_letters", "size", "bytes",
     "oldest_age_s", "push_rate", "pull_rate", *COUNTERS,
 )  # fmt: skip
-"""What a queue shows beside its name."""
+"""Fields of a queue in addition to its name."""
 
 
 def queue_row(info: QueueInfo, media: Media, fields: tuple[str, ...] = QUEUE_FIELDS) -> dict[str, Any]:
-    """One queue with its name and the given fields."""
+    """Return a queue's name and the given fields."""
     counters = info.counters
     return {
         "name": media.name(info.name),
@@ -34,7 +34,7 @@ def queue_row(info: QueueInfo, media: Media, fields: tuple[str, ...] = QUEUE_FIE
 
 
 def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
-    """A message under lease."""
+    """Return a message under lease."""
     if delivery.compound:
         content: Any = [_part(media, part.content, part.content_type, part.headers) for part in delivery.parts]
     else:
@@ -55,7 +55,7 @@ def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
 
 
 def _traits(traits: Traits, media: Media) -> dict[str, Any]:
-    """What a message was pushed with; what it was pushed without is not there."""
+    """Return the options that a message was pushed with, and its origin; absent ones are omitted."""
     shown: dict[str, Any] = {}
     if traits.priority:
         shown["priority"] = traits.priority
@@ -74,7 +74,7 @@ def _traits(traits: Traits, media: Media) -> dict[str, Any]:
 
 
 def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
-    """A message that was only looked at, with `bytes_max` bytes of its body at most."""
+    """Return a peeked message with at most `bytes_max` bytes of its body."""
     body, (content_type, headers) = loaded(peeked.message.content), peeked.message.meta
     compound = not isinstance(body, bytes)
     return {
@@ -95,7 +95,7 @@ def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat,
 
 
 def _parts(parts: list[Part], media: Media, bytes_max: int) -> list[dict[str, Any]]:
-    """The first parts of a compound message, the last of them cut off if need be."""
+    """Return the first parts of a compound message. The last one is truncated if necessary."""
     shown: list[dict[str, Any]] = []
     for part in list(parts):
         if bytes_max <= 0 and part.content:
@@ -116,7 +116,7 @@ def _part(
 
 
 def _cut(content: bytes, bytes_max: int) -> bytes:
-    """The beginning of a body; it does not end within a UTF-8 character, which has up to three bytes behind its first."""
+    """Return the start of a body. It does not end inside a UTF-8 character, which has up to three bytes after its first."""
     if len(content) <= bytes_max:
         return content
     end = bytes_max

@@ -1,4 +1,4 @@
-"""What became of pushes and settlements, as the ``/v1`` routes tell it."""
+"""Results of pushes in the format of the ``/v1`` routes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["pushed"]
 
 
 def pushed(stored: Stored) -> dict[str, object]:
-    """The result of one push."""
+    """Return the result of one push."""
     shown: dict[str, object] = {"accum": FLAGS[stored.flag & ACCUMULATION]}
     if stored.flag & PushFlag.REPLAYED:
         shown["replayed"] = True
