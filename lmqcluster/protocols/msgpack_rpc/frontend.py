@@ -1,4 +1,4 @@
-"""The listening side: accepts connections, ends idle half-sent requests, and holds clients back when the node is full."""
+"""The listener: accepts connections, ends stalled and idle ones, and applies backpressure when the node is full."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ PARTIAL_S_MAX = 5.0
 SWEEP_S = 0.5
 HOLD_S = 0.005
 VALUES_PER_S = 2_000_000
-"""Values of unfinished large requests that are gone through, which takes about a quarter of the node's time."""
+"""Values of unfinished large requests scanned per second, which takes about a quarter of the node's time."""
 PACE = 3.0
-"""On a busy machine it takes longer: nothing more of them is read for so many times as long as the last took."""
+"""Pause before more of them is read, as a multiple of the last scan's time; it matters on a busy machine."""
 
 
 class RpcFrontEnd:
@@ -34,8 +34,8 @@ class RpcFrontEnd:
 
     Attributes:
         port: the bound port, once started.
-        gate: what the port takes.
-        transcoder: bounds what is decoded of stored bodies at once.
+        gate: the limits on the port's connections.
+        transcoder: limits the decoding of stored bodies per turn of the event loop.
     """
 
     def __init__(self, node: ServedNode, host: str, port: int) -> None:
@@ -69,16 +69,16 @@ class RpcFrontEnd:
         self._sweep()
 
     def connect(self, place: ConnectionSlot) -> Connection:
-        """What serves a client that has been accepted."""
+        """Return the protocol of an accepted connection."""
         return Connection(self, place)
 
     def retire(self) -> None:
-        """Accept nobody any more. Requests are still read: the node refuses them, which tells a client more than silence."""
+        """Stop accepting connections. Requests are still read and refused, because an error tells a client more than silence."""
         if self._listener is not None:
             self._listener.close()
 
     async def stop(self, grace_s: float) -> None:
-        """Let requests in flight be answered for up to `grace_s`, then close the connections."""
+        """Wait up to `grace_s` seconds for answers to requests in flight, then close the connections."""
         await self.node.service.proposer.drained(grace_s)
         for timer in (self._timer, self._hold_timer):
             if timer is not None:
@@ -91,7 +91,7 @@ class RpcFrontEnd:
             connection.close()
 
     def connected(self, connection: Connection) -> None:
-        """A client connected."""
+        """Register a new connection."""
         self._connections.add(connection)
         self._admit(connection)
 
@@ -103,7 +103,7 @@ class RpcFrontEnd:
             connection.admit(None, self._guarded)
 
     def _review(self) -> None:
-        """Tokens have changed: end the connections of those that were revoked, waiting pulls included."""
+        """End the connections whose tokens were revoked, including their waiting pulls."""
         for connection in list(self._connections):
             if connection.principal is None:
                 self._admit(connection)
@@ -112,12 +112,12 @@ class RpcFrontEnd:
                 connection.expel()
 
     def disconnected(self, connection: Connection) -> None:
-        """A client is gone."""
+        """Remove a closed connection."""
         self._connections.discard(connection)
         self._held.discard(connection)
 
     def hold(self, connection: Stream) -> None:
-        """Read no more from this client until the node has worked off what is pending."""
+        """Stop reading from this client until the node has processed the pending commands."""
         if connection not in self._held:
             connection.pause_reading()
             connection.hold()
@@ -126,10 +126,10 @@ class RpcFrontEnd:
             self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
 
     def pace(self, values: int, spent_s: float) -> float:
-        """Seconds after which more may be read on a connection of which so many values were gone through in this time.
+        """Return the seconds until a connection may be read again after this many values were scanned in this time.
 
-        All connections together get `VALUES_PER_S`, and on a machine that is busy or slow no more than a part of the time, so
-        that most of it is left for the other clients.
+        All connections together get `VALUES_PER_S`. On a busy or slow machine they get only a part of the time, so that
+        most of it is left for other clients.
         """
         now_s = asyncio.get_running_loop().time()
         self._paced_s = max(self._paced_s, now_s) + max(values / VALUES_PER_S, PACE * spent_s)

@@ -1,4 +1,4 @@
-"""What the front end needs of a node: a `Node`, or the one of `lmqcluster.testing`."""
+"""Interface of a node for the front end, implemented by `Node` and by the node of `lmqcluster.testing`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class _Membership(Protocol):
 
 
 class ServedNode(Protocol):
-    """See the module; the attributes are those of `Node`."""
+    """The attributes of `Node` that the front end uses."""
 
     @property
     def access(self) -> Access: ...
@@ -44,4 +44,4 @@ class ServedNode(Protocol):
     def tls(self) -> ServerTls | None: ...
 
     def cluster_status(self) -> dict[str, Any]:
-        """The cluster as this node sees it."""
+        """Return the cluster as this node sees it."""

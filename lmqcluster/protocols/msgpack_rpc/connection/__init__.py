@@ -1,1 +1,1 @@
-"""One client connection: requests in, responses out, pulls that wait."""
+"""A client connection: requests, responses, waiting pulls."""

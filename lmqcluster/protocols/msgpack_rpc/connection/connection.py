@@ -1,7 +1,7 @@
-"""One client connection: decodes requests, adds them to the proposer's groups in the order they came, writes responses.
+"""A client connection: decodes requests, adds them to the proposer's commands in order of arrival, writes responses.
 
-Push, pull and done are the hot path: consecutive requests of the same kind on the same queue share one command, and their
-responses leave in one write.
+Push, pull and done are the hot path: consecutive requests of the same kind on the same queue share one command, and
+their responses are sent in one write.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 __all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
 
 UNCOUNTED_WAITERS = 1_000
-"""With so many pulls waiting there must be memory for each further one."""
+"""Number of waiting pulls from which each further one needs memory in the client's share."""
 ENCODINGS_MAX = 16
-"""So many pulled messages with large bodies are made into responses at once, for one connection."""
+"""Maximum number of pulled messages with large bodies that are encoded concurrently for one connection."""
 _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
 _PUSH = int(Op.PUSH)
@@ -48,7 +48,7 @@ _PUSHES = (b"push", b"push_many", b"push_each")
 
 
 class _Notification:
-    """Stands for the msgid of a notification, which is never answered."""
+    """Placeholder for the msgid of a notification, which is never answered."""
 
 
 NOTIFICATION = _Notification()
@@ -57,22 +57,22 @@ _Send = Callable[[Any, list[Delivered], list[bytes]], None]
 
 
 def _nothing(_result: bytes) -> None:
-    """What was to be sent is sent already."""
+    """Do nothing, because the response was already sent."""
 
 
 def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
-    """The response to a push."""
+    """Return the response to a push."""
     if flag >= PushFlag.FULL:
         return replies.failure(msgid, refusal_of(queue, flag).rpc_text())
     return replies.success(msgid, replies.FLAG_TEXTS[flag])
 
 
 class Connection(Stream):
-    """A client. It is the `Sink` of its push and done groups and the `DeliverySink` of its pulls.
+    """A client connection. It is the `Sink` of its push and done commands and the `DeliverySink` of its pulls.
 
     Attributes:
-        is_local: whether it is on this machine.
-        producer: for whom its pushes are numbered, None if they are not.
+        is_local: whether the client is on this machine.
+        producer: the producer whose numbers its pushes get, None if they are not numbered.
         next_sequence: the number of its next push.
     """
 
@@ -86,10 +86,10 @@ class Connection(Stream):
         self._rated = owner.gate.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
-        # Messages that are being made into a response, and what becomes of them if the client goes before.
+        # Deliveries that are being encoded, and how they are returned if the client disconnects first.
         self._encoding: dict[int, tuple[list[Delivered], Unsent]] = {}
         self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
-        # Requests that wait for what others do, and are answered.
+        # Answered requests that wait for actions of other clients.
         self._awaited: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -113,11 +113,11 @@ class Connection(Stream):
 
     @property
     def waits_for_answers(self) -> bool:
-        """Whether pulls, pushes or locks wait whose client gets an answer."""
+        """Return whether pulls, pushes or locks wait whose client gets an answer."""
         return bool(self._awaited) or any(waiter.token is not NOTIFICATION for waiter in self.waiting)
 
     def expel(self) -> None:
-        """Send what is ready and close; a message on its way to a pull of this client is put back."""
+        """Send all finished responses and close. Messages in flight to the client's pulls return to their queues."""
         if not self.closed:
             self._flush()
             self.closed = True
@@ -125,22 +125,23 @@ class Connection(Stream):
             self._transport.close()
 
     def peer(self) -> str:
-        """Address of the client."""
+        """Return the address of the client."""
         address: Any = self.place.address
         return f"{address[0]}:{address[1]}" if address else "?"
 
     # --- who it is --------------------------------------------------------------------------------------------------
 
     def admit(self, principal: Principal | None, methods: Mapping[bytes, Handler]) -> None:
-        """Take note who the client is, and of the methods as it may call them."""
+        """Set the client's principal and the methods that it may call."""
         self.principal, self._methods = principal, methods
         self.place.user = "" if principal is None else principal.name
 
     def authenticate(self, secret: bytes) -> None:
-        """The client shows a token.
+        """Authenticate the client by a token.
 
         Raises:
-            LmqError: ``unauthorized``; ``conflict`` if it has shown another one before; ``no_leader`` if it cannot be known yet.
+            LmqError: ``unauthorized``; ``conflict`` if another token was shown before; ``no_leader`` if the tokens are
+                not known yet.
         """
         if self.principal is not None and self.principal is self.node.access.anonymous:
             return
@@ -148,34 +149,34 @@ class Connection(Stream):
             raise self.node.access.outside.again()
         principal = self.node.access.authenticate(secret, self.place)
         if self.principal is not None and self.principal is not principal:
-            # Its waiting pulls are the other one's.
+            # Its waiting pulls belong to the previous principal.
             raise LmqError("conflict", "this connection has shown another token already", retryable=False)
         self.principal = principal
         self.place.user = principal.name
 
     def known_principal(self) -> Principal:
-        """Who the client is.
+        """Return the client's principal.
 
         Raises:
-            LmqError: it has not said so.
+            LmqError: the client has not authenticated.
         """
         if self.principal is None:
             raise self.node.access.refusal()
         return self.principal
 
     def kept_for(self) -> bytes:
-        """To whom is counted what the state machine keeps for the client."""
+        """Return the owner of the state that the state machine keeps for the client."""
         return b"" if self.principal is None else self.principal.owner
 
     def owned(self) -> list[bytes]:
-        """The last argument of a command whose effect is kept for the client, see `QueueService.owned`.
+        """Return the last argument of a command whose effect is kept for the client, see `QueueService.owned`.
 
-        Raises: as `known_principal`.
+        Raises like `known_principal`.
         """
         return self.service.owned(self.known_principal().owner)
 
     def client(self) -> bytes:
-        """Whose share of the node its requests use."""
+        """Return the name of the client whose share of the node the requests use."""
         return client_of(self.node.access, self.known_principal(), self.peer())
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -184,7 +185,7 @@ class Connection(Stream):
         """Carry out one request or notification.
 
         Raises:
-            ValueError, LmqError: it is neither.
+            ValueError, LmqError: the message is neither.
         """
         if type(message) is not list:
             raise ValueError("neither a request nor a notification")
@@ -217,24 +218,24 @@ class Connection(Stream):
         """Charge the client for a request.
 
         Raises:
-            LmqError: ``overloaded`` if its address has used up what it may send.
+            LmqError: ``overloaded`` if its address has used up its request rate.
         """
         if self.place.client.requests.take(self.loop.time()):
             self.next_sequence += pushes_of(method, arguments)
             raise LmqError("overloaded", "this address sends more requests a second than it may; wait a little")
 
     def bind(self, producer: bytes, first_sequence: int) -> None:
-        """Number the pushes that follow for a producer. Only lmqcluster's own client does that."""
-        # A growing group must not go on under another producer.
+        """Number later pushes for a producer. Only lmqcluster's own client uses this."""
+        # A pending command must not grow under another producer.
         self.service.proposer.tail = None
         self.producer, self.next_sequence, self.push_error = producer, first_sequence, None
         self.producer_owner = self.owned()
         self._encoder = None
 
     def take_numbers(self, method: bytes, arguments: list[Any]) -> int | None:
-        """The number of the first of these pushes, None if they take none.
+        """Return the number of the first of these pushes, None if they take no numbers.
 
-        Refused or not, they use their numbers up, so that the client and this side go on counting alike.
+        Refused pushes use up their numbers too, so that the client and the node keep counting alike.
 
         Raises:
             LmqError: an earlier push was refused, see `push_refused`.
@@ -249,14 +250,14 @@ class Connection(Stream):
         return first
 
     def push_refused(self, error: LmqError) -> None:
-        """A push was refused.
+        """Handle the refusal of a push.
 
-        If a producer's push could be tried again, its later pushes must not overtake it: stored under a higher number, they
+        If a producer's push can be retried, its later pushes must not overtake it: stored under a higher number, they
         would make the refused one look like a duplicate. So they are refused too, until the producer binds again.
         """
         tail = self.service.proposer.tail
         if tail is not None and tail.sink is self:
-            # Numbers within a group have no holes.
+            # Numbers within a command have no gaps.
             self.service.proposer.tail = None
         if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
             self.push_error = error.again()
@@ -265,7 +266,7 @@ class Connection(Stream):
         """``push(name, content)``."""
         name, content = arguments
         service, sequence = self.service, self.next_sequence
-        # Refused or not, a push uses up its number, so that the client and this side go on counting alike.
+        # A refused push uses up its number too, so that the client and the node keep counting alike.
         self.next_sequence = sequence + 1
         if self.push_error is not None:
             raise self.push_error.again()
@@ -289,7 +290,7 @@ class Connection(Stream):
         self.add(PendingCommand(command, [msgid], self), size + 64)
 
     def add(self, group: PendingCommand, size_bytes: int) -> None:
-        """Send a command, and nothing behind it as long as too many copies wait to be made. Raises as `Proposer.add`."""
+        """Send a command; hold back later ones while too many copies are pending. Raises like `Proposer.add`."""
         proposer = self.service.proposer
         proposer.add(group, size_bytes)
         proposer.pace(group, self)
@@ -313,7 +314,7 @@ class Connection(Stream):
         service.pulls.start(name, (self, msgid, 1, wait_s))
 
     def may_wait(self) -> bool:
-        """Whether one more pull may wait (`DeliverySink`)."""
+        """Return whether one more pull may wait (`DeliverySink`)."""
         return len(self.waiting) < UNCOUNTED_WAITERS or self.hold_reserve()
 
     def settle(self, op: Op, msgid: Any, arguments: list[Any]) -> None:
@@ -345,7 +346,7 @@ class Connection(Stream):
     def run_packed(
         self, msgid: Any, result: Callable[[], Awaitable[Any]], *, large: bool = False, waits: bool = False
     ) -> None:
-        """As `run`, with what this returns when the answer begins to be made; that may be never."""
+        """Answer like `run`, with the result of this function. It is called when the response is made, which may never happen."""
 
         async def packed() -> bytes:
             return pack(await result())
@@ -355,7 +356,7 @@ class Connection(Stream):
     # --- outcomes -------------------------------------------------------------------------------------------------
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        """Answer a group of pushes or settlements (`Sink`)."""
+        """Answer a command of pushes or settlements (`Sink`)."""
         tickets, group.tickets = group.tickets, []
         if self.closed or not tickets:
             return
@@ -364,7 +365,7 @@ class Connection(Stream):
             self.write(replies.all_ok(tickets))
             return
         if is_push:
-            # A push that a queue refuses holds up none of the producer's later ones: the cluster remembers its number.
+            # A push that a queue refuses does not hold back the producer's later ones: the cluster remembers its number.
             out = [
                 _pushed(group.command[QUEUE], msgid, flag)
                 for msgid, flag in zip(tickets, result, strict=True)
@@ -381,7 +382,7 @@ class Connection(Stream):
         self.write(b"".join(out))
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """Refuse a group of pushes or settlements (`Sink`)."""
+        """Refuse a command of pushes or settlements (`Sink`)."""
         if group.command[OP] == _PUSH:
             self.push_refused(error)
         tickets, group.tickets = group.tickets, []
@@ -415,9 +416,9 @@ class Connection(Stream):
     def encode_later(
         self, token: Any, delivered: list[Delivered], send: _Send, unsent: Unsent = Unsent.PUT_BACK
     ) -> None:
-        """Encode messages with large bodies, and send them when that is done."""
+        """Encode messages with large bodies, then send them."""
         self._encoding[id(delivered)] = delivered, unsent
-        # The pull has taken effect, so the requests that follow go on.
+        # The pull has taken effect, so later requests continue.
         result = self._encode(token, delivered, send)
         self.slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
 
@@ -435,16 +436,16 @@ class Connection(Stream):
         return b""
 
     def is_answered(self, msgid: Any) -> bool:
-        """Whether the client gets an answer: not to a notification."""
+        """Return whether the client gets an answer; it gets none to a notification."""
         return msgid is not NOTIFICATION
 
     def give_back(self, msgid: Any, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
-        """Refuse a pull whose messages the client has left no room for."""
+        """Refuse a pull because the client has left no room for its messages."""
         self.service.pulls.put_back(delivered, unsent)
         self.fail(msgid, _UNREAD)
 
     def encoder(self) -> replies.DeliveryEncoder:
-        """Encodes messages with the ids of the present cluster life."""
+        """Return the encoder for ids of the current incarnation of the cluster."""
         receipts = self.service.receipts()
         if self._encoder is None or self._encoder.receipts is not receipts:
             typed = self.producer is not None
@@ -463,7 +464,7 @@ class Connection(Stream):
             self.write(replies.success(msgid, result))
 
     def show(self, msgid: Any, result: bytes) -> None:
-        """Answer a question that changes nothing: with an error if the client leaves too much unread."""
+        """Answer a request that changes nothing; with an error if the client leaves too much unread."""
         if self.must_ask(len(result)) and not self.has_room(len(result)):
             self.fail(msgid, _UNREAD)
         else:

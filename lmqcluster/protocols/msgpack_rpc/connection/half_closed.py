@@ -1,4 +1,4 @@
-"""The end of a connection whose client sends no more: its requests are answered before it is closed."""
+"""The end of a half-closed connection: its requests are answered before it is closed."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LOOK_S, _LOOK_S_MAX = 0.01, 0.25
 
 
 async def answer_rest(connection: Connection) -> None:
-    """Close the connection when everything is answered, at the latest after `HALF_CLOSED_S`.
+    """Close the connection once everything is answered, at the latest after `HALF_CLOSED_S`.
 
-    A client whose pulls wait may be gone. The beginning of a response, which is the same for all, tells; else they would take
-    messages for nobody.
+    A client whose pulls wait may be gone, and the pulls would take messages in vain. So the start of a response, which
+    is the same for all responses, is sent first to detect that.
     """
     try:
         async with asyncio.timeout(HALF_CLOSED_S):
@@ -36,7 +36,7 @@ async def answer_rest(connection: Connection) -> None:
                     return
             await _until(lambda: not connection.has_unanswered)
     except TimeoutError:
-        # What still waits is abandoned.
+        # The remaining requests are abandoned.
         connection.expel()
     else:
         connection.close()
@@ -50,7 +50,7 @@ async def _until(is_so: Callable[[], bool]) -> None:
 
 
 async def _until_applied(connection: Connection) -> None:
-    """Wait until what was sent to the log is answered."""
+    """Wait until all commands sent to the log are answered."""
     proposer = connection.service.proposer
     if proposer.pending():
         applied = _Applied()
@@ -58,13 +58,13 @@ async def _until_applied(connection: Connection) -> None:
         try:
             proposer.add(PendingCommand(request.command, [None], applied), request.size_bytes)
         except LmqError:
-            # The node takes no requests. What it has taken it answers before it stops.
+            # The node takes no requests, but it answers the accepted ones before it stops.
             return
         await applied.event.wait()
 
 
 class _Applied:
-    """Comes back from the log after all that was sent before (`Sink`)."""
+    """Barrier that returns from the log after all earlier commands (`Sink`)."""
 
     def __init__(self) -> None:
         self.event = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Answers to pulls that may take several messages, or settle what they take."""
+"""Receivers for pulls that may take several messages, or settle them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["MANY_BYTES_MAX", "ManyPuller", "SettlingPuller"]
 
 MANY_BYTES_MAX = 16 * 1024 * 1024
-"""A batch ends with the message that exceeds this, however many were asked for."""
+"""Size above which a batch ends, after the message that exceeds it, independent of the requested count."""
 
 
 class ManyPuller:
-    """The answer to one ``pull_many``, or to a ``pull`` with options (`DeliverySink`).
+    """Receiver for one ``pull_many``, or for a ``pull`` with options (`DeliverySink`).
 
     Args:
         is_many: whether the client expects a list.
-        unsent: what becomes of messages that cannot be sent.
+        unsent: how messages that cannot be sent are returned.
     """
 
     __slots__ = ("_connection", "_is_many", "_unsent")
@@ -40,25 +40,25 @@ class ManyPuller:
 
     @property
     def closed(self) -> bool:
-        """The client is gone."""
+        """Return whether the client has disconnected."""
         return self._connection.closed
 
     @property
     def waiting(self) -> set[Waiter]:
-        """Its pulls that stand in a line."""
+        """Return the connection's pulls that wait in line."""
         return self._connection.waiting
 
     @property
     def place(self) -> ConnectionSlot | None:
-        """The client's connection, which holds the messages."""
+        """Return the slot of the connection that holds the messages."""
         return self._connection.place
 
     def may_wait(self) -> bool:
-        """Whether the connection may have one more pull that waits."""
+        """Return whether one more pull of the connection may wait."""
         return self._connection.may_wait()
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
-        """Encode the messages."""
+        """Encode the messages, then send them."""
         connection = self._connection
         encode = connection.encoder().encode
         encoded: list[bytes] = []
@@ -75,7 +75,7 @@ class ManyPuller:
         self.send(token, delivered, encoded)
 
     def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
-        """Send what is encoded, and put back what is not."""
+        """Send the encoded messages and return the others to their queues."""
         connection = self._connection
         size = sum(map(len, encoded))
         if connection.must_ask(size) and not connection.has_room(size):
@@ -86,11 +86,11 @@ class ManyPuller:
         self.answer(token, encoded)
 
     def put_back(self, delivered: list[Delivered]) -> None:
-        """Return messages that are not sent."""
+        """Return messages that are not sent to their queues."""
         self._connection.service.pulls.put_back(delivered, self._unsent)
 
     def answer(self, token: Any, encoded: list[bytes]) -> None:
-        """Send messages, or that there are none."""
+        """Answer with the messages, possibly none."""
         if self._is_many:
             result = replies.array_header(len(encoded)) + b"".join(encoded)
         else:
@@ -103,20 +103,20 @@ class ManyPuller:
 
 
 class SettlingPuller(ManyPuller):
-    """The answer to a pull that acknowledges what it sends (`DeliverySink`).
+    """Receiver for a pull that acknowledges the messages it sends (`DeliverySink`).
 
-    Once the acknowledgement is on its way the answer is sent in any case, so the room for it is looked for before.
+    Once the acknowledgement is sent, the answer follows in any case, so the room for it is checked first.
     """
 
     __slots__ = ()
 
     @property
     def place(self) -> ConnectionSlot | None:
-        """Nobody holds what is settled at once."""
+        """Return None, because settled messages are not held."""
         return None
 
     def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
-        """Acknowledge what is encoded, and put back what is not."""
+        """Acknowledge the encoded messages and return the others to their queues."""
         connection = self._connection
         size = sum(map(len, encoded))
         must_ask = connection.promised_bytes or connection.must_ask(size)
@@ -160,11 +160,11 @@ class _Settlement:
         self._size = sum(map(len, encoded))
 
     def promise(self) -> None:
-        """Count the answer, which will be sent."""
+        """Count the answer, which is certain to be sent."""
         self._connection.promised_bytes += self._size
 
     def completed(self, group: PendingCommand, settled: list[bool] | None) -> None:
-        """Send those whose leases had not ended."""
+        """Send the messages whose leases had not expired."""
         tickets, group.tickets = group.tickets, []
         for token in tickets:
             self._connection.promised_bytes -= self._size
@@ -173,7 +173,7 @@ class _Settlement:
             self._puller.answer(token, kept)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """Refuse the pull; what is certainly not acknowledged goes back."""
+        """Refuse the pull. Messages that are certainly not acknowledged return to their queues."""
         tickets, group.tickets = group.tickets, []
         for token in tickets:
             self._connection.promised_bytes -= self._size

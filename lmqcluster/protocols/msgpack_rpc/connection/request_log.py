@@ -1,4 +1,4 @@
-"""The request log of MessagePack-RPC: methods that write a line. Where it is off, nothing of it is in the way of requests."""
+"""Request log of MessagePack-RPC: methods that write a log line. If it is off, requests do not pass through it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _NAMED: Final = frozenset(
         b"peek_ranges",
     )
 )
-"""Methods whose first argument is a queue or a pattern. Those of others may hold secrets, and are not logged."""
+"""Methods whose first argument is a queue or a pattern. Arguments of others may contain secrets, and are not logged."""
 
 
 def logged(methods: Mapping[bytes, Handler]) -> dict[bytes, Handler]:
-    """The same methods; each call writes what was asked for, and with which error it was refused.
+    """Return the same methods; each call logs the request and the error code if it is refused.
 
-    The line is written when the request has been taken: its answer comes later, with those of other requests.
+    The line is written once the request is accepted. Its answer comes later, together with those of other requests.
     """
     return {name: _logged(name, handler) for name, handler in methods.items()}
 

@@ -1,8 +1,8 @@
-"""What has come on a connection and is not carried out yet: cut into requests, within bounds of bytes and values.
+"""Received data of a connection that is not carried out yet, cut into requests within limits of bytes and values.
 
-Three ways, by who sends and how much: requests that come whole are decoded as they come, which is the hot path; a large request
-that is not complete is kept as bytes, so that no values are built before all of it is there; and of a client that has not said
-who it is, nothing is decoded but small requests of a few values.
+There are three ways. Complete requests are decoded on arrival, which is the hot path. An incomplete large request is
+kept as bytes, so that no values are built before all of it has arrived. From a client that has not authenticated, only
+small requests of few values are decoded.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ __all__ = ["STRANGER_BYTES_MAX", "STRANGER_VALUES_MAX", "RequestReader", "Reques
 
 SMALL_BYTES = 8 * 1024
 SMALL_VALUES = 128
-"""An unfinished request beyond one of these is kept as bytes."""
+"""An unfinished request above either limit is kept as bytes."""
 STRANGER_BYTES_MAX = 1024
 STRANGER_VALUES_MAX = 32
-"""Largest request of a client that has not said who it is: enough for a token."""
+"""Maximum size of a request of a client that has not authenticated: enough for a token."""
 
 
 class RequestTooLargeError(ValueError):
-    """A request that will not be taken, whatever follows."""
+    """The request exceeds a limit, whatever follows."""
 
 
 class RequestReader:
-    """The bytes of one connection.
+    """The received bytes of one connection.
 
     Attributes:
-        received: all bytes so far.
-        unpacker: holds what came whole and is not taken yet, and the begin of a small request; None before it is needed.
-        fed: bytes given to this unpacker.
-        whole: those of them that belong to requests that were taken.
+        received: number of all bytes so far.
+        unpacker: holds complete requests that are not taken yet, and the start of a small one; None before it is
+            needed.
+        fed: number of bytes given to this unpacker.
+        whole: number of those bytes that belong to taken requests.
     """
 
     __slots__ = ("_scan", "_tail", "fed", "received", "unpacker", "whole")
@@ -47,27 +48,27 @@ class RequestReader:
         self.unpacker: msgpack.Unpacker | None = None
         self.fed = 0
         self.whole = 0
-        # The request that is not complete: its bytes, and how far it was looked at; None if there is none.
+        # The incomplete request: its bytes, and the scan of them; None if there is none.
         self._tail: bytearray | bytes = b""
         self._scan: Scan | None = None
 
     # --- a client that is known -----------------------------------------------------------------------------------
 
     def feed(self, data: bytes) -> int:
-        """Give bytes to the unpacker; returns the position of their first one."""
+        """Feed bytes to the unpacker; return the position of the first one."""
         base = self.fed
         self.fed = base + len(data)
         if self.unpacker is None:
-            # It takes some 50 KiB, which is much for a connection on which nothing comes.
+            # The unpacker takes about 50 KiB, too much for a connection without data.
             self.unpacker = make_unpacker(REQUEST_BYTES_MAX)
         self.unpacker.feed(data)
         return base
 
     def keep(self, data: bytes, start: int) -> None:
-        """The last request of `data` is not complete; it begins at `start`, or in an earlier piece if that is negative.
+        """Keep the incomplete last request of `data`. It begins at `start`, or in an earlier piece if that is negative.
 
         Raises:
-            RequestTooLargeError: it will have too many values.
+            RequestTooLargeError: the request has too many values.
         """
         if start >= 0 or self._scan is None:
             start = max(0, start)
@@ -84,14 +85,14 @@ class RequestReader:
 
     @property
     def is_collecting(self) -> bool:
-        """Whether a large request is kept as bytes."""
+        """Return whether an incomplete large request is kept as bytes."""
         return type(self._tail) is bytearray
 
     def collect(self, data: bytes) -> int:
-        """Take the next piece of the large request; returns where in it the request ends, or -1.
+        """Take the next piece of the large request; return the end of the request in the piece, or -1.
 
         Raises:
-            RequestTooLargeError: it has too many values or bytes.
+            RequestTooLargeError: the request has too many values or bytes.
         """
         if self._scan is None:
             raise RuntimeError("no request is incomplete")
@@ -109,10 +110,10 @@ class RequestReader:
             raise RequestTooLargeError(f"a request may hold at most {VALUES_MAX} values") from exc
 
     def decode(self) -> Any:
-        """The large request, which is complete.
+        """Return the complete large request.
 
         Raises:
-            ValueError: it is not MessagePack.
+            ValueError: it is not valid MessagePack.
         """
         data, self._tail, self._scan = self._tail, b"", None
         return unpack(data)
@@ -120,43 +121,43 @@ class RequestReader:
     # --- what is there --------------------------------------------------------------------------------------------
 
     def clear(self) -> None:
-        """No request is incomplete."""
+        """Forget the previous incomplete request."""
         self._tail, self._scan = b"", None
 
     @property
     def size(self) -> int:
-        """Bytes of the incomplete request."""
+        """Return the number of bytes of the incomplete request."""
         return len(self._tail)
 
     @property
     def values(self) -> int:
-        """Values that the incomplete request holds so far."""
+        """Return the number of values in the incomplete request so far."""
         return 0 if self._scan is None else self._scan.count
 
     @property
     def held_bytes(self) -> int:
-        """What the incomplete request counts: as bytes it holds no values."""
+        """Return the memory counted for the incomplete request. While it is kept as bytes, its values do not count."""
         if self._scan is None:
             return len(self._tail)
         return len(self._tail) + (0 if self.is_collecting else VALUE_BYTES * self._scan.count)
 
     def head(self, size: int) -> bytes:
-        """The begin of the incomplete request, where its msgid stands."""
+        """Return the start of the incomplete request, which contains its msgid."""
         return bytes(self._tail[:size])
 
     # --- a client that has not said who it is -------------------------------------------------------------------------
 
     def add(self, data: bytes) -> bytes:
-        """All that was not taken yet, these bytes last."""
+        """Return all bytes that are not taken yet, with these last."""
         data, self._tail = bytes(self._tail) + data, b""
         return data
 
     def next_small(self, data: bytes, position: int) -> tuple[Any, int]:
-        """The request at this position and where it ends; (None, -1) if it is not complete, and then it is kept.
+        """Return the request at this position and its end; (None, -1) if it is incomplete, and keep it then.
 
         Raises:
-            RequestTooLargeError: it is larger than a stranger's may be.
-            ValueError: it is not MessagePack.
+            RequestTooLargeError: it is too large for a client that has not authenticated.
+            ValueError: it is not valid MessagePack.
         """
         window = data[position : position + STRANGER_BYTES_MAX]
         try:

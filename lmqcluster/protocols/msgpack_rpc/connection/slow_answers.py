@@ -1,4 +1,4 @@
-"""Requests of one connection that take several steps, and responses that are so large that they are made one at a time."""
+"""Requests of one connection that take several steps, and large responses, which are made one at a time."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ __all__ = ["LARGE_BYTES", "TASKS_MAX", "TASK_BYTES", "SlowAnswers"]
 log = structlog.get_logger("lmq.rpc")
 
 TASKS_MAX = 64
-"""With so many requests of several steps under way a connection carries out no more, until one of them has ended."""
+"""Number of such requests in progress at which a connection carries out no more, until one of them ends."""
 TASK_BYTES = 4096
-"""What such a request counts until it is answered."""
+"""Memory counted for such a request until it is answered."""
 LARGE_BYTES = 80 * 1024 * 1024
-"""What a large response counts before it is made: a slice of messages, of which the last may have the largest size."""
+"""Memory counted for a large response before it is made: a slice of messages, of which the last may have the maximum size."""
 ROOM_S = 30.0
-"""How long a large response waits for the client to read what it has been sent before."""
+"""Time in seconds for which a large response waits for the client to read earlier ones."""
 
 
 class SlowAnswers:
-    """The tasks of one connection.
+    """Tasks of one connection.
 
     Attributes:
-        tasks: what is under way.
-        reserved_bytes: what responses that are being made may take.
+        tasks: the tasks in progress.
+        reserved_bytes: memory reserved for responses that are being made.
     """
 
     __slots__ = ("_busy", "_drained", "_turn", "reserved_bytes", "tasks")
@@ -41,7 +41,7 @@ class SlowAnswers:
     def __init__(self) -> None:
         self.tasks: set[asyncio.Task[None]] = set()
         self.reserved_bytes = 0
-        # Those that end by themselves.
+        # Number of tasks that do not wait for actions of the client.
         self._busy = 0
         self._turn: asyncio.Lock | None = None
         self._drained: asyncio.Future[None] | None = None
@@ -56,16 +56,17 @@ class SlowAnswers:
         large: bool,
         waits: bool = False,
     ) -> asyncio.Task[None]:
-        """Answer with the outcome of a coroutine, later. While too many are under way the connection carries out no requests.
+        """Answer later with the outcome of a coroutine. While too many are in progress, the connection carries out no requests.
 
         Args:
-            stream: the connection. It is not kept, so that nothing has to be collected when it has ended.
+            stream: the connection. It is not stored, so that no reference cycle is left when it ends.
             result: makes the response.
-            succeed: sends it.
+            succeed: sends the response.
             fail: sends an error.
-            large: whether the response may be large. Of these one at a time is made, when the client has read the others.
-            waits: whether the outcome may wait for what the client does next, so that its requests must go on meanwhile. The
-                client's memory bounds these, see `Stream.check_memory`.
+            large: whether the response may be large. Large ones are made one at a time, when the client has read the
+                earlier ones.
+            waits: whether the outcome may depend on later requests of the client, so that these must continue. The
+                client's memory limits the number of such requests, see `Stream.check_memory`.
         """
         task = asyncio.get_running_loop().create_task(self._answer(stream, result, succeed, fail, large=large))
         self.tasks.add(task)
@@ -102,7 +103,7 @@ class SlowAnswers:
             fail(exc.rpc_text())
             forget_frames(exc)
         except Exception:
-            # A bug, which must not leave the client without an answer.
+            # A bug must not leave the client without an answer.
             log.exception("request failed")
             fail(LmqError("internal", "the node met a bug; its log has the details").rpc_text())
         finally:
@@ -118,7 +119,7 @@ class SlowAnswers:
                     await self._until_read(stream)
                     while not stream.hold_reserve():
                         await stream.place.client.wait_for_release()
-                # What is left may be enough for the next one that waits.
+                # The remaining room may be enough for the next waiting response.
                 stream.place.client.wake()
             except TimeoutError as exc:
                 self.reserved_bytes = 0
@@ -138,12 +139,12 @@ class SlowAnswers:
             await asyncio.shield(self._drained)
 
     def drained(self) -> None:
-        """The client has read what was sent."""
+        """Wake responses that wait for the client to read."""
         if self._drained is not None:
             self._drained.set_result(None)
             self._drained = None
 
     def cancel(self) -> None:
-        """The client is gone."""
+        """Cancel all tasks, because the client has disconnected."""
         for task in self.tasks:
             task.cancel()

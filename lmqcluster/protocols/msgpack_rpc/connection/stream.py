@@ -1,4 +1,4 @@
-"""The bytes of one client connection: reading within bounds, writing at the end of a turn, and what both hold in memory."""
+"""The byte stream of a client connection: bounded reading, writes at the end of a turn, and the memory of both."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
 __all__ = ["ANSWER_BYTES", "UNREAD_BYTES_MAX", "Stream", "checked_msgid"]
 
 ANSWER_BYTES = 64 * 1024
-"""Responses are counted one by one beyond so much that the client has not read."""
+"""Number of unread bytes above which each response is counted."""
 UNREAD_BYTES_MAX = 96 * 1024 * 1024
-"""Most bytes of responses that wait for a client to read them, except those that tell of what was done."""
+"""Maximum number of bytes of unread responses, except confirmations of completed operations."""
 UNREAD_S_MAX = 60.0
-"""How long a client may leave responses unread, without reading anything, that do not fit the network's buffers."""
+"""Time in seconds for which a client may read nothing of responses that exceed the network's buffers."""
 LINGER_S = 10.0
-"""How long the last responses of a connection that ends may take."""
+"""Time in seconds for the last responses of a connection that ends."""
 REQUESTS_PER_TURN = 512
 STRANGER_REQUESTS_MAX = 64
-"""Most requests of a client that does not say who it is; all are refused."""
+"""Maximum number of requests of a client that does not authenticate; all are refused."""
 PACED_VALUES = 10_000
-"""So many values of an unfinished request at once make its connection wait for its turn."""
+"""Number of new values in an unfinished request above which its connection waits for its turn."""
 WAITER_BYTES = 512
-"""What a waiting pull counts."""
+"""Memory counted for a waiting pull."""
 MSGID_BYTES_MAX = 64
 _HEAD_BYTES = 160
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -47,13 +47,13 @@ _NO_ROOM = "overloaded: unfinished requests and unread responses fill the node's
 
 
 class Stream(asyncio.Protocol):
-    """A client's connection without what its requests mean.
+    """A client's connection without the meaning of its requests.
 
     Attributes:
-        principal: who the client is, None before it has said so.
-        place: what it counts for.
+        principal: the client's principal, None before it has authenticated.
+        place: its slot in the limits on connections and memory.
         slow: its requests that take several steps.
-        waiting: its pulls that wait.
+        waiting: its waiting pulls.
     """
 
     def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
@@ -67,7 +67,7 @@ class Stream(asyncio.Protocol):
         self.slow = SlowAnswers()
         self.partial_since_s: float | None = None
         self._partial_began_s = 0.0
-        # What had come when it was last looked at, and since when it has been so; likewise of what was not read.
+        # Number of bytes received at the last check, and the time since it is unchanged; likewise of unread bytes.
         self._seen = -1
         self._seen_s = 0.0
         self._unread_seen = 0
@@ -75,24 +75,24 @@ class Stream(asyncio.Protocol):
         self.loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._intake = RequestReader()
-        # Whether the intake holds the begin of a request from before it was known who the client is.
+        # Whether the intake holds the start of a request from before the client authenticated.
         self._has_strange_rest = False
         self._strange_requests = 0
         self._paced_values = 0
         self._turn_began_s = 0.0
         self._refused = False
-        # Answers the rest for a client that sends no more, and whether `replies.BEGINNING` of the next response is sent.
+        # Task that answers the rest for a half-closed client, and whether `replies.BEGINNING` of the next response was sent.
         self._end: asyncio.Task[None] | None = None
         self._has_begun_answer = False
         self._out: list[bytes] = []
         self._out_bytes = 0
-        # Responses that will be sent whatever happens, and wait for something else.
+        # Size of responses that are certain to be sent and wait for something else.
         self.promised_bytes = 0
-        # `_reading` is the wish, `_working` whether reading stands still until what has arrived is carried out.
+        # `_reading` is the wanted state. `_working` is true while reading is paused until all received data is carried out.
         self._reading = True
         self.writable = True
         self._working = False
-        # For how many reasons requests are held up, and what has arrived meanwhile.
+        # Number of reasons to hold requests back, and the data that waits.
         self._held = 0
         self._rest: tuple[bytes, int] | None = None
 
@@ -100,7 +100,7 @@ class Stream(asyncio.Protocol):
         """Carry out one request or notification.
 
         Raises:
-            ValueError, LmqError: it is neither.
+            ValueError, LmqError: the message is neither.
         """
         raise RuntimeError(f"a subclass carries out {type(message).__name__}")
 
@@ -110,7 +110,7 @@ class Stream(asyncio.Protocol):
         self._transport = transport  # type: ignore[assignment]
         sock = transport.get_extra_info("socket")
         if sock is not None and sock.family != socket.AF_UNIX:
-            # A client whose machine vanished must not keep its waiting pulls for ever.
+            # A client whose machine vanished must not keep its waiting pulls forever.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for name, seconds in _KEEPALIVE:
                 if hasattr(socket, name):
@@ -118,7 +118,7 @@ class Stream(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.closed = True
-        # What has come is carried out no more.
+        # Received requests are dropped.
         self._rest, self._intake = None, RequestReader()
         if self._end is not None:
             self._end.cancel()
@@ -145,7 +145,7 @@ class Stream(asyncio.Protocol):
             self._close(f"not a MessagePack-RPC request: {exc or type(exc).__name__}")
 
     def eof_received(self) -> bool:
-        """Answer what a client has asked for that sends no more; the result says whether the connection stays open for that."""
+        """Return whether the connection stays open to answer the requests of a client that has half-closed it."""
         if self._end is not None:
             return True
         self._flush()
@@ -153,35 +153,37 @@ class Stream(asyncio.Protocol):
             return False
         if not self.service.proposer.pending() and not self.has_unanswered:
             return False
-        # The rest of an unfinished request will not come.
+        # The rest of an unfinished request will not arrive.
         self.partial_since_s = None
         self._end = self.loop.create_task(self.answer_rest())
         return True
 
     async def answer_rest(self) -> None:
-        """Close the connection when everything is answered."""
+        """Close the connection once everything is answered."""
         raise RuntimeError("a subclass knows what is not answered")
 
     @property
     def transport(self) -> asyncio.Transport:
-        """Where responses go."""
+        """Return the transport of the responses."""
         return self._transport
 
     @property
     def has_rest(self) -> bool:
-        """Whether requests that have arrived are not carried out yet."""
+        """Return whether received requests are not carried out yet."""
         return self._working or bool(self._held)
 
     @property
     def has_unanswered(self) -> bool:
-        """Whether responses are to come, apart from those to what is on its way to the log."""
+        """Return whether responses are outstanding, except those to commands on their way to the log."""
         return self.has_rest or bool(self.waiting or self.slow.tasks or self.promised_bytes)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
     def _take(self, data: bytes, base: int) -> None:
-        """Carry out what has arrived, `REQUESTS_PER_TURN` at a time: so the cluster is at work on the first requests of a
-        burst while the later ones are decoded, and no client keeps the others waiting for long.
+        """Carry out received requests, `REQUESTS_PER_TURN` at a time.
+
+        So the cluster processes the first requests of a burst while later ones are decoded, and no client delays the
+        others for long.
         """
         intake, left = self._intake, REQUESTS_PER_TURN
         unpacker, whole = intake.unpacker, intake.whole
@@ -226,7 +228,7 @@ class Stream(asyncio.Protocol):
         if self.closed or self._refused:
             return
         if self._held or not self.writable:
-            # No more answers are made for a client that does not read those that it has got.
+            # A client that does not read gets no further answers.
             self._rest = (data, base)
             return
         if self.service.proposer.is_full():
@@ -241,11 +243,11 @@ class Stream(asyncio.Protocol):
             self._close(f"not a MessagePack-RPC request: {exc or type(exc).__name__}")
 
     def hold(self) -> None:
-        """Carry out nothing more until `go_on`: the request before is not in the log yet, or there is work enough."""
+        """Carry out no more requests until `go_on`: the previous one is not in the log yet, or enough are in progress."""
         self._held += 1
 
     def go_on(self) -> None:
-        """The reason for one `hold` is gone."""
+        """End the effect of one `hold`."""
         self._held -= 1
         if not self._held:
             self._go_on_with_rest()
@@ -256,7 +258,7 @@ class Stream(asyncio.Protocol):
             self._rest = None
 
     def _collect(self, data: bytes) -> bytes:
-        """Take more of a large request, and carry it out once it is complete; returns what follows it."""
+        """Take more of a large request and carry it out once it is complete; return the data after it."""
         intake = self._intake
         end = intake.collect(data)
         if end < 0:
@@ -270,7 +272,7 @@ class Stream(asyncio.Protocol):
         return data[end:]
 
     def _take_of_stranger(self, data: bytes) -> bytes:
-        """Carry out the requests of a client that has not said who it is, until it does; returns what follows."""
+        """Carry out the requests of a client until it has authenticated; return the data after them."""
         intake, position = self._intake, 0
         while self.principal is None and position < len(data):
             try:
@@ -294,14 +296,14 @@ class Stream(asyncio.Protocol):
         return data[position:]
 
     def _note_whole(self) -> None:
-        """No request is incomplete."""
+        """Record that no request is incomplete."""
         if self.partial_since_s is not None:
             self.partial_since_s = None
             self._intake.clear()
             self.account()
 
     def _note_partial(self, *, begins: bool) -> None:
-        """A request is incomplete; it `begins` in what has just come, or has begun before."""
+        """Record that a request is incomplete. `begins` is true if it began in the latest data."""
         self.partial_since_s = self.loop.time()
         if begins:
             self._partial_began_s = self.partial_since_s
@@ -316,7 +318,7 @@ class Stream(asyncio.Protocol):
             self._refuse(_NO_ROOM)
 
     def _pace(self, *, begins: bool) -> None:
-        """Read on only after the others had their turn, if very many values were gone through."""
+        """If very many values were scanned, pause reading so that other clients get their turn."""
         values = self._intake.values
         more = values if begins else values - self._paced_values
         self._paced_values = values
@@ -325,26 +327,26 @@ class Stream(asyncio.Protocol):
             self.loop.call_later(self.owner.pace(more, self.loop.time() - self._turn_began_s), self.resume_reading)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
-        """Whether nothing of an unfinished request has come for `stall_s`, though it could have, or too little altogether."""
+        """Return whether an unfinished request has made no progress for `stall_s` seconds while it was read, or is too slow overall."""
         if not self._reading or self.partial_since_s is None:
             return False
         late_s = self._partial_began_s + request_s + self._intake.size / ARRIVAL_BYTES_PER_S
         return self.partial_since_s < now_s - stall_s or late_s < now_s
 
     def is_idle(self, now_s: float, idle_s: float) -> bool:
-        """Whether nothing has come for `idle_s` and nothing is under way."""
+        """Return whether nothing arrived for `idle_s` seconds and no request is in progress."""
         if self._intake.received != self._seen or self.waiting or self.slow.tasks:
             self._seen, self._seen_s = self._intake.received, now_s
         return self._seen_s < now_s - idle_s
 
     def pause_reading(self) -> None:
-        """Take no more requests for now."""
+        """Stop reading requests for now."""
         if self._reading and not self.closed:
             self._reading = False
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take requests again, unless the client is still not reading."""
+        """Resume reading requests, unless the client still does not read."""
         if not self._reading and self.writable and not self.closed:
             self._reading = True
             if self.partial_since_s is not None:
@@ -364,8 +366,8 @@ class Stream(asyncio.Protocol):
             self._close(reason)
             return
         self.place.note(Ending.BAD_REQUEST, reason)
-        # What is still coming is read and dropped until the client or the time limit ends it: closing now could make the
-        # client's machine throw the answer away.
+        # Data that still arrives is read and dropped until the client or the time limit ends the connection: closing now
+        # could make the client's machine discard the answer.
         self._refused = True
         if self.partial_since_s is None:
             self.partial_since_s = self._partial_began_s = self.loop.time()
@@ -387,12 +389,12 @@ class Stream(asyncio.Protocol):
     def _close(self, reason: str) -> None:
         self.place.note(Ending.BAD_REQUEST, reason)
         self.close()
-        # Nothing more is taken, even of what has arrived already.
+        # Data that has already arrived is dropped too.
         self._refused = True
         self.pause_reading()
 
     def close(self) -> None:
-        """Send what is ready and close."""
+        """Send all finished responses and close."""
         if not self.closed:
             self._flush()
             self._transport.close()
@@ -403,14 +405,14 @@ class Stream(asyncio.Protocol):
     # --- writing --------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send at the end of this turn of the event loop."""
+        """Send data at the end of this turn of the event loop."""
         if not self._out:
             self.loop.call_soon(self._flush)
         self._out.append(data)
         self._out_bytes += len(data)
 
     def begin_answer(self) -> None:
-        """Send the beginning of a response that will follow, to learn whether the client is there."""
+        """Send the start of a response that will follow, to detect whether the client is still there."""
         self._flush()
         self._transport.write(replies.BEGINNING)
         self._has_begun_answer = True
@@ -430,30 +432,30 @@ class Stream(asyncio.Protocol):
             self._out_bytes = 0
 
     def must_ask(self, size_bytes: int) -> bool:
-        """Whether a response of this size may be sent only if `has_room` allows it."""
+        """Return whether a response of this size may be sent only if `has_room` permits it."""
         return self._out_bytes + size_bytes > ANSWER_BYTES or not self.writable
 
     def has_room(self, size_bytes: int) -> bool:
-        """Whether a large response fits the bounds on what the client has not read yet; if so it is counted."""
+        """Count a large response and return True, if it fits the limits on unread data."""
         unread = self.unread_bytes()
         if not unread:
-            # However large it is: else it could never be had.
+            # A response of any size is allowed now; otherwise the largest could never be sent.
             return True
         return unread + size_bytes <= UNREAD_BYTES_MAX and self._hold(self._intake.held_bytes + size_bytes)
 
     def unread_bytes(self) -> int:
-        """What the client has not read, as far as it is here."""
+        """Return the number of bytes on this node that the client has not read."""
         return self._transport.get_write_buffer_size() + self._out_bytes + self.promised_bytes
 
     def leaves_unread(self, now_s: float) -> bool:
-        """Whether the client has read nothing for long of what waits for it."""
+        """Return whether the client has read nothing of its pending responses for `UNREAD_S_MAX` seconds."""
         unread = self._transport.get_write_buffer_size()
         if self.writable or unread < self._unread_seen or not self._unread_seen:
             self._unread_seen, self._unread_seen_s = unread, now_s
         return self._unread_seen_s < now_s - UNREAD_S_MAX
 
     def pause_writing(self) -> None:
-        """The client does not read its responses: take no more requests from it."""
+        """Stop reading requests, because the client does not read its responses."""
         self.writable = False
         self.pause_reading()
 
@@ -467,22 +469,22 @@ class Stream(asyncio.Protocol):
     # --- memory ---------------------------------------------------------------------------------------------------
 
     def _hold(self, size: int) -> bool:
-        """Hold so much besides what is there already; False if there is no room."""
+        """Hold this many bytes in addition to unread and reserved ones; return False if there is no room."""
         return self.place.hold(size + self.unread_bytes() + self._others())
 
     def account(self) -> None:
-        """Count what is held now."""
+        """Count the memory that is held now."""
         if not self.closed:
             self.place.hold(self._intake.held_bytes + self.unread_bytes() + self._others(), must=True)
 
     def hold_reserve(self) -> bool:
-        """Count what is held now and what is reserved for responses; False if there is no room."""
+        """Count the memory that is held or reserved for responses; return False if there is no room."""
         return self._hold(self._intake.held_bytes)
 
     def check_memory(self) -> None:
-        """Refuse one more request that waits, if those that wait fill the client's share of memory.
+        """Refuse one more waiting request if waiting requests fill the client's share of memory.
 
-        It cannot be left unread until there is room: what it waits for may come behind it on this connection.
+        It must be read now, because the request that it waits for may follow on this connection.
 
         Raises:
             LmqError: ``overloaded``.
@@ -496,10 +498,10 @@ class Stream(asyncio.Protocol):
 
 
 def checked_msgid(msgid: object) -> object:
-    """A msgid that can be sent back.
+    """Return a msgid that can be sent back.
 
     Raises:
-        ValueError, LmqError: it cannot, or is too large to be kept for every request under way.
+        ValueError, LmqError: it cannot be sent back, or is too large to be kept for every request in flight.
     """
     if type(msgid) is not int and len(pack(msgid)) > MSGID_BYTES_MAX:
         raise ValueError(f"a msgid may have at most {MSGID_BYTES_MAX} bytes")

@@ -1,1 +1,1 @@
-"""The methods of the interface, by subject, and their permissions."""
+"""Methods of the interface by subject, and their permissions."""

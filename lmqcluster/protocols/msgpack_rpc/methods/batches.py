@@ -1,6 +1,6 @@
-"""Methods for batch leases and for looking into queues.
+"""Methods for batch leases and for peeking into queues.
 
-Unlike the others they take several steps, so their answers do not keep the order in which they were sent.
+Unlike the others they take several steps, so their answers may arrive in a different order than the requests.
 """
 
 from __future__ import annotations
@@ -88,21 +88,21 @@ async def _read(subscriptions: Subscriptions, connection: Connection, arguments:
 
 
 async def _cut(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
-    """``cut_batch(subscription, epoch, parts) -> [position at which a part begins]``: parts do not cut groups."""
+    """``cut_batch(subscription, epoch, parts) -> [start position of a part]``: no part boundary divides a group."""
     arity(arguments, 3, 3)
     name, epoch, parts = text(arguments[0]), _integer(arguments[1]), _integer(arguments[2])
     return await subscriptions.cut(name, epoch, parts, connection.client())
 
 
 async def _incarnation(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> bytes:
-    """``incarnation() -> string``: another one after the cluster was restored, or has lost the end of its log."""
+    """``incarnation() -> string``: it changes if the cluster is restored or has lost the end of its log."""
     arity(arguments, 0, 0)
     await connection.service.barrier()
     return connection.service.receipts().incarnation
 
 
 async def _renew(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> int:
-    """``renew_batches(subscription, lease[, session]) -> how many live``."""
+    """``renew_batches(subscription, lease[, session]) -> number of live batches``."""
     arity(arguments, 2, 3)
     owner = connection.known_principal().owner
     return await subscriptions.renew(text(arguments[0]), _seconds(arguments[1]), _session_at(arguments, 2), owner)
@@ -123,20 +123,20 @@ async def _abandon(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _claim(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> int:
-    """``claim_subscription(subscription) -> session``: every session before ends."""
+    """``claim_subscription(subscription) -> session``: all earlier sessions end."""
     arity(arguments, 1, 1)
     return await subscriptions.claim(text(arguments[0]), connection.known_principal().owner)
 
 
 async def _delete(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> str:
-    """``delete_subscription(subscription) -> "ok"``, also if another consumer has claimed it, or there is none."""
+    """``delete_subscription(subscription) -> "ok"``, also if another consumer has claimed it or it does not exist."""
     arity(arguments, 1, 1)
     await subscriptions.delete(text(arguments[0]), connection.known_principal().ends_of)
     return "ok"
 
 
 async def _subscription(subscriptions: Subscriptions, _connection: Connection, arguments: Arguments) -> Any:
-    """``subscription(name)``: a map, nil if it is not known."""
+    """``subscription(name)``: a map; nil if it is unknown."""
     arity(arguments, 1, 1)
     found = await subscriptions.show(text(arguments[0]))
     return None if found is None else _shown(found)
@@ -150,7 +150,7 @@ async def _subscriptions(subscriptions: Subscriptions, connection: Connection, a
 
 
 async def _backlog(subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[Any]:
-    """``backlog(queue or pattern, is pattern[, bytes[, queues]])``: see docs/messagepack-rpc.md for its elements."""
+    """``backlog(queue or pattern, is pattern[, bytes[, queues]])``: see docs/messagepack-rpc.md for the elements."""
     arity(arguments, 2, 4)
     if type(arguments[1]) is not bool:
         raise LmqError("bad_arguments", "whether it is a pattern must be true or false")
@@ -170,7 +170,7 @@ async def _backlog(subscriptions: Subscriptions, connection: Connection, argumen
 
 
 async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> dict[str, Any]:
-    """``peek(queue, count, first sequence[, options]) -> columns``, without ids, with the first sequence of the next page."""
+    """``peek(queue, count, first sequence[, options]) -> columns`` without ids, with the first sequence of the next page."""
     arity(arguments, 3, 4)
     queue, count, start = text(arguments[0]), _integer(arguments[1]), arguments[2]
     if type(start) is not int:
@@ -198,7 +198,7 @@ async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments
 
 
 async def _peek_ranges(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> list[int]:
-    """``peek_ranges(queue, bytes of a range, least ranges) -> [sequence]``."""
+    """``peek_ranges(queue, bytes of a range, minimum number of ranges) -> [sequence]``."""
     arity(arguments, 3, 3)
     queue, size, ranges_min = text(arguments[0]), _integer(arguments[1]), _integer(arguments[2])
     if size < 1 or not 0 < ranges_min <= RANGES_MAX:
@@ -208,7 +208,7 @@ async def _peek_ranges(_subscriptions: Subscriptions, connection: Connection, ar
 
 
 def _allowed(connection: Connection, role: Role, source: bytes, *, is_pattern: bool) -> bytes:
-    """Return a queue or a pattern that the client may use.
+    """Return a queue or a pattern if the client may use it.
 
     Raises:
         LmqError: ``unauthorized`` or ``forbidden``.

@@ -1,4 +1,4 @@
-"""Methods for writers that number what they write. Their answers do not keep the order in which they were sent."""
+"""Methods for writers that number their messages. Their answers may arrive in a different order than the requests."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _slow(method: _Method, *, large: bool = False) -> Handler:
 
 
 async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments) -> int | None:
-    """``push_marked(queue, [content], {job, stream, first[, note, done, epoch, run, ...]}) -> how many, or nil if passed``."""
+    """``push_marked(queue, [content], {job, stream, first[, note, done, epoch, run, ...]}) -> count, or nil if passed``."""
     arity(arguments, 3, 3)
     queue, contents, options = text(arguments[0]), arguments[1], arguments[2]
     if type(contents) is not list:
@@ -86,7 +86,7 @@ async def _mark(jobs: Jobs, connection: Connection, arguments: Arguments) -> lis
 
 
 async def _end_jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> int:
-    """``end_jobs([job][, owner]) -> how many streams they had``; only who may do everything may name another owner."""
+    """``end_jobs([job][, owner]) -> number of their streams``. Only a client that may do everything can name another owner."""
     arity(arguments, 1, 2)
     principal = connection.known_principal()
     owner = principal.owner if len(arguments) == 1 else text(arguments[1])
@@ -96,9 +96,9 @@ async def _end_jobs(jobs: Jobs, connection: Connection, arguments: Arguments) ->
 
 
 async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> list[dict[str, Any]]:
-    """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s, finished_epoch, open_epoch, unclaimed}]``: one's own.
+    """``jobs() -> [{owner, name, streams, messages, note_bytes, idle_s, finished_epoch, open_epoch, unclaimed}]``.
 
-    Everybody's for a token that may do everything.
+    Returns the client's jobs, or those of all owners for a token that may do everything.
     """
     arity(arguments, 0, 0)
     principal = connection.known_principal()

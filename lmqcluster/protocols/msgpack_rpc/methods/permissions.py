@@ -1,6 +1,6 @@
-"""What every method asks of a client: the one place where it is declared, and the check that stands before the method.
+"""Permissions that every method requires, and the check before each call. This is the only place that declares them.
 
-As long as clients on this machine need no token they get the plain table of methods, so the checks cost them nothing.
+While clients on this machine need no token, they get the plain table of methods, so the checks cost them nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"auth": OPEN,
     b"ping": LOOK,
     b"cluster": LOOK,
-    # A number for the pushes of a connection; says nothing of what may be pushed.
+    # Numbers the pushes of a connection; each push is still checked.
     b"producer": LOOK,
     b"cancel": LOOK,
     b"push": USE,
@@ -50,7 +50,7 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"release_many": USE,
     b"retain_many": USE,
     b"put_back_many": USE,
-    # Jobs are their owner's; what may be written is checked with each push.
+    # A job is accessible to its owner only. Each push is still checked.
     b"push_marked": USE,
     b"begin_epoch": Permission(Role.WRITE, Scope.ANYTHING),
     b"finish_epoch": Permission(Role.WRITE, Scope.ANYTHING),
@@ -59,32 +59,32 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"jobs": LOOK,
     b"delete": MANAGE_QUEUE,
     b"purge": MANAGE_QUEUE,
-    # The queue that messages go to is checked by the method itself.
+    # The method checks the target queue.
     b"move": MANAGE_QUEUE,
     b"withdraw": USE,
     b"count_labelled": LOOK_AT_QUEUE,
-    # As with move.
+    # Like move.
     b"redrive": MANAGE_QUEUE,
     b"bind": MANAGE_QUEUE,
     b"unbind": MANAGE_QUEUE,
     b"bindings": LOOK_AT_QUEUE,
-    # Each operation is checked by itself.
+    # Each operation is checked separately.
     b"transaction": Permission(Role.WRITE, Scope.ANYTHING),
-    # Sessions are their owner's; what is pulled or locked in them is checked with each request.
+    # A session is accessible to its owner only. Pulls and locks in it are checked with each request.
     b"open_session": Permission(Role.WRITE, Scope.ANYTHING),
     b"renew_session": Permission(Role.WRITE, Scope.ANYTHING),
     b"end_session": Permission(Role.WRITE, Scope.ANYTHING),
     b"leave_queue": USE,
-    # The names of locks are matched as those of queues.
+    # A token's pattern for queues also applies to names of locks.
     b"lock": USE,
     b"unlock": USE,
     b"suspend": MANAGE_QUEUE,
     b"resume": MANAGE_QUEUE,
-    # Queues that properties name are checked by the method itself.
+    # The method checks queues that properties name.
     b"update_props": USE,
     b"set_default_props": MANAGE,
     b"get_default_props": LOOK,
-    # Where the messages come from is checked by the methods themselves.
+    # The methods check the queues that the messages come from.
     b"reserve_batch": USE_SUBSCRIPTION,
     b"read_batch": USE_SUBSCRIPTION,
     b"cut_batch": LOOK_AT_SUBSCRIPTION,
@@ -95,17 +95,17 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"delete_subscription": USE_SUBSCRIPTION,
     b"subscription": LOOK_AT_SUBSCRIPTION,
     b"subscriptions": LOOK,
-    # A queue or a pattern, which the method looks at itself.
+    # The method checks the queue or pattern.
     b"backlog": LOOK,
     b"incarnation": LOOK,
     b"peek": LOOK_AT_QUEUE,
     b"peek_ranges": LOOK_AT_QUEUE,
 }
-"""By method. One that is missing here is the administrators'; a test refuses it."""
+"""Permissions by method. A method that is missing here requires an administrator; a test fails for it."""
 
 
 def guarded(methods: Mapping[bytes, Handler]) -> dict[bytes, Handler]:
-    """The methods, each behind the check of what it asks of a client."""
+    """Return the methods, each behind the check of its permission."""
     return {name: _guard(name, handler, PERMISSIONS.get(name, MANAGE)) for name, handler in methods.items()}
 
 
@@ -115,7 +115,7 @@ def _guard(name: bytes, handler: Handler, need: Permission) -> Handler:
         return handler
 
     def refuse(connection: Connection, arguments: list[Any]) -> None:
-        """Raise what `_authorise` raises; a refused push uses up its number all the same."""
+        """Raise like `_authorise`. A refused push still uses up its numbers."""
         try:
             _authorise(connection.known_principal(), need, arguments)
         except LmqError:
@@ -145,7 +145,7 @@ def _guard(name: bytes, handler: Handler, need: Permission) -> Handler:
 
 
 def _authorise(principal: Principal, need: Permission, arguments: list[Any]) -> None:
-    """Refuse what the client may not do.
+    """Refuse a call that the client has no permission for.
 
     Raises:
         LmqError: ``unauthorized`` or ``forbidden``.
@@ -154,5 +154,5 @@ def _authorise(principal: Principal, need: Permission, arguments: list[Any]) -> 
     if type(subject) is bytes:
         principal.demand(need, subject)
     else:
-        # What is no name is refused by the method itself.
+        # The method refuses an argument that is not a name.
         principal.demand(need if need.scope is Scope.CLUSTER else Permission(need.role, Scope.ANYTHING), b"")

@@ -1,4 +1,4 @@
-"""Methods that pull, and the one that ends a pull."""
+"""Methods that pull, and ``cancel``, which ends a pull."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Arguments = list[Any]
 
 
 class _LookingPuller:
-    """The answer to a ``pull_any`` that does not wait (`DeliverySink`).
+    """Receiver for a ``pull_any`` that does not wait (`DeliverySink`).
 
-    The node may have to look for a message first. Until then the client's next requests, which take effect later, are held.
+    The node may have to search for a message first. Until then the client's next requests, which take effect later, are
+    held back.
     """
 
     __slots__ = ("_connection", "_holds", "_is_over")
@@ -70,7 +71,7 @@ class _LookingPuller:
 
 
 class _Cancellation:
-    """Looks for the pull once more, after all that were sent before have come back from the log (`Sink`)."""
+    """Second attempt to cancel a pull, after all earlier commands have returned from the log (`Sink`)."""
 
     __slots__ = ("_connection",)
 
@@ -78,11 +79,11 @@ class _Cancellation:
         self._connection = connection
 
     def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002
-        """The pull has its answer by now, or stands in a line."""
+        """Cancel the pull. It has either been answered or is waiting in line."""
         self._connection.service.pulls.cancel(self._connection, group.tickets[0])
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """The pull, which was sent before, fares no better."""
+        """Do nothing: the pull, which was sent earlier, fails too."""
 
 
 def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:

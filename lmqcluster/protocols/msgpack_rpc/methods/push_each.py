@@ -1,4 +1,4 @@
-"""``push_each``: pushes that share a request and have an outcome each."""
+"""``push_each``: pushes that share a request, each with its own outcome."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ __all__ = ["push_each"]
 def push_each(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
     """``push_each(name, [content]) -> [result, ...]``.
 
-    A result is that of ``push``, or an array with the text of its error. One content that cannot be stored holds up none of
-    the others.
+    A result is that of ``push``, or an array with the text of its error. A content that cannot be stored does not
+    affect the others.
     """
     first = connection.take_numbers(b"push_each", arguments)
     arity(arguments, 2, 2)
@@ -41,7 +41,7 @@ def push_each(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
 
 
 def _checked(connection: Connection, content: Any) -> bytes | LmqError:
-    """The body of a content, or why it cannot be stored whatever the queue says."""
+    """Return the body of a content, or the error if no queue could store it."""
     try:
         body = body_of(content)
         connection.service.check_push(len(body))
@@ -55,7 +55,7 @@ def _checked(connection: Connection, content: Any) -> bytes | LmqError:
 
 
 def _runs(bodies: list[bytes | LmqError]) -> Iterator[tuple[int, list[bytes]]]:
-    """Bodies that follow one another, with the place of the first: the numbers of one command have no holes."""
+    """Yield runs of consecutive bodies, each with the position of its first. The numbers of one command have no gaps."""
     run: list[bytes] = []
     for place, body in enumerate(bodies):
         if isinstance(body, bytes):
@@ -68,7 +68,7 @@ def _runs(bodies: list[bytes | LmqError]) -> Iterator[tuple[int, list[bytes]]]:
 
 
 class _Outcomes:
-    """The results of one request (`Sink`)."""
+    """Results of one request (`Sink`)."""
 
     def __init__(self, connection: Connection, msgid: Any, name: bytes, bodies: list[bytes | LmqError]) -> None:
         self._connection = connection
@@ -78,7 +78,7 @@ class _Outcomes:
         self._missing = sum(isinstance(body, bytes) for body in bodies)
 
     def propose(self, start: int, bodies: list[bytes], number: int) -> None:
-        """Send a run of bodies; `start` is the place of the first and `number` its number."""
+        """Send a run of bodies; `start` is the position of the first and `number` its number."""
         connection = self._connection
         producer, owned = connection.producer, connection.producer_owner
         request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owned)
@@ -89,7 +89,7 @@ class _Outcomes:
             self.failed(group, exc)
 
     def completed(self, group: PendingCommand, flags: Any) -> None:
-        """A run is stored, or refused by the queue in part."""
+        """Record the results of a run that is stored, at least in part."""
         places, group.tickets = group.tickets, []
         if not places:
             return
@@ -101,7 +101,7 @@ class _Outcomes:
         self._count(len(places))
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """A run is not stored, or its outcome is not known."""
+        """Record the error of a run that is not stored or whose outcome is unknown."""
         self._connection.push_refused(error)
         places, group.tickets = group.tickets, []
         for place in places:
@@ -116,7 +116,7 @@ class _Outcomes:
         self.answer_if_complete()
 
     def answer_if_complete(self) -> None:
-        """Answer when every result is known."""
+        """Answer once every result is known."""
         if not self._missing:
             self._missing = -1
             self._connection.succeed(self._msgid, replies.array_header(len(self._results)) + b"".join(self._results))

@@ -30,7 +30,7 @@ _SHOWN_MAX = 10
 
 
 def item_of(content: Any, options: Any) -> PushItem:
-    """A message with its options, nil for none.
+    """Return a message with its options, nil for none.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.
@@ -43,7 +43,7 @@ def item_of(content: Any, options: Any) -> PushItem:
 
 
 def whole_item_of(content: Any, options: Any) -> PushItem:
-    """A message whose options may also have its content type and its headers, nil for none.
+    """Return a message whose options may include its content type and its headers; nil for none.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.
@@ -90,12 +90,12 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 def _show(one: Stored) -> bytes:
-    """The result of a push."""
+    """Return the result of a push."""
     return replies.FLAG_TEXTS[one.flag & 3]
 
 
 def _show_sequence(one: Stored) -> bytes:
-    """The result of a push that asks for the sequence of its message."""
+    """Return the result of a push that asks for the sequence of its message."""
     return replies.array_header(2) + replies.FLAG_TEXTS[one.flag & 3] + pack(one.told_sequence)
 
 
@@ -224,7 +224,7 @@ def _push_items(
     render: Callable[[list[Stored]], bytes],
     first: int | None,
 ) -> None:
-    """Store messages with options, all of them or none; under the numbers of the producer if there is one."""
+    """Store messages with options, all or none of them; under the producer's numbers if there is a producer."""
     service = connection.service
     service.check_name(name, connection.kept_for())
     for item in items:
@@ -256,7 +256,7 @@ def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     pattern = text(arguments[0])
     item = plain_item(arguments[1])
     connection.run(msgid, _copied(connection, pattern, item))
-    # What the client sends next takes effect behind it.
+    # Later requests of the client must take effect after the copies.
     connection.hold()
 
 
@@ -270,10 +270,10 @@ async def _copied(connection: Connection, pattern: bytes, item: list[Any]) -> by
 
 
 def _check_copies(stored: list[tuple[bytes, int]]) -> None:
-    """Refuse copies of which a queue has not taken its own.
+    """Raise if a queue has refused its copy.
 
     Raises:
-        LmqError: why, if there is one queue alone; ``stored_in_part``.
+        LmqError: the refusal, if there is only one queue; otherwise ``stored_in_part``.
     """
     refused = [(queue, flag) for queue, flag in stored if flag >= PushFlag.FULL]
     if not refused:

@@ -1,7 +1,7 @@
 """Methods for operations on whole queues: purge, move, withdraw, redrive, bind, unbind, suspend, resume.
 
-Their first command is sent at once, so they take effect in their place among the requests of the connection. A queue of more
-than 10,000 messages takes several commands; the answer comes after the last.
+Their first command is sent immediately, so they take effect in the order of the connection's requests. An operation on
+more than 10,000 messages takes several commands; the answer follows the last one.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ async def _ok(done: Coroutine[Any, Any, None]) -> str:
 
 
 def _purge(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
-    """``purge(queue) -> how many``."""
+    """``purge(queue) -> count``."""
     arity(arguments, 1, 1)
     return connection.service.operations.purge(text(arguments[0]))
 
 
 def _move(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
-    """``move(queue, destination[, how many at most]) -> how many``."""
+    """``move(queue, destination[, maximum]) -> count``."""
     arity(arguments, 2, 3)
     most = arguments[2] if len(arguments) == 3 else None
     if most is not None and type(most) is not int:
@@ -56,7 +56,7 @@ def _move(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, i
 
 
 def _withdraw(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
-    """``withdraw(queue, label[, how many at most]) -> how many``."""
+    """``withdraw(queue, label[, maximum]) -> count``."""
     arity(arguments, 2, 3)
     most = arguments[2] if len(arguments) == 3 else None
     if most is not None and type(most) is not int:
@@ -65,7 +65,7 @@ def _withdraw(connection: Connection, arguments: Arguments) -> Coroutine[Any, An
 
 
 def _redrive(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, int]:
-    """``redrive(queue[, {to, label, max}]) -> how many``."""
+    """``redrive(queue[, {to, label, max}]) -> count``."""
     arity(arguments, 1, 2)
     queue, options = text(arguments[0]), given(arguments[1], _REDRIVE_OPTIONS) if len(arguments) == 2 else {}
     destination = _other_queue(connection, options[b"to"]) if b"to" in options else None
@@ -79,21 +79,21 @@ def _redrive(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any
 
 
 def _bind(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, bool]:
-    """``bind(source, target) -> whether it was not so before``."""
+    """``bind(source, target) -> true if the binding is new``."""
     arity(arguments, 2, 2)
     source, target = text(arguments[0]), _other_queue(connection, arguments[1])
     return connection.service.operations.bind(source, target, connection.kept_for())
 
 
 def _unbind(connection: Connection, arguments: Arguments) -> Coroutine[Any, Any, bool]:
-    """``unbind(source, target) -> whether it was so``."""
+    """``unbind(source, target) -> true if the binding existed``."""
     arity(arguments, 2, 2)
     source, target = text(arguments[0]), _other_queue(connection, arguments[1])
     return connection.service.operations.unbind(source, target)
 
 
 def _other_queue(connection: Connection, name: Any) -> bytes:
-    """Another queue that a request names, which its client must be allowed to write to.
+    """Return another queue that a request names, if the client may write to it.
 
     Raises:
         LmqError: ``bad_arguments``, ``forbidden``.
@@ -104,7 +104,7 @@ def _other_queue(connection: Connection, name: Any) -> bytes:
 
 
 def _bindings(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``bindings(source) -> [target]``: those that the client's token covers."""
+    """``bindings(source) -> [target]``: the targets that the client's token covers."""
     arity(arguments, 1, 1)
     source, principal = text(arguments[0]), connection.known_principal()
 
@@ -115,7 +115,7 @@ def _bindings(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 def _count_labelled(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``count_labelled(queue, label) -> how many messages that nobody holds have it``."""
+    """``count_labelled(queue, label) -> number of messages with the label that are not in flight``."""
     arity(arguments, 2, 2)
     queue, label = text(arguments[0]), text(arguments[1])
     if not 0 < len(label) <= TEXT_BYTES_MAX:

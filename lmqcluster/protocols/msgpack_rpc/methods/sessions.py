@@ -44,7 +44,7 @@ def _on_session(request: Callable[[int, list[bytes]], requests.Request]) -> Hand
 
 
 def session_number(connection: Connection, session: Any) -> int:
-    """The number of a session.
+    """Return the number of a session.
 
     Raises:
         LmqError: ``bad_arguments``.

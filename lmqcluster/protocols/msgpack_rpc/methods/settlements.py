@@ -25,14 +25,14 @@ _NONE: frozenset[bytes] = frozenset()
 
 
 class _Verb(NamedTuple):
-    """A command that settles deliveries, and what follows their numbers in it."""
+    """A command that settles deliveries, and its arguments after their numbers."""
 
     op: Op
     more: tuple[int, ...] = ()
 
 
 def give_back_arguments(options: dict[bytes, Any]) -> tuple[int, int]:
-    """Place and delay of a message that is given back.
+    """Return the place and the delay of a message that is returned to its queue.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.
@@ -41,7 +41,7 @@ def give_back_arguments(options: dict[bytes, Any]) -> tuple[int, int]:
 
 
 def lease_argument(options: dict[bytes, Any]) -> int | None:
-    """How long a lease is to last from now on, None for the queue's timeout.
+    """Return the new duration of a lease in microseconds, None for the queue's timeout.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.
@@ -51,10 +51,10 @@ def lease_argument(options: dict[bytes, Any]) -> int | None:
 
 
 def _verb(op: Op, options: dict[bytes, Any]) -> _Verb:
-    """The command for a method with these options.
+    """Return the command for a method with these options.
 
     Raises:
-        LmqError: as those of the arguments.
+        LmqError: like the functions for the arguments.
     """
     if op == Op.NACK and not options.keys().isdisjoint(_OPTIONS[op]):
         return _Verb(Op.GIVE_BACK, give_back_arguments(options))
@@ -96,10 +96,10 @@ def _render_one(settled: list[bool] | None) -> bytes:
 
 
 def _settle_many(op: Op) -> Handler:
-    """``done_many`` and its like: ``(name, [id][, {again, ...}])``.
+    """Return the handler of ``done_many`` or a similar method: ``(name, [id][, {again, ...}])``.
 
-    With *again* the caller repeats a request whose answer it has lost: a receipt that an earlier one has settled gives
-    true too, and one of which nothing is known any more gives nil.
+    With *again*, the client repeats a request whose answer it has lost. A receipt that an earlier request has settled
+    then gives true too, and an unknown one gives nil.
     """
     known = _OPTIONS.get(op, _NONE) | (_NONE if op == Op.EXTEND else _AGAIN)
 

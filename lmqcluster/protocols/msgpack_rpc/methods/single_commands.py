@@ -1,4 +1,4 @@
-"""Requests that are answered with the result of one command, which is sent at once."""
+"""Requests that are answered with the result of one command, which is sent immediately."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["propose", "say_ok"]
 
 
 class _Call:
-    """One request that has a command of its own (`Sink`)."""
+    """A request with a separate command (`Sink`)."""
 
     __slots__ = ("connection", "render")
 
@@ -25,7 +25,7 @@ class _Call:
         self.render = render
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        """Answer, once."""
+        """Answer the request, once."""
         tickets, group.tickets = group.tickets, []
         for msgid in tickets:
             try:
@@ -37,7 +37,7 @@ class _Call:
                 self.connection.succeed(msgid, answer)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        """Refuse, once."""
+        """Refuse the request, once."""
         if producer_of(group.command) is not None:
             self.connection.push_refused(error)
         tickets, group.tickets = group.tickets, []
@@ -46,10 +46,10 @@ class _Call:
 
 
 def propose(connection: Connection, msgid: Any, request: Request, render: Callable[[Any], bytes]) -> None:
-    """Send a request now, and answer with what `render` makes of its result; it may raise `LmqError`."""
+    """Send a request now, and answer with the bytes that `render` makes of its result; `render` may raise `LmqError`."""
     connection.add(PendingCommand(request.command, [msgid], _Call(connection, render)), request.size_bytes)
 
 
 def say_ok(_result: Any) -> bytes:
-    """The answer "ok", whatever the result."""
+    """Return the answer "ok" for any result."""
     return replies.OK

@@ -73,7 +73,7 @@ def _set_default_props(connection: Connection, msgid: Any, arguments: Arguments)
     try:
         spread = connection.service.set_defaults(rules)
     except LmqError as exc:
-        # LMQ's clients know one text for every invalid rule list.
+        # LMQ's clients expect one error text for all invalid rule lists.
         raise LmqError("bad_property", exc.message) from exc
 
     async def answer() -> str:
@@ -109,7 +109,7 @@ def _shown_value(name: str, value: Any) -> Any:
 
 
 def _auth(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``auth(token) -> "ok"``: the connection may do what the token allows from now on."""
+    """``auth(token) -> "ok"``: from now on the connection has the permissions of the token."""
     arity(arguments, 1, 1)
     connection.authenticate(text(arguments[0]))
     connection.succeed(msgid, replies.OK)
@@ -149,4 +149,4 @@ METHODS: dict[bytes, Handler] = {
     **QUEUE_METHODS,
     **JOB_METHODS,
 }
-"""LMQ's methods and lmqcluster's. Nothing else can be called."""
+"""Methods of LMQ and lmqcluster. No others can be called."""

@@ -1,4 +1,4 @@
-"""The method that carries out several operations in one step, all of them or none."""
+"""The method that carries out several operations in one step, all or none of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["TRANSACTION_METHODS"]
 
 _NONE: Final[frozenset[bytes]] = frozenset()
 _OPTIONS: Final = {b"done": _NONE, b"release": frozenset((b"place", b"delay")), b"retain": frozenset((b"lease",))}
-"""What the operations take that settle a delivery."""
+"""Options of the operations that settle a delivery."""
 
 
 def _transaction(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
@@ -52,7 +52,7 @@ def _transaction(connection: Connection, msgid: Any, arguments: list[Any]) -> No
 
 
 def _step(operation: Any) -> Step:
-    """An operation: ``[verb, queue, content or id[, options]]``.
+    """Return the step of an operation ``[verb, queue, content or id[, options]]``.
 
     Raises:
         LmqError: ``bad_arguments``, ``bad_request``.

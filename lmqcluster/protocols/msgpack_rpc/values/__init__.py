@@ -1,1 +1,1 @@
-"""Arguments and results: checked, converted, encoded."""
+"""Validation, conversion and encoding of arguments and results."""

@@ -1,4 +1,4 @@
-"""Checking and converting arguments of methods."""
+"""Validation and conversion of method arguments."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WAIT_S_MAX = 10.0 * 365 * 86400
 
 
 def arity(arguments: list[Any], least: int, most: int) -> None:
-    """Refuse a wrong number of arguments, as a method that does not exist.
+    """Refuse a wrong number of arguments, like an unknown method.
 
     Raises:
         LmqError: ``unknown_method``.
@@ -36,7 +36,7 @@ def arity(arguments: list[Any], least: int, most: int) -> None:
 
 
 def text(value: object) -> bytes:
-    """A string argument.
+    """Return a string argument.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -47,7 +47,7 @@ def text(value: object) -> bytes:
 
 
 def texts(value: object, count_max: int) -> list[bytes]:
-    """A list of strings.
+    """Return a list of strings.
 
     Raises:
         LmqError: ``bad_arguments``, ``too_large``.
@@ -60,7 +60,7 @@ def texts(value: object, count_max: int) -> list[bytes]:
 
 
 def count(value: object, most: int) -> int:
-    """A number of messages, 1 to `most`.
+    """Return a number of messages from 1 to `most`.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -71,7 +71,7 @@ def count(value: object, most: int) -> int:
 
 
 def wait(value: object) -> float:
-    """A time to wait, in seconds; negative means not at all.
+    """Return a time to wait in seconds. A negative value means no wait.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -84,10 +84,10 @@ def wait(value: object) -> float:
 
 
 def body_of(content: object) -> bytes:
-    """A pushed value as it is stored: old-specification MessagePack.
+    """Return a pushed value in the stored form: old-specification MessagePack.
 
     Raises:
-        UnsupportedExtensionError: it holds a timestamp.
+        UnsupportedExtensionError: the value contains a timestamp.
     """
     return pack_raw(content) if type(content) is bytes else _encoded(content)
 
@@ -96,21 +96,21 @@ def _encoded(content: object) -> bytes:
     try:
         return pack(content)
     except LmqError as exc:
-        # All that was decoded can be encoded again, but for this one extension.
+        # Every decoded value can be encoded again, except this extension.
         raise UnsupportedExtensionError("a MessagePack timestamp is not supported") from exc
 
 
 def plain_item(content: object) -> list[Any]:
-    """A value of ``push_all``: strings are stored as they are, without a content type."""
+    """Return a value of ``push_all`` for storage. Strings are stored unchanged, without a content type."""
     if type(content) is bytes:
         return [content, None, [], None]
     return [_encoded(content), CONTENT_TYPE, [], None]
 
 
 def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
-    """Content types for contents, each a string or nil; a content with a type is a string, the body as it is.
+    """Return the content types of contents, each a string or nil. A content with a type must be a string: the unchanged body.
 
-    An empty type stands for a body that has none.
+    An empty type means that the body has no type.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -128,12 +128,12 @@ def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | No
 
 
 def typed_body(content: Any, content_type: bytes | None) -> tuple[bytes, bytes | None]:
-    """Return the body of a content as it is stored, and its content type, for a type from `content_types_of`."""
+    """Return a content's stored body and content type for a type from `content_types_of`."""
     return (body_of(content), CONTENT_TYPE) if content_type is None else (content, content_type or None)
 
 
 def headers_of(value: object, count: int) -> list[list[list[bytes]]]:
-    """For each content the [name, value] of its headers, names in lower case.
+    """Return the headers of each content as [name, value], with names in lower case.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -159,7 +159,7 @@ def _header(value: object) -> list[bytes]:
 
 
 def key_of(value: object) -> bytes | None:
-    """An idempotency key of 1 to 255 bytes, or none.
+    """Return an idempotency key of 1 to 255 bytes, or None.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -172,7 +172,7 @@ def key_of(value: object) -> bytes | None:
 
 
 def pushes_of(method: bytes, arguments: list[Any]) -> int:
-    """How many numbers of its producer a push takes, as its method would count."""
+    """Return how many producer sequence numbers a push uses, counted like in its method."""
     if method == b"push_each":
         return len(arguments[1]) if len(arguments) == 2 and type(arguments[1]) is list else 0
     if method not in (b"push", b"push_many") or not 2 <= len(arguments) <= 3:
@@ -181,7 +181,7 @@ def pushes_of(method: bytes, arguments: list[Any]) -> int:
     if type(options) is not dict:
         return 0
     if method == b"push":
-        # What has a key is known by that, and what waits for room is not stored in the order of the pushes.
+        # A push with a key is identified by the key. A push that waits for room is not stored in the order of pushes.
         return 0 if options.get(b"key") is not None or options.get(b"wait") else 1
     contents = arguments[1]
     return len(contents) if type(contents) is list and options.get(b"keys") is None else 0

@@ -1,4 +1,4 @@
-"""Options of pushes, pulls and settlements, as maps in the arguments of methods."""
+"""Options of pushes, pulls and settlements in maps among the arguments of methods."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from ....wire.errors import LmqError
 __all__ = ["PUSH_OPTIONS", "flag_of", "given", "integer_of", "label_of", "place_of", "push_options", "seconds_of"]
 
 PUSH_OPTIONS: Final = frozenset((b"delay", b"due", b"ttl", b"priority", b"label", b"group"))
-"""How a message is to be delivered."""
+"""Options that control the delivery of a message."""
 _PLACES: Final = {b"tail": Place.TAIL, b"keep": Place.KEEP, b"head": Place.HEAD}
 
 
 def given(value: object, known: AbstractSet[bytes]) -> dict[bytes, Any]:
-    """A map of options, without those that are nil.
+    """Return a map of options without those that are nil.
 
     Raises:
-        LmqError: ``bad_arguments`` if it is no map, or has an option that is not known.
+        LmqError: ``bad_arguments`` if it is not a map, or has an unknown option.
     """
     if type(value) is not dict:
         raise LmqError("bad_arguments", "options must be a map")
@@ -31,7 +31,7 @@ def given(value: object, known: AbstractSet[bytes]) -> dict[bytes, Any]:
 
 
 def push_options(options: dict[bytes, Any]) -> PushOptions | None:
-    """How a message is to be delivered, None if none of the options says anything of it.
+    """Return the delivery options of a message, None if there are none.
 
     Raises:
         LmqError: ``bad_arguments`` if a value has the wrong type, ``bad_request`` if it is out of range.
@@ -51,7 +51,7 @@ def push_options(options: dict[bytes, Any]) -> PushOptions | None:
 
 
 def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:
-    """A number of seconds, or None. The caller checks the range, which NaN is outside of.
+    """Return a number of seconds, or None. The caller checks the range, which excludes NaN.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -65,7 +65,7 @@ def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:
 
 
 def integer_of(options: dict[bytes, Any], name: bytes) -> int | None:
-    """An integer, or None.
+    """Return an integer, or None.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -77,7 +77,7 @@ def integer_of(options: dict[bytes, Any], name: bytes) -> int | None:
 
 
 def label_of(options: dict[bytes, Any], name: bytes) -> bytes:
-    """A label or a group of 1 to 255 bytes; empty if there is none.
+    """Return a label or a group of 1 to 255 bytes; empty if it is absent.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -91,7 +91,7 @@ def label_of(options: dict[bytes, Any], name: bytes) -> bytes:
 
 
 def flag_of(options: dict[bytes, Any], name: bytes, *, default: bool = False) -> bool:
-    """A boolean, the default if it is not given.
+    """Return a boolean, or the default if it is absent.
 
     Raises:
         LmqError: ``bad_arguments``.
@@ -103,10 +103,10 @@ def flag_of(options: dict[bytes, Any], name: bytes, *, default: bool = False) ->
 
 
 def place_of(options: dict[bytes, Any]) -> Place:
-    """Where a message goes that is given back, the tail if nothing is said.
+    """Return the place of a message that is returned to its queue, by default the tail.
 
     Raises:
-        LmqError: ``bad_arguments`` if it is no string, ``bad_request`` if there is no such place.
+        LmqError: ``bad_arguments`` if it is not a string, ``bad_request`` if the place is unknown.
     """
     value = options.get(b"place", b"tail")
     if type(value) is not bytes:

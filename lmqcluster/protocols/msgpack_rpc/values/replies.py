@@ -35,7 +35,7 @@ EMPTY = pack_raw(b"empty")
 FLAG_TEXTS = (OK, pack_raw(b"packing started"), pack_raw(b"packed"))
 
 BEGINNING = _HEAD = b"\x94\x01"
-"""With these bytes every response begins."""
+"""First bytes of every response."""
 _OK_END = b"\xc0" + OK
 _BETWEEN_OKS = _OK_END + _HEAD
 _pack_msgid: Callable[[object], bytes] = msgpack.Packer(use_bin_type=False).pack
@@ -53,42 +53,42 @@ _NOTHING: list[bytes] = []
 
 
 def success(msgid: object, result: bytes) -> bytes:
-    """A response with an encoded result."""
+    """Return a response with an encoded result."""
     return b"".join((_HEAD, _pack_msgid(msgid), b"\xc0", result))
 
 
 def all_ok(msgids: list[object]) -> bytes:
-    """Responses with the result ``ok``, at least one: what almost every push and done gets, so it costs little."""
+    """Return at least one response with the result ``ok``. This is the fast path of nearly every push and done."""
     return _HEAD + _BETWEEN_OKS.join(map(_pack_msgid, msgids)) + _OK_END
 
 
 def failure(msgid: object, text: str) -> bytes:
-    """A response with an error text."""
+    """Return a response with an error text."""
     return _HEAD + pack(msgid) + pack_raw(text.encode()) + b"\xc0"
 
 
 def array_header(count: int) -> bytes:
-    """The start of an array of `count` elements."""
+    """Return the start of an array of `count` elements."""
     if count < 16:
         return bytes((0x90 | count,))
     return b"\xdc" + count.to_bytes(2, "big") if count < 65536 else b"\xdd" + count.to_bytes(4, "big")
 
 
 class LargeBodyError(Exception):
-    """More would have to be decoded than fits this turn of the event loop."""
+    """Decoding the bodies exceeds the limit of this turn of the event loop."""
 
 
 class DeliveryEncoder:
-    """Encodes messages as maps with the keys queue, id, type, retry, content, in this order.
+    """Encoder of messages as maps with the keys queue, id, type, retry, content, in this order.
 
-    Everything up to the number in the id is the same for all messages of a queue, so it is kept.
+    The bytes up to the number in the id are the same for all messages of a queue, so they are cached.
 
     Args:
-        receipts: how ids look.
-        typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type is not that
-            of pushes over MessagePack-RPC, nil if it has none; to a redelivered one which delivery it is; and to a message with
-            traits what it was pushed with.
-        transcoder: bounds what is decoded at once; None for no bound.
+        receipts: the format of ids.
+        typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type
+            differs from that of pushes over MessagePack-RPC, nil if it has none; the delivery number and the push time
+            to a redelivered message; and the options of its push to a message with traits.
+        transcoder: limits the decoding per turn; None for no limit.
         unix_us: returns the Unix time of a log time.
     """
 
@@ -109,15 +109,15 @@ class DeliveryEncoder:
         self._heads: dict[bytes, bytes] = {}
 
     def encode(self, delivered: Delivered, contents: Sequence[bytes] | None = None) -> bytes:
-        """One message, whose bodies may have been made into values before.
+        """Encode one message. `contents` holds its bodies if they were already converted to values.
 
         Raises:
-            LargeBodyError: its bodies are too large to be decoded now; `encode_in_turns` can.
+            LargeBodyError: the bodies are too large to be decoded now; use `encode_in_turns`.
         """
         name, number, remaining, message = delivered
         head = self._heads.get(name) or self._make_head(name)
         body = message.content
-        # What stands around a body is kept apart from it, so that a large one is copied once.
+        # The bytes around a body are kept apart, so that a large body is copied only once.
         lead, rest = b"", _NOTHING
         if not isinstance(body, bytes):
             body = loaded(body)
@@ -145,7 +145,7 @@ class DeliveryEncoder:
         return b"".join((head, b"%012x" % number, tail, body))
 
     def _traits(self, message: Message) -> list[bytes]:
-        """Keys and values of what is known of a message beyond its content."""
+        """Return keys and values of a message's traits."""
         traits = traits_of(message)
         pushed_us = self._unix_us(message.pushed_us)
         found = [_DELIVERY_KEY, pack(message.delivered), _PUSHED_AT_KEY, pack(pushed_us / 1e6)]
@@ -169,7 +169,7 @@ class DeliveryEncoder:
         return encode_content(content_type, body)
 
     async def encode_in_turns(self, delivered: Delivered) -> bytes:
-        """One message, however large it is; other work of the node goes on meanwhile."""
+        """Encode one message of any size. Other work of the node continues between the slices."""
         content = loaded(delivered[3].content)
         parts = (
             [(delivered[3].meta[0], content)]
@@ -196,13 +196,13 @@ class DeliveryEncoder:
 
 
 def encode_content(content_type: bytes | None, body: bytes) -> bytes:
-    """A body as a value: decoded if its type says MessagePack and it is, else as a string."""
+    """Return a body as a value: decoded if it has the MessagePack type and is valid, otherwise as a string."""
     if content_type != CONTENT_TYPE:
         return pack_raw(body)
     if is_string(body):
         return body
     try:
-        # A body that would take very much memory as values comes as it is.
+        # A body that would take very much memory as values is sent as a string.
         if len(body) > VALUES_MAX:
             Scan().feed(body)
         return pack(unpack(body))
@@ -211,7 +211,7 @@ def encode_content(content_type: bytes | None, body: bytes) -> bytes:
 
 
 def is_string(body: bytes) -> bool:
-    """Whether the body is exactly one old-specification string in its shortest form."""
+    """Return whether the body is exactly one old-specification string in its shortest form."""
     if not body:
         return False
     first = body[0]

@@ -1,7 +1,7 @@
-"""Stored MessagePack as LMQ's clients understand it, made in slices: large bodies must not keep the node from its other work.
+"""Conversion of stored MessagePack to the form for LMQ's clients, in slices, so that large bodies do not block the node.
 
-A body is one value in any form of MessagePack. What is sent has the old specification's types only. For small bodies that is done
-by decoding and encoding; a large one is gone through token by token, and only the heads of new string types are replaced.
+A body is one value in any form of MessagePack. Responses use only the types of the old specification. Small bodies are
+decoded and encoded. A large body is scanned token by token, and only the heads of new string types are replaced.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ....wire.values import VALUES_MAX
 __all__ = ["DECODED_BYTES_MAX", "SLICE_VALUES", "Transcoder", "old_form"]
 
 SLICE_VALUES = 2000
-"""Values between two turns of the event loop: about half a millisecond."""
+"""Number of values between two turns of the event loop: about half a millisecond."""
 DECODED_BYTES_MAX = 64 * 1024
-"""Bytes of bodies that are decoded in one turn of the event loop; a larger one is gone through in slices."""
+"""Bytes of bodies that are decoded in one turn of the event loop. A larger body is scanned in slices."""
 DEPTH_MAX = 500
-"""Decoders refuse values that are nested deeper."""
+"""Maximum nesting depth. Decoders refuse deeper values."""
 _EXTENSIONS = frozenset((0xC1, *range(0xC7, 0xCA), *range(0xD4, 0xD9)))
-"""What the old specification does not have, and what is no MessagePack at all."""
+"""First bytes that the old specification does not have or that are invalid in MessagePack."""
 _FIXED = {0xC0: 1, 0xC2: 1, 0xC3: 1, 0xCA: 5, 0xCB: 9, **{0xCC + n: 1 + (1 << n % 4) for n in range(8)}}
 _STRINGS = {0xC4: 1, 0xC5: 2, 0xC6: 4, 0xD9: 1, 0xDA: 2, 0xDB: 4}
-"""By first byte: the size of the length field."""
+"""Size of the length field by first byte."""
 _OLD_STRINGS = (0xDA, 0xDB)
 _CONTAINERS = {0xDC: 2, 0xDD: 4, 0xDE: 2, 0xDF: 4}
 
@@ -35,9 +35,10 @@ def _raw_head(size: int) -> bytes:
 
 
 def _token(body: bytes, at: int) -> tuple[int, int, int]:
-    """The token at a position: its size, how many values follow inside it or -1, and the length of a string of a new type or -1.
+    """Return a token's size, the number of values inside it or -1, and the length of a string of a new type or -1.
 
-    The size is 0 for what the old specification does not have. One that is cut off has a size beyond the end.
+    The size is 0 for a type that the old specification does not have. The size of a truncated token reaches beyond the
+    end.
     """
     first = body[at]
     if first < 0x80 or first >= 0xE0:
@@ -57,13 +58,13 @@ def _token(body: bytes, at: int) -> tuple[int, int, int]:
 
 
 def old_form(body: bytes) -> Generator[None, None, bytes | None]:
-    """The body's value in the old specification's types; None if it is not exactly one value that can be had in them.
+    """Return the body's value in the old specification's types; None if it is not one value that they can express.
 
     Yields after every `SLICE_VALUES` values.
     """
     out: list[bytes] = []
     copied = position = count = 0
-    # How many values each open container still wants, and whether it is a map, whose keys come at even numbers.
+    # For each open container: the number of missing values, and whether it is a map, whose keys are at even numbers.
     open_ones: list[list[int]] = [[1, 0]]
     end = len(body)
     while open_ones:
@@ -96,10 +97,10 @@ def old_form(body: bytes) -> Generator[None, None, bytes | None]:
 
 
 class Transcoder:
-    """Bounds the decoding of bodies in one turn of the event loop, for all connections of a port together.
+    """Limit on decoding per turn of the event loop, for all connections of a port together.
 
     Attributes:
-        slices: slices of large bodies that were gone through, each in a turn of its own.
+        slices: number of scanned slices of large bodies, each in a separate turn.
     """
 
     def __init__(self) -> None:
@@ -109,7 +110,7 @@ class Transcoder:
         self._is_used = False
 
     def take(self, size: int) -> bool:
-        """Use up so many bytes of what may be decoded in this turn; False if that is too much."""
+        """Use this many bytes of the turn's limit; return False if it has fewer left."""
         if size > self._left:
             return False
         if not self._is_used:
@@ -122,10 +123,10 @@ class Transcoder:
         self._left, self._is_used = DECODED_BYTES_MAX, False
 
     async def old_form(self, body: bytes) -> bytes | None:
-        """See the function of this name."""
+        """Convert a body in slices, see the function `old_form`."""
         work = old_form(body)
         while True:
-            # Those who wait get their slices one after the other.
+            # Waiting bodies get their slices in turn.
             async with self._turn:
                 self.slices += 1
                 try:
