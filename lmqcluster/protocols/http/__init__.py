@@ -1,8 +1,8 @@
 """HTTP: LMQ's routes byte for byte, the batch routes of ``/v1``, health and metrics.
 
-Nothing here decides anything about queues: a request is translated into a call of the node's service, and its result into
-an answer. The parts: `frontend` (start, stop, dispatch), `connection` and `request` (what aiohttp hands over), `reply`
-(what goes out), `routing`, `target`, `parameters` and `body` (what came in), `lmq_*` (LMQ's routes) and `v1_*` (ours).
+This package translates requests to calls of the node's service and results to answers; it has no queue logic.
+`frontend` starts, stops and dispatches. `server` has the parts that all routes share: connections, requests, replies,
+routing. `lmq` has LMQ's routes, `v1` those of lmqcluster, `openapi` their description.
 """
 
 from .frontend import HttpFrontEnd

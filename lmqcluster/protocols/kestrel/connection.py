@@ -39,7 +39,7 @@ Settle = Callable[[], Awaitable[object]]
 
 
 class ClosedError(Exception):
-    """The connection must be closed after all written data has been sent."""
+    """Request to close the connection after all written data has been sent."""
 
 
 class KestrelConnection(asyncio.Protocol, ABC):

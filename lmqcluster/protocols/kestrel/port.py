@@ -63,7 +63,7 @@ class KestrelPort:
         node.observed.connections[protocol] = lambda: len(self._connections)
 
     async def start(self) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
             OSError: the address cannot be bound.

@@ -323,7 +323,7 @@ class KestrelQueues:
 
 
 class _RefusedError(Exception):
-    """The queue refused an item; nothing is stored."""
+    """Refusal of an item by the queue; nothing is stored."""
 
 
 def _is_stored(push: asyncio.Future[Any]) -> bool:

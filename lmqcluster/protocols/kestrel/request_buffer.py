@@ -1,4 +1,4 @@
-"""The rest of a large request, in pieces until it is complete."""
+"""The rest of a large request, kept in pieces until it is complete."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ PIECE_BYTES: Final = 256 * 1024
 
 
 class RequestBuffer:
-    """Bytes in the order in which they came.
+    """Bytes in order of arrival, stored in pieces that do not move.
 
-    Many buffers that grow side by side leave gaps in the process's memory, as each needs a larger place again and again: 24 of
-    them held nearly twice what was in them. RequestBuffer stay where they are.
+    Contiguous buffers that grow concurrently fragment the process's memory, because each must move to a larger block
+    again and again: 24 of them occupied nearly twice the size of their contents.
 
     Attributes:
-        size: how many bytes there are.
+        size: number of bytes in all pieces.
     """
 
     __slots__ = ("_pieces", "size")
@@ -26,7 +26,7 @@ class RequestBuffer:
         self._pieces: list[bytearray] = []
 
     def add(self, data: bytes) -> None:
-        """Take what came; if that is little, it is put to what came before, so that pieces are large."""
+        """Add received data. Small data extends the last piece, so that pieces are large."""
         self.size += len(data)
         pieces = self._pieces
         if pieces and len(pieces[-1]) < PIECE_BYTES:
@@ -35,9 +35,9 @@ class RequestBuffer:
             pieces.append(bytearray(data))
 
     def take(self, first: bytearray) -> bytearray:
-        """Everything behind `first`, which may change, in one buffer; nothing is left here.
+        """Return `first`, which may change, and all pieces in one buffer; no piece is left here.
 
-        However often this is done with a buffer that grows, each byte is copied a few times at most.
+        If this is repeated with a growing buffer, each byte is copied at most a few times.
         """
         pieces, size = self._pieces, self.size
         self._pieces, self.size = [], 0

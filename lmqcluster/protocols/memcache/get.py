@@ -64,7 +64,7 @@ async def _peek(connection: KestrelConnection, queues: KestrelQueues, asked: Get
 
 
 async def _fetch(connection: KestrelConnection, queues: KestrelQueues, asked: Get, count: int) -> int:
-    """Answer at least one and up to `count` equal requests without waiting twice. Return the number of answered requests."""
+    """Answer as many of `count` equal requests as possible now, at least one. Return the number of answered requests."""
     held, queue, most = connection.held, asked.queue, connection.port.open_reads_max
     open_reads = held.count(queue) - (asked.closes and held.count(queue) > 0)
     if (open_reads and not asked.opens) or open_reads >= most:

@@ -59,7 +59,7 @@ class RpcFrontEnd:
         self._hold_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
-        """Listen.
+        """Start listening.
 
         Raises:
             OSError: the address cannot be bound.

@@ -30,7 +30,7 @@ class Call(NamedTuple):
 
 
 class UnknownMethodError(Exception):
-    """The method does not exist. The call was read completely, so the connection stays usable."""
+    """Call of an unknown method. It was read completely, so the connection stays usable."""
 
     def __init__(self, call: Call) -> None:
         super().__init__(call.method)

@@ -26,7 +26,7 @@ __all__ = ["PropertyRoutes"]
 
 
 class _NotJsonError(LmqError):
-    """The body has a content type other than JSON."""
+    """Body with a content type other than JSON."""
 
 
 class PropertyRoutes:

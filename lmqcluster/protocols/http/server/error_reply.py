@@ -15,7 +15,7 @@ _MADE_UP_METHOD = re.compile(r"b['\"][!#$%&'*+.^_`|~0-9A-Za-z-]+ (?P<path>/\S*) 
 
 
 class HeadTooLargeError(HttpProcessingError):
-    """The request line and the headers take too much memory."""
+    """Request line and headers that take too much memory."""
 
     code = 431
 

@@ -146,7 +146,7 @@ class HttpPort(ABC):
     async def _handle(self, request: Request) -> Reply:
         began_s = time.monotonic()
         self._in_flight += 1
-        status = 499  # of a client that is gone before its answer, as web servers log it
+        status = 499  # as web servers log a client that disconnects before its answer
         try:
             reply = await self._answer(request)
             status = reply.status

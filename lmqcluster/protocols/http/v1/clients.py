@@ -1,5 +1,6 @@
-"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: clients connected to this node, pulls waiting on it, and holders
-of messages delivered by it.
+"""``/v1/connections``, ``/v1/consumers`` and ``/v1/leases``: clients connected to this node.
+
+Consumers are waiting pulls on this node. Leases are of messages delivered by it.
 """
 
 from __future__ import annotations

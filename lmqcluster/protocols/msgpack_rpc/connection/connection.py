@@ -89,7 +89,7 @@ class Connection(Stream):
         # Deliveries that are being encoded, and how they are returned if the client disconnects first.
         self._encoding: dict[int, tuple[list[Delivered], Unsent]] = {}
         self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
-        # Answered requests that wait for actions of other clients.
+        # Tasks of requests that get an answer and wait for actions of other clients.
         self._awaited: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -27,7 +27,7 @@ STRANGER_VALUES_MAX = 32
 
 
 class RequestTooLargeError(ValueError):
-    """The request exceeds a limit, whatever follows."""
+    """Request that exceeds a limit, whatever follows."""
 
 
 class RequestReader:

@@ -327,7 +327,7 @@ class Stream(asyncio.Protocol):
             self.loop.call_later(self.owner.pace(more, self.loop.time() - self._turn_began_s), self.resume_reading)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
-        """Return whether an unfinished request has made no progress for `stall_s` seconds while it was read, or is too slow overall."""
+        """Return whether an unfinished request has stalled for `stall_s` seconds while it was read, or is too slow overall."""
         if not self._reading or self.partial_since_s is None:
             return False
         late_s = self._partial_began_s + request_s + self._intake.size / ARRIVAL_BYTES_PER_S

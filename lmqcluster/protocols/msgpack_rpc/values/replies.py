@@ -75,7 +75,7 @@ def array_header(count: int) -> bytes:
 
 
 class LargeBodyError(Exception):
-    """Decoding the bodies exceeds the limit of this turn of the event loop."""
+    """Bodies that are too large to be decoded in this turn of the event loop."""
 
 
 class DeliveryEncoder:
@@ -86,8 +86,8 @@ class DeliveryEncoder:
     Args:
         receipts: the format of ids.
         typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type
-            differs from that of pushes over MessagePack-RPC, nil if it has none; the delivery number and the push time
-            to a redelivered message; and the options of its push to a message with traits.
+            differs from that of pushes over MessagePack-RPC, nil if it has none; and to a redelivered message or one
+            with traits, its delivery number, its push time and its traits.
         transcoder: limits the decoding per turn; None for no limit.
         unix_us: returns the Unix time of a log time.
     """

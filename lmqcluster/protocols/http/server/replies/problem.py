@@ -17,7 +17,7 @@ _MORE = {401: WWW_AUTHENTICATE, 503: RETRY_AFTER}
 
 
 class HttpRefusalError(LmqError):
-    """A request that is invalid as HTTP, independent of its route.
+    """Refusal of a request that is invalid as HTTP, independent of its route.
 
     Attributes:
         status: HTTP status.

@@ -20,7 +20,7 @@ __all__ = ["NESTING_MAX", "SLICE_BYTES", "decode_json", "parse_json"]
 SLICE_BYTES: Final = 128 * 1024
 """Size in bytes up to which a body is decoded at once. In larger ones, names and numbers are at most this long."""
 NESTING_MAX: Final = 8
-"""Maximum depth of values that are decoded part by part. Each layer is scanned once more, so routes need little less."""
+"""Maximum depth of values that are decoded part by part: little more than routes need, because each layer is scanned again."""
 
 _ELEMENTS: Final = 2000
 """Number of elements of one array or object after which other work gets its turn."""
