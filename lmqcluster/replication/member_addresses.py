@@ -1,4 +1,4 @@
-"""Addresses of members that have moved: a node dials the address that a member announces, and the leader logs it."""
+"""Addresses of members that have moved: a node dials the announced address, and the leader adds it to the Raft log."""
 
 from __future__ import annotations
 

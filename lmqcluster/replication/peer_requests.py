@@ -1,4 +1,4 @@
-"""Answers of a node to administrative questions of its peers: status, changes of the membership, transfer of leadership."""
+"""Answers to administrative questions of peers: status, changes of the membership, transfer of leadership."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class PeerRequests:
 
     Attributes:
         node_figures: returns the node's figures for the question ``vitals``; set by the owner of the member.
-        founders: returns the ids of the founding members found, None until all are found; set by the owner of the member.
+        founders: returns the ids of the founding members, None until all are found; set by the owner of the member.
     """
 
     def __init__(self, member: MemberView, settings: RaftSettings) -> None:

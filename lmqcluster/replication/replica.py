@@ -271,7 +271,7 @@ class Replica:
         return bool(self._inbox or self._actions or unapplied or alone or paging)
 
     def _tend_files(self) -> None:
-        """Prepare the log's next file, and take a snapshot when the log has grown enough or unneeded pages fill the disk."""
+        """Prepare the log's next file, and take a snapshot if the log or the unneeded pages have grown enough."""
         if not self.storage.durable:
             return
         spare = self.journal.prepare_spare()
@@ -438,7 +438,7 @@ class Replica:
     # --- proposing and applying -----------------------------------------------------------------------------------
 
     def submit(self, sequence: int, batch: bytes) -> bool:
-        """Send a batch of this node to the leader, once or, until it is applied here, again; False if none can be reached."""
+        """Send a batch of this node to the leader; False if none can be reached. Repeat it until it is applied here."""
         if self.core.is_leader():
             accepted = self._propose(batch)
             self.wake()
@@ -455,7 +455,7 @@ class Replica:
         return self.machine.copies_of(command)
 
     async def fresh(self) -> bool:
-        """Wait until this replica shows all entries acknowledged before the call; False if that cannot be established soon."""
+        """Wait until this replica shows all entries acknowledged before the call; False if that fails."""
         return await self._fresh_reads.fresh()
 
     def _send_at_once(self, node: PeerNode, message: dict[str, Any]) -> bool:
@@ -503,7 +503,7 @@ class Replica:
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
         return True
 
-    # --- what is known of the members ------------------------------------------------------------------------------
+    # --- state and members ----------------------------------------------------------------------------------------
 
     @property
     def id(self) -> str:

@@ -75,7 +75,7 @@ class Steps:
         self._timer: asyncio.TimerHandle | None = None
 
     def tick(self) -> None:
-        """Run a step now and then repeatedly, at least every `TICK_S`."""
+        """Run a step now and every `TICK_S` from then on."""
         if self._timer is None:
             self._turned_s = library.monotonicTime()
         self._timer = self._loop.call_later(TICK_S, self.tick)
@@ -118,7 +118,7 @@ class Steps:
             self._owner.failed(exc)
 
     def _note_stall(self) -> None:
-        """Report the time since the last call as a stall if the event loop was blocked, since otherwise every tick gets here."""
+        """Report a stall if the event loop was blocked since the last call; otherwise every tick gets here."""
         # The loop's cached time does not advance while it is blocked.
         now_s = library.monotonicTime()
         stall_s, self._turned_s = now_s - self._turned_s, now_s

@@ -18,15 +18,15 @@ class RaftSettings:
 
     Attributes:
         heartbeat_s: interval of heartbeats; may be shorter than a round trip, because messages are pipelined.
-        election_min_s, election_max_s: a follower campaigns after a random time between them without a leader. If too short,
-            elections start under load; if too long, failover is slow.
+        election_min_s, election_max_s: a follower campaigns after a random time between them without a leader. Too short:
+            elections under load; too long: slow failover.
         quorum_lost_s: a leader that has not heard a majority for this long steps down.
         leader_lost_min_s, leader_lost_max_s: the same as the election times, but once the link to the leader is down.
         append_bytes_max: most bytes of entries in one message.
         log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
             needs them; beyond the hard limit they are always dropped, and the follower gets a snapshot.
-        snapshot_log_bytes: a new snapshot is taken when the durable log has grown by this and by the last snapshot's size.
-        backlog_bytes: bytes of the queues' backlogs kept in memory, besides the next messages of each; the rest is in pages.
+        snapshot_log_bytes: a new snapshot is taken if the log has grown by more than this and more than the last one's size.
+        backlog_bytes: bytes of the backlogs kept in memory, besides the next messages of each queue; the rest is in pages.
         apply_bytes_max: approximate bytes of entries that one step applies.
         apply_s_max: a step applies no further entry after this time, because heartbeats wait for it.
         learner_lag_max: a learner that lacks no more entries than this becomes a member.

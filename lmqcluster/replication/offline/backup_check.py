@@ -22,7 +22,7 @@ __all__ = ["RECORD_BYTES_MAX", "RECORD_VALUES_MAX", "check_outline"]
 _ARRAYS: Final = frozenset((*range(0x90, 0xA0), 0xDC, 0xDD))
 """First bytes of a record."""
 RECORD_BYTES_MAX: Final = 512 * 1024 * 1024
-"""The largest record. A slice of messages takes less than a megabyte, except for one large message, which may be compound."""
+"""The largest record. A slice of messages is below a megabyte, except for one large message, which may be compound."""
 RECORD_VALUES_MAX: Final = 4_000_000
 """Most values in one record. A slice has a few thousand; a compound message has three for each part."""
 RECORDS_FREE: Final = 1_000_000

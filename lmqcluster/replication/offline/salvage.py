@@ -82,7 +82,7 @@ def _cut(journal: Disk, damage: DamagedFileError) -> bool:
     """Move the end of the log before the damage. Opening cuts everything behind the mark in the last segment.
 
     Returns:
-        False if that is impossible, because the damage is elsewhere, before the first entry, or in a segment of unknown size.
+        False if that is impossible, because the damage is elsewhere, before the first entry, or in a file of unknown size.
     """
     name = Path(damage.file).name
     present = sorted(number for one in journal.names() if (number := segment_number(one)) is not None)

@@ -118,7 +118,7 @@ class FrameStream(asyncio.Protocol):
         if position:
             del buffer[:position]
 
-    # --- what subclasses say --------------------------------------------------------------------------------------
+    # --- hooks of subclasses --------------------------------------------------------------------------------------
 
     def tls_established(self) -> None:
         """Called when both sides have shown their certificates."""

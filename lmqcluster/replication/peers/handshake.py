@@ -73,7 +73,7 @@ class Greeting:
 
 @lru_cache(maxsize=16)
 def stretched(secret: bytes) -> bytes:
-    """Return the key derived from a secret, empty for none; each guess at the secret costs as much as this derivation."""
+    """Return the key derived from a secret, empty for none; each guess at the secret costs this derivation."""
     if not secret:
         return b""
     return hashlib.scrypt(secret, salt=MAGIC, n=1 << _SCRYPT_LOG_N, r=_SCRYPT_R, p=1, dklen=32)
@@ -177,7 +177,7 @@ class Exchange:
         me = self._me
         return _pack([me.node_id, me.incarnation, me.address, self._mac(known, b"listener", me)]), known
 
-    # --- both -----------------------------------------------------------------------------------------------------
+    # --- both sides -----------------------------------------------------------------------------------------------
 
     def seal_key(self, known: bytes, direction: bytes) -> bytes:
         """Return the key that seals one direction, ``to listener`` or ``to dialer``."""

@@ -31,8 +31,8 @@ class Recovery:
     def meet(self, leader: PeerNode, term: int, last: int) -> None:
         """Note, at first contact with a leader whose log ends at `last`, the index that makes the node trusted.
 
-        If the node may have lost its vote too, the leader may be a deposed one that owes its place to that vote. The
-        leader is current if it commits, without this node, an entry that it did not have at first contact.
+        If the node may have lost its vote too, the leader may be an old one, deposed by another that was elected with that
+        vote. The leader is current if it commits, without this node, an entry that it did not have at first contact.
         """
         if self.is_recovering and self._contact != (leader, term):
             self._contact = (leader, term)

@@ -1,4 +1,4 @@
-"""When a leader sends its commit index: with the next entries if these come soon, otherwise immediately.
+"""Timing of a leader's commit index: sent with the next entries if these come soon, otherwise immediately.
 
 A message for the commit index alone costs both sides a write, a wake-up and a step. Under load the next entries
 follow within a millisecond or two and carry the index anyway. A follower that waits for an entry, such as the node

@@ -262,7 +262,7 @@ class RaftCore(SyncObj):
         """Return whether the log holds only its first base."""
         return self._journal.last_index <= 1
 
-    # --- what the adapter calls -----------------------------------------------------------------------------------
+    # --- calls of the adapter -------------------------------------------------------------------------------------
 
     def propose(self, *parts: bytes) -> bool:
         """On the leader, append a command, given in parts, with the next tick.
@@ -311,7 +311,7 @@ class RaftCore(SyncObj):
         return self.is_leader() and self._sender.flush(self._receivers(), hurried)
 
     def compact(self) -> None:
-        """D13: drop applied entries beyond the size limits; of a durable log only those that the latest snapshot holds."""
+        """D13: drop applied entries beyond the size limits; of a durable log only those in the latest snapshot."""
         journal = self._journal
         if journal.size_bytes <= self._settings.log_bytes_soft:
             return
@@ -342,7 +342,7 @@ class RaftCore(SyncObj):
         """Take part fully; for when no member knows more than this one."""
         self._recovery.end()
 
-    # --- elections, heartbeats and the leader's quorum: when the other members were last heard --------------------------
+    # --- elections, heartbeats and the leader's quorum ------------------------------------------------------------
 
     def leader_link_lost(self, node: PeerNode) -> None:
         """Campaign soon instead of after the full election time if the broken link to `node` was that to the leader."""

@@ -53,7 +53,7 @@ class LogSender:
         self._sequence = 0
         self._news = CommitNotifier()
 
-    # --- what is known of followers --------------------------------------------------------------------------------
+    # --- progress of followers ------------------------------------------------------------------------------------
 
     def begin_term(self, nodes: Iterable[PeerNode]) -> None:
         """Begin to lead these nodes: their progress of earlier terms is void."""
@@ -85,7 +85,7 @@ class LogSender:
         return [p.snapshot.info for p in self._progress.values() if p.snapshot is not None]
 
     def kept_indexes(self, nodes: list[PeerNode], matches: Mapping[PeerNode, int]) -> list[int]:
-        """Return indexes of entries that have to stay in the log, with all later ones, for the sake of followers.
+        """Return indexes of entries that have to stay in the log, with all later ones, for followers.
 
         `matches` is the highest index that each follower is known to hold.
         """
@@ -115,7 +115,7 @@ class LogSender:
         return node in self._connected and self.progress_of(node).state is not State.SNAPSHOT
 
     def _log_bytes_for(self, node: PeerNode) -> int:
-        """Return how long the log may become for the sake of a node."""
+        """Return how long the log may become for a node."""
         return max(self._settings.log_bytes_hard, self.progress_of(node).log_bytes)
 
     # --- entries --------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The leader's record of one follower: the state of its replication and the flow control of what is sent to it."""
+"""The leader's record of one follower: the state of its replication and the flow control of its messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WINDOW_BYTES_MAX = 16 * 1024 * 1024
 WINDOW_MESSAGES_MAX = 256
 SNAPSHOT_PAUSE_S = 0.1
 SNAPSHOT_PAUSE_S_MAX = 6.4
-"""Pause before another snapshot after one that failed: the first, and the longest. It may lack pages that no node has."""
+"""First and longest pause after a failed snapshot, which may have lacked pages that no node has."""
 
 
 class State(Enum):

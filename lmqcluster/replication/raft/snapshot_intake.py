@@ -73,7 +73,7 @@ class SnapshotIntake:
         installed: bool = False,
         restart: bool = False,
     ) -> None:
-        """Answer a block: the last one received, whether the snapshot is installed, or whether it has to be sent again."""
+        """Answer a block with the last one received, and whether the snapshot is installed or must be sent again."""
         self._carrier.send(
             node,
             {

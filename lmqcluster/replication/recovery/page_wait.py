@@ -119,7 +119,7 @@ class PageWait:
             self._requests.begin(self._give_up)
 
     def _give_up(self) -> None:
-        """Apply the batch although neither a page nor a newer state has arrived; the node stops if it does need the page."""
+        """Apply the batch without the page or a newer state; the node stops if it does need the page."""
         self._given_up |= self._awaited
         self._awaited.clear()
         self._go_on()

@@ -32,7 +32,7 @@ RECORDS_PER_SLICE = 4
 RETRY_S = 5.0
 """Pause after a snapshot could not be written, for example because the disk is full."""
 IDLE_BYTES_MAX = 4 * 1024 * 1024
-"""Bytes of unneeded pages, which only a snapshot removes from the disk, above which one is taken."""
+"""Bytes of unneeded pages above which a snapshot is taken to free the disk."""
 SPACE_PAUSE_S = 10.0
 """Shortest time between snapshots that are taken to free space."""
 DENIAL_PAUSE_S = 5.0
@@ -449,7 +449,7 @@ class SnapshotKeeper:
         return machine, lacking
 
     def _sweep(self) -> None:
-        """Remove pages that neither a snapshot names nor the state needs, unless a snapshot being taken may need others."""
+        """Remove pages that neither a snapshot nor the state needs, unless a snapshot is being taken."""
         machine = self._owner.machine
         if self._taking is not None or machine.view is not None:
             return

@@ -33,7 +33,7 @@ class StaleReceipts:
         self._forgetful.add(node_id)
 
     def recovered(self, members: Collection[str]) -> None:
-        """Note that this node lacks no entries any more. If a majority never did, neither did the cluster."""
+        """Note that this node lacks no entries any more. If a majority never lacked any, the cluster lost none."""
         if self._recovering:
             self._recovering = False
             others = self._forgetful.intersection(members)

@@ -411,7 +411,7 @@ class PageFiles:
                 finally:
                     file.close()
                 self._whole[page] = len(stored)
-            # An existing file, such as one that came from two peers, waits no more either.
+            # An existing file, such as one that came from two peers, no longer waits either.
             sizes[page] = self._whole[page]
 
     def _written(self, sizes: dict[bytes, int], error: Exception | None) -> None:

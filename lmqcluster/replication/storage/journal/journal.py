@@ -57,7 +57,7 @@ class Journal(Protocol):
     def last_index(self) -> int: ...
     @property
     def stamped_us(self) -> int:
-        """Return the latest log time of the entries, 0 if none has one; entries up to the base may not count."""
+        """Return the latest log time of the entries, 0 if none has one; entries up to the base may be left out."""
 
     def add(self, command: bytes, idx: int, term: int) -> None: ...
     def term_at(self, index: int) -> int: ...
@@ -167,7 +167,7 @@ class MemoryJournal(LibraryJournal):
         self.changes: list[tuple[int, bytes]] = []
         self.applied_last = 0
 
-    # --- what the Raft core uses ----------------------------------------------------------------------------------
+    # --- interface of the Raft core -------------------------------------------------------------------------------
 
     @property
     def first_index(self) -> int:

@@ -166,7 +166,7 @@ class SnapshotStore:
         return write_portable(self._disk, _portable_name(info), header, stored.records(), payload)
 
     def remove_portable(self, stored: StoredSnapshot) -> None:
-        """Remove such a copy."""
+        """Remove a portable copy."""
         stored.close()
         self._disk.remove(_portable_name(stored.info))
 
