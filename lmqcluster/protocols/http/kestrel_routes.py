@@ -215,7 +215,7 @@ class _Period:
 
     @property
     def is_over(self) -> bool:
-        """Return whether this has ended because no client asked for several periods."""
+        """Return whether this has ended because no client asked for `_UNASKED_PERIODS_MAX` periods."""
         return self._task.done()
 
     async def _run(self) -> None:

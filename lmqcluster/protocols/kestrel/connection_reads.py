@@ -69,7 +69,7 @@ class HeldReads:
         self.forget(queue, count)
 
     async def abort(self, queue: bytes) -> None:
-        """Return the oldest read of a queue to the head of the queue. Raises like `confirm`."""
+        """Abort the oldest read of a queue: its item returns to the head. Raises like `confirm`."""
         numbers = self._oldest(queue, 1)
         if numbers:
             await self._reads.abort_numbers(queue, numbers)
@@ -86,7 +86,7 @@ class HeldReads:
             del self._held[queue]
 
     def abort_all(self) -> None:
-        """Return all reads to the heads of their queues in the order of the puts, because the connection is closed."""
+        """Abort all reads after the connection has closed: their items return to the heads in the order of the puts."""
         held, self._held = self._held, {}
         if held:
             self._reads.abort_numbers_soon(

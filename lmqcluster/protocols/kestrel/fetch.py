@@ -1,4 +1,4 @@
-"""Fetches items for good or as open reads of a connection. Equal requests are served together."""
+"""Removal of items from queues, for good or as open reads of a connection. Equal requests are served together."""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class MessageRoutes:
         return _delivered(delivery, layout) if delivery is not None else no_content()
 
     async def reply(self, request: Request, name: bytes, identifier: bytes) -> Reply:
-        """Acknowledge a message, return it to its queue, or extend its lease."""
+        """Acknowledge a message, give it back, or extend its lease."""
         operation = self._replies[parameters.reply_kind(request.parameters())]
         done = await operation(check_name(name), (identifier,))
         if not done[0]:

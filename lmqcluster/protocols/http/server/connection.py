@@ -98,8 +98,8 @@ class Connection(RequestHandler):
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client and give the parser one head or body at a time.
 
-        While requests or the start of a body wait, the rest is kept. The base class calls without data when parsing can
-        continue.
+        While requests or the start of a body wait, the rest is kept. The base class calls
+        without data when parsing can continue.
         """
         if self._is_over:
             return

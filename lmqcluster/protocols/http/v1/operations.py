@@ -77,7 +77,7 @@ class QueueOperationRoutes:
         return reply_media(request).reply({"withdrawn": await self._operations.withdraw(name, label, _count(body))})
 
     async def redrive(self, request: Request, name: bytes) -> Reply:
-        """Return messages that the cluster has moved here to their original queues, or move them to another queue."""
+        """Move messages that the cluster has put here back to their original queues, or to another queue."""
         check_name(name)
         body = object_of(await read_value(request, HTTP_PROPERTY_BYTES_MAX), {"to", "label", "max"})
         destination = _other_queue(request, body, "to") if "to" in body else None

@@ -196,7 +196,7 @@ class QueueRoutes:
         return _results(request, await self._service.ack(check_name(name), ids))
 
     async def nack(self, request: Request, name: bytes) -> Reply:
-        """Return messages to the queue; it costs each a retry."""
+        """Give messages back to the queue; it costs each a retry."""
         ids, body = await _ids(request, {"place", "delay"})
         delay_s = number_of(body.get("delay"), "delay")
         return _results(request, await self._service.nack(check_name(name), ids, place_of(body), delay_s))

@@ -57,13 +57,13 @@ class SubscriptionRoutes:
         return media.reply(_shown(await self._known(name), media))
 
     async def abandon(self, request: Request, name: bytes) -> Reply:
-        """Return the messages of all batches of a subscription to their queues."""
+        """Put the messages of all batches of a subscription back into their queues."""
         await self._known(name)
         await self._service.subscriptions.take_back(name, request.principal.ends_of)
         return no_content()
 
     async def delete(self, request: Request, name: bytes) -> Reply:
-        """Return the messages of all batches of a subscription to their queues, and delete it."""
+        """Put the messages of all batches of a subscription back into their queues, and delete it."""
         if not await self._service.subscriptions.delete(name, request.principal.ends_of):
             raise no_subscription(name)
         return no_content()

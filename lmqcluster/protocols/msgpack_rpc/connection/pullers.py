@@ -75,7 +75,7 @@ class ManyPuller:
         self.send(token, delivered, encoded)
 
     def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
-        """Send the encoded messages and return the others to their queues."""
+        """Send the encoded messages and put the others back into their queues."""
         connection = self._connection
         size = sum(map(len, encoded))
         if connection.must_ask(size) and not connection.has_room(size):
@@ -86,7 +86,7 @@ class ManyPuller:
         self.answer(token, encoded)
 
     def put_back(self, delivered: list[Delivered]) -> None:
-        """Return messages that are not sent to their queues."""
+        """Put messages that are not sent back into their queues."""
         self._connection.service.pulls.put_back(delivered, self._unsent)
 
     def answer(self, token: Any, encoded: list[bytes]) -> None:
@@ -116,7 +116,7 @@ class SettlingPuller(ManyPuller):
         return None
 
     def send(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
-        """Acknowledge the encoded messages and return the others to their queues."""
+        """Acknowledge the encoded messages and put the others back into their queues."""
         connection = self._connection
         size = sum(map(len, encoded))
         must_ask = connection.promised_bytes or connection.must_ask(size)

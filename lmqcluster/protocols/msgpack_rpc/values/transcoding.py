@@ -37,8 +37,7 @@ def _raw_head(size: int) -> bytes:
 def _token(body: bytes, at: int) -> tuple[int, int, int]:
     """Return a token's size, the number of values inside it or -1, and the length of a string of a new type or -1.
 
-    The size is 0 for a type that the old specification does not have. The size of a truncated token reaches beyond the
-    end.
+    The size is 0 for a type that the old specification does not have. A truncated token reaches beyond the end.
     """
     first = body[at]
     if first < 0x80 or first >= 0xE0:

@@ -1,8 +1,7 @@
 """Boundaries of requests in the bytes of a connection, for any split over reads and with pipelining.
 
 The parser does not report the boundaries, but two features need them. LMQ's clients may send queue names as raw UTF-8,
-as curl does; the parser refuses that, so request lines are escaped first. And an endless head must not take much
-memory.
+as curl does; the parser refuses that, so request lines are escaped first. An endless head must not take much memory.
 """
 
 from __future__ import annotations
