@@ -167,17 +167,14 @@ class Machine(State):
         return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
 
     def pages_ahead(self, now_us: int, commands: list[Command]) -> list[bytes]:
-        """Return the pages that a batch of these commands needs if it is applied next at this log time, as far as
-        foreseeable.
+        """Return the pages that a batch of these commands needs if it is applied next at this log time, as far as foreseeable.
 
         Reading a page in vain is harmless; a page that is needed but not listed is read when it is needed.
         """
         return pages_ahead(self, max(self.now_us, now_us), commands)
 
     def copies_of(self, command: Command) -> int:
-        """Return about how many copies of its messages a command stores, for bound queues and aliases; see
-        `copies_of`.
-        """
+        """Return about how many copies of its messages a command stores, for bound queues and aliases; see `copies_of`."""
         return copies_of(self, command)
 
     def _touch(self, queue: HasName) -> None:

@@ -1,5 +1,4 @@
-"""The pages that a batch needs, listed before it is applied, so that a node waits for a missing page instead of
-failing midway.
+"""The pages that a batch needs, listed before it is applied, so that a node waits for a missing page instead of failing midway.
 
 Whether a page is in memory never changes a result, so replicas need not agree on any of this.
 """

@@ -48,9 +48,7 @@ class NodeSequences:
         return last if known == incarnation else 0
 
     def rows(self) -> Iterator[list[object]]:
-        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
-        read.
-        """
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are read."""
         items = list(self._sessions.items())
         return ([origin, incarnation, last] for origin, (incarnation, last) in items)
 

@@ -90,9 +90,7 @@ class Producers:
             del self._owners[owner]
 
     def rows(self) -> Iterator[list[object]]:
-        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
-        read.
-        """
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are read."""
         frozen = [(owner, list(self._owners[owner].items())) for owner in sorted(self._owners)]
         return ([owner, producer, last, used_us] for owner, items in frozen for producer, (last, used_us) in items)
 

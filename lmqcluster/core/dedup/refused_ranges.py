@@ -8,9 +8,7 @@ from collections.abc import Iterable, Iterator
 __all__ = ["RANGES_MAX", "RefusedRanges"]
 
 RANGES_MAX = 4_096
-"""Most ranges of one producer: our client has at most 8,192 pushes in flight, and at most every other one begins a
-range.
-"""
+"""Most ranges of one producer: our client has at most 8,192 pushes in flight, and at most every other one begins a range."""
 _OWNER_RANGES_MAX = 100_000
 _ROW_RANGES = 500
 

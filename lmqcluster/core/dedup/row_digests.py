@@ -31,9 +31,7 @@ def _chunks(buckets: list[bytes]) -> Iterator[bytes]:
 
 
 def _place(bucket: bytes, digest: bytes) -> int:
-    """Return the offset at which a digest is in a bucket, or belongs: buckets are sorted, so that equal sets are
-    equal.
-    """
+    """Return the offset at which a digest is in a bucket, or belongs: buckets are sorted, so that equal sets are equal."""
     low, high = 0, len(bucket) // DIGEST_BYTES
     while low < high:
         middle = (low + high) // 2

@@ -84,7 +84,7 @@ class KeyedPushes:
             return self._store(queue, item)
         known = state.keys.find(owner, queue.name, item.key)
         if known is not None:
-            # Above the flag there may be a sequence, see `TraitCommands`.
+            # Above the flag there may be a sequence, see `PushPlan.store`.
             return known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED
         flag = self._store(queue, item)
         if flag < PushFlag.FULL:

@@ -1,5 +1,4 @@
-"""Commands on queues whose messages are addressed by id and tag. Every public method is one command of the state
-machine.
+"""Commands on queues whose messages are addressed by id and tag. Every public method is one command of the state machine.
 
 Only `create` creates a queue. A queue created otherwise gets its index with the first of these commands.
 """
@@ -133,8 +132,7 @@ class PollCommands:
             one.take(now_us)
 
     def update(self, name: bytes, sequence: int, tag: int, hide_us: int) -> int | None:
-        """Hide a message again; return the number from which its new tag derives, None if it is gone or the tag is
-        outdated.
+        """Hide a message again; return the number from which its new tag derives, None if it is gone or the tag is outdated.
 
         Raises:
             ValueError: an argument is out of range.

@@ -1,6 +1,4 @@
-"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state
-machine.
-"""
+"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state machine."""
 
 from __future__ import annotations
 
@@ -158,8 +156,7 @@ class QueueCommands:
     # --- bindings -------------------------------------------------------------------------------------------------
 
     def bind(self, source: bytes, target: bytes) -> bool:
-        """Copy pushes to one queue into another from now on; create the queues if needed. False if they are bound
-        already.
+        """Copy pushes to one queue into another from now on; create the queues if needed. False if they are bound already.
 
         Raises:
             ValueError: a queue cannot be bound to itself.

@@ -51,8 +51,7 @@ class SessionCommands:
     def pull(
         self, name: bytes, count: int, lease_us: int, number: int, charge: int, known: int, owner: bytes = b""
     ) -> list[Delivered] | None:
-        """Lease up to `count` messages until the session ends; from an exclusive queue only when it is the session's
-        turn.
+        """Lease up to `count` messages until the session ends; from an exclusive queue only when it is the session's turn.
 
         Args:
             lease_us: latest end of the leases, from now; 0 for the queue's limit, if it has one.

@@ -151,8 +151,7 @@ class TraitCommands:
         return len(found)
 
     def redrive(self, name: bytes, destination: bytes | list[bytes], label: bytes, limit: int) -> int | None:
-        """Send up to `limit` messages that the cluster has moved here back, or elsewhere; None if there is no such
-        queue.
+        """Send up to `limit` messages that the cluster has moved here back, or elsewhere; None if there is no such queue.
 
         Each becomes a fresh message with its label, group and priority. Limits of the target do not apply. If
         `destination` is a list, messages return until the first that came from none of these queues.
@@ -192,8 +191,7 @@ def _all_stored(first: int, count: int) -> list[tuple[int, int]]:
 
 
 def _pushed_alike(rows: list[list[Any] | bytes]) -> tuple[list[bytes], Push] | None:
-    """Return the bodies and their options, if all but the first are bare and that has no content type, headers or
-    key.
+    """Return the bodies and their options, if all but the first are bare and that has no content type, headers or key.
 
     Raises:
         ValueError: the first is malformed.

@@ -66,9 +66,7 @@ class WaitingPushCommands:
         return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
 
     def cancel(self, ticket: int, owner: bytes = b"") -> bool:
-        """Refuse a waiting push, unless a repetition of it waits too; False if it does not wait, or belongs to
-        another owner.
-        """
+        """Refuse a waiting push, unless a repetition of it waits too; False if it does not wait, or belongs to another owner."""
         table = self._state.waiting_pushes
         push = table.find(ticket)
         if push is None or push.owner != owner:

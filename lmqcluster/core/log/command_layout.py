@@ -138,9 +138,7 @@ def steps_of(command: Command) -> list[Command]:
 
 
 def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
-    """Return the queue from which a command moves messages to another one, the label if it selects by one, and the
-    most messages.
-    """
+    """Return the source queue of a command that moves messages, the label if it selects by one, and the most messages."""
     is_redrive = command[OP] == Op.REDRIVE
     place = 4 if is_redrive else 3
     if not (is_redrive or command[OP] == Op.MOVE) or len(command) <= place or type(command[place]) is not int:
@@ -188,9 +186,7 @@ def push_items(queue: bytes, rows: Sequence[Any], *owned: bytes) -> Command:
 
 
 def push_rows(queue: bytes, rows: Sequence[Any], *owned: bytes | int) -> Command:
-    """Return a push of messages with options; for those numbered by a producer, `owned` is the result of
-    `owner_and_number`.
-    """
+    """Return a push of messages with options; for those numbered by a producer, `owned` is the result of `owner_and_number`."""
     return [Op.PUSH_TRAITS, queue, rows, *owned]
 
 
@@ -310,7 +306,7 @@ def pull_again(command: Command) -> Command:
 def may_share(command: Command, asked: Asked) -> bool:
     """Return whether a pull from the same queue with this request may share the command.
 
-    It may not if it would give back the deliveries of the other pull.
+    It may not if one of the pulls could return deliveries that the other one got.
     """
     op, *arguments = asked
     if command[OP] != op or command[_ASKED:] != arguments:
@@ -319,9 +315,7 @@ def may_share(command: Command, asked: Asked) -> bool:
 
 
 def charge_and_known(command: Command) -> tuple[int, int]:
-    """Return the deliveries that a pull charges, and the last number its client has received, -1 if it does not
-    report one.
-    """
+    """Return the deliveries that a pull charges, and the last number its client has received, -1 if it does not report one."""
     return (command[5], command[6]) if command[OP] == Op.PULL_IN_SESSION else (1, -1)
 
 

@@ -71,7 +71,7 @@ class Op(IntEnum):
     # queue, [[content, content type or None, headers, traits]], job, stream, first position, note, whether done,
     # owner [, epoch, run] -> [flag], empty for a repeat
     PUSH_MARKED = 27
-    END_JOBS = 28  # [job], owner -> number of streams that they had
+    END_JOBS = 28  # [job], owner -> number of marks that they had
     BEGIN_EPOCH = 44  # job, epoch, run, seed, owner -> 0 begun, 1 must be repeated, 2 finished before
     FINISH_EPOCH = 45  # job, epoch, run, rows, sum of their digests, owner -> True
     CLAIM = 29  # subscription, owner -> session

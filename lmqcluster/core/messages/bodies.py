@@ -21,7 +21,7 @@ from .pages import Pageable
 __all__ = ["Body", "BodyChunk", "BodyTail", "HasName", "Key", "QueueBodies"]
 
 TAILS_MAX = 16
-"""Number of tails of one queue: bodies that are due at about the same time share one."""
+"""Most tails of one queue: bodies that are due at about the same time share one."""
 _BUCKET_BITS = 25
 """Messages with the same priority that become due within 2**25 microseconds, about half a minute, share a tail."""
 

@@ -1,6 +1,4 @@
-"""Pre-images: the fields of messages as of the moment a snapshot view was opened, kept for messages that change while
-it is read.
-"""
+"""Pre-images: fields of messages as of the opening of a snapshot view, kept for those that change while it is read."""
 
 from __future__ import annotations
 

@@ -105,9 +105,7 @@ class SortedList(Generic[M]):
         return thing
 
     def between(self, low: Key, high: Key) -> Iterator[M]:
-        """Yield the items with keys from `low` on that are less than `high`; the list must not change during
-        iteration.
-        """
+        """Yield the items with keys from `low` on that are less than `high`; the list must not change during iteration."""
         place, index = self._find(low)
         if place < 0:
             return

@@ -1,6 +1,4 @@
-"""The counters of a queue, which only grow. Snapshots, statistics, metrics and the description of the API follow this
-table.
-"""
+"""The counters of a queue, which only grow. Snapshots, statistics, metrics and the description of the API follow this table."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class Source(Protocol):
 
 
 class Limited(NamedTuple):
-    """A source, and the maximum number of its rows that one batch ends."""
+    """A source, and the most rows of it that one batch ends."""
 
     source: Source
     limit: int

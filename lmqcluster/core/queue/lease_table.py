@@ -34,9 +34,7 @@ class LeaseTable:
         return len(self.messages)
 
     def add(self, deadline_us: int, first: int, messages: list[Message]) -> None:
-        """Lease `messages` under consecutive numbers from `first` until `deadline_us`, which the messages already
-        carry.
-        """
+        """Lease `messages` under consecutive numbers from `first` until `deadline_us`, which the messages already carry."""
         last = first + len(messages) - 1
         self.messages.update(zip(range(first, last + 1), messages, strict=True))
         self._place(deadline_us, first, last)

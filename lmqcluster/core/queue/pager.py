@@ -38,7 +38,7 @@ class Pager:
         paged_body_bytes: bytes of the bodies that are not in memory though their messages are.
         idle_bytes: bytes of bodies in memory that have left their queues.
         loads_total, pages_total: chunks that were paged in, and turned into pages.
-        thin: body chunks most of whose bodies have left, the one with the lowest sequence first.
+        thin: body chunks more than half of whose bytes have left, the one with the lowest sequence first.
     """
 
     def __init__(self, stock: Totals) -> None:
@@ -120,9 +120,7 @@ class Pager:
         return (chunk.page for chunk in chunks if chunk.page)
 
     def lows(self) -> dict[bytes, int]:
-        """Return for each page the key that all nodes share: the lowest sequence of messages, or the negated first
-        one of bodies.
-        """
+        """Return the key of each page that all nodes share: the lowest sequence of messages, the negated first one of bodies."""
         lows = {chunk.page: low for low, chunk in self._in_line.items() if chunk.page}
         lows.update((chunk.page, -first) for first, chunk in self._by_first.items() if chunk.page)
         return lows

@@ -1,6 +1,4 @@
-"""Queue properties and how they are resolved: own value, else the parent's, else the first matching rule's, else the
-system's.
-"""
+"""Queue properties and how they are resolved: own value, else the parent's, else the first matching rule's, else the system's."""
 
 from __future__ import annotations
 

@@ -30,9 +30,7 @@ class Exits(Protocol):
     """The callbacks of a queue: they route messages that leave it and follow up on changes."""
 
     def changed(self, queue: Queue) -> None:
-        """Called when messages have left the line: the next of their groups may be due, there may be room, or the
-        queue may be empty.
-        """
+        """Called when messages have left the line: the next of a group may be due, there may be room, or the queue is empty."""
 
     def expired(self, queue: Queue, message: Message) -> None:
         """Called when a message has expired."""
@@ -130,9 +128,7 @@ class Queue(QueueContents):
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
 
     def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
-        """Append messages held behind `leader` to `taken`, up to `count` in all; return how many undeliverable ones
-        were met.
-        """
+        """Append messages held behind `leader` to `taken`, up to `count` in all; return how many undeliverable ones were met."""
         passed = 0
         while isinstance(leader, RichMessage) and len(taken) < count and passed < PASSES_MAX:
             message = rich.take_behind(leader)
@@ -186,9 +182,7 @@ class Queue(QueueContents):
         return delivered
 
     def _due(self, now_us: int, count: int, *, in_turn: bool = False, whole_groups: bool = False) -> list[Message]:
-        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not
-        allowed.
-        """
+        """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not allowed."""
         ready = self.ready
         taken: list[Message] = []
         if self.suspended:
@@ -323,9 +317,7 @@ class Queue(QueueContents):
                 self._left(message, now_us)
 
     def destination_of(self, message: Message, now_us: int) -> bytes | None:
-        """Return where a leased message would go if it were given back now: None for in line, empty for nowhere, or a
-        queue's name.
-        """
+        """Return where a leased message goes if it is given back now: None for in line, empty for nowhere, or a queue's name."""
         options = self.settings.options
         if message.remaining <= 0:
             return b"" if options is None else options.dead_letters
@@ -420,9 +412,7 @@ class Queue(QueueContents):
         return ended
 
     def release(self, now_us: int, numbers: list[int]) -> None:
-        """End leases before their deadline: messages return to their old place; those without deliveries left leave
-        the queue.
-        """
+        """End leases before their deadline: messages return to their old place; those without deliveries left leave the queue."""
         self._keep_pre_images(numbers)
         for number in numbers:
             message = self.live(number, now_us)

@@ -210,9 +210,7 @@ class RichLines:
         return self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
 
     def take_behind(self, message: RichMessage) -> RichMessage | None:
-        """Take the next held message of a leased message's group; None if there is none, or if the leased one has no
-        turn.
-        """
+        """Take the next held message of a leased message's group; None if there is none, or if the leased one has no turn."""
         heir = self._next_held(message.traits.group) if message.traits.group and self._has_turn(message) else None
         if heir is not None:
             self.take(heir)
@@ -284,9 +282,7 @@ class RichLines:
         return done
 
     def take_scheduled(self) -> RichMessage | None:
-        """Take the message that becomes due first; None if there is none, or if another one of its group is in line
-        or leased.
-        """
+        """Take the message that becomes due first; None if there is none, or if another one of its group is in line or leased."""
         message = self.scheduled.first()
         if message is None:
             return None
@@ -346,9 +342,7 @@ class RichLines:
         return list(islice(self._labelled.between((label, 0), (label, NEVER)), limit))
 
     def moved(self, label: bytes, limit: int) -> list[RichMessage]:
-        """Return up to `limit` messages in line that the cluster has moved here, with this label, or any if it is
-        empty.
-        """
+        """Return up to `limit` messages in line that the cluster has moved here, with this label, or any if it is empty."""
         return list(islice(self._moved.between((label, 0), (label, NEVER)), limit))
 
     def count_moved(self) -> int:

@@ -301,9 +301,7 @@ class QueueContents(QueueCounters):
             self.backlog = None
 
     def take_line(self) -> int:
-        """Remove all due messages without traits; return how many. The cost is one step per chunk and per message of
-        the head.
-        """
+        """Remove all due messages without traits; return how many. The cost is one step per chunk and per message of the head."""
         count = self._ready_count()
         self._let_go(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)

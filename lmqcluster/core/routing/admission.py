@@ -88,9 +88,7 @@ class Admission:
         self._state = state
 
     def targets(self, queue: Queue) -> Targets:
-        """Return the targets of a push to the queue: aliases are followed recursively, and each queue's bindings
-        once.
-        """
+        """Return the targets of a push to the queue: aliases are followed recursively, and each queue's bindings once."""
         state, options = self._state, queue.settings.options
         if not state.bindings.has_targets(queue.name) and (
             options is None or not (options.destinations or options.fanout_only)
@@ -146,9 +144,7 @@ class Admission:
         return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
 
     def store_alike(self, queue: Queue, contents: Sequence[bytes], push: Push) -> int:
-        """Store bodies without content type and headers, with equal options, in a queue that takes all; return the
-        first sequence.
-        """
+        """Store bare bodies with equal options in a queue that takes all; return the sequence of the first."""
         state, now_us = self._state, self._state.now_us
         first = state.last_sequence + 1
         due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
@@ -246,9 +242,7 @@ class Admission:
         return flag
 
     def receive(self, queue: Queue, message: Message, traits: Traits) -> None:
-        """Store a message that another queue forwards, in this queue alone. Limits do not apply, since it would be
-        lost.
-        """
+        """Store a message that another queue forwards, in this queue alone. Limits do not apply, since it would be lost."""
         state = self._state
         state.last_sequence += 1
         queue.take_over(state.now_us, state.last_sequence, message, traits)
@@ -280,9 +274,7 @@ class Room:
         self._bytes: dict[bytes, int] = {}
 
     def take(self, queue: Queue, size: int) -> PushFlag:
-        """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve
-        nothing.
-        """
+        """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve nothing."""
         targets = self._intake.targets(queue)
         if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
             return PushFlag.OVERSIZED
@@ -332,9 +324,7 @@ def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
 
 
 def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) -> PushFlag:
-    """Return why a queue refuses a body of this size if its line had this many more messages and bytes; ``STORED`` if
-    it does not.
-    """
+    """Return why a queue with this many more messages and bytes refuses a body of this size; ``STORED`` if it does not."""
     options = queue.settings.options
     if options is None:
         return PushFlag.STORED

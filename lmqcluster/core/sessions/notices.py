@@ -1,6 +1,4 @@
-"""Results of a batch for clients that wait for something other than messages. Each node picks those that it waits
-for.
-"""
+"""Results of a batch for clients that wait for something other than messages. Each node picks those that it waits for."""
 
 from __future__ import annotations
 

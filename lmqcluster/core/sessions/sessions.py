@@ -26,9 +26,7 @@ TTL_US_MAX = 3_600 * 1_000_000
 LEASES_MAX = 100_000
 """Most deliveries that one session may hold."""
 NEWEST_MAX = 10_000
-"""Number of a session's newest deliveries that are searched for those its client has not received: the most that one
-pull takes.
-"""
+"""Number of a session's newest deliveries that are searched for lost ones: the most that one pull takes."""
 END_STEPS = 1_000
 """Most leases and places that one batch releases for sessions that have ended."""
 _SWEEP_MIN = 64
@@ -190,9 +188,7 @@ class Sessions:
         return chain.from_iterable(session.leases.items() for session in over)
 
     def held(self, number: int) -> Iterator[tuple[int, bytes]]:
-        """Yield number and queue of the deliveries of a session, the oldest first; nothing may change during
-        iteration.
-        """
+        """Yield number and queue of the deliveries of a session, the oldest first; nothing may change during iteration."""
         session = self._sessions.get(number)
         return iter(()) if session is None else iter(session.leases.items())
 

@@ -23,9 +23,7 @@ class FrozenBodies:
         self._numbers: dict[Body, int] = {}
 
     def records(self, page_of: Callable[[BodyChunk], bytes], rows_max: int) -> Iterator[list[Any]]:
-        """Yield the records; afterwards `number` knows the bodies. `page_of` returns a chunk's page and writes it if
-        needed.
-        """
+        """Yield the records; afterwards `number` knows the bodies. `page_of` returns a chunk's page and writes it if needed."""
         count = 0
         chunks, self._chunks = self._chunks[::-1], []
         while chunks:

@@ -55,9 +55,7 @@ class SnapshotView:
     def __init__(
         self, machine: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
     ) -> None:
-        """Open the view. With `pages`, backlogs are written as names of pages in the machine's store instead of
-        messages.
-        """
+        """Open the view. With `pages`, backlogs are written as names of pages in the machine's store instead of messages."""
         self.revision = revision
         self.pages: list[bytes] = []
         self._named = self.pages if pages and machine.backlogs.store is not None else None

@@ -107,7 +107,5 @@ class Subscription:
         self.batches: dict[int, BatchLease] = {}
 
     def is_open_to(self, owner: bytes) -> bool:
-        """Return whether an owner may use it. The empty owner, of clients that need no token, may use all
-        subscriptions.
-        """
+        """Return whether an owner may use it. The empty owner, of clients that need no token, may use all subscriptions."""
         return not owner or self.owner in (owner, b"")

@@ -240,8 +240,7 @@ class BatchLeases:
         return bool(subscription.batches)
 
     def delete(self, name: bytes, owner: bytes = b"") -> bool | None:
-        """Put the messages of all batches back and forget the subscription, regardless of the session that has
-        claimed it.
+        """Put the messages of all batches back and forget the subscription, regardless of the session that has claimed it.
 
         Returns:
             Whether the command must be repeated for the rest; None if there is no such subscription.
@@ -367,9 +366,7 @@ class BatchLeases:
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
 
     def _take_followers(self, batch: BatchLease, end: int) -> bool:
-        """Lease messages held behind the last message of a batch, up to `end` in all; return whether there may be
-        more.
-        """
+        """Lease messages held behind the last message of a batch, up to `end` in all; return whether there may be more."""
         queue_name, first, count = batch.runs[-1] if batch.runs else (b"", 0, 0)
         queue = self._state.existing(queue_name)
         if queue is None or batch.count >= end:
@@ -459,9 +456,7 @@ class BatchLeases:
     # --- snapshots ------------------------------------------------------------------------------------------------
 
     def rows(self) -> Iterator[list[object]]:
-        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are
-        read.
-        """
+        """Return the table as of now for a snapshot, least recently used first; it may change while the rows are read."""
         frozen: list[list[object]] = []
         for name, subscription in self.subscriptions.items():
             head = [name, subscription.owner, subscription.session, subscription.settled, subscription.used_us]

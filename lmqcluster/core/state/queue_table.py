@@ -327,9 +327,7 @@ class QueueTable:
     def take(
         self, queue: Queue, count: int, deadline_us: int, charge: int, *, in_turn: bool = False
     ) -> list[Delivered]:
-        """Lease up to `count` messages of a queue until `deadline_us`; `charge` is the number of deliveries charged,
-        0 or 1.
-        """
+        """Lease up to `count` messages of a queue until `deadline_us`; `charge` is the number of deliveries charged, 0 or 1."""
         delivered = queue.lease(self.now_us, count, self.last_delivery, deadline_us, charge, in_turn=in_turn)
         return self._counted(queue, delivered)
 
@@ -453,9 +451,7 @@ class QueueTable:
 
 
 def check_numbers(numbers: list[int]) -> None:
-    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a
-    whole.
-    """
+    """Raise ValueError unless all are integers. Checked before the first is settled, because a command fails as a whole."""
     if type(numbers) not in _SEQUENCES or not are_all(int, numbers):
         raise ValueError("delivery numbers must be integers")
 

@@ -67,8 +67,7 @@ class State(QueueTable):
         )
 
     def settled_by(self, op: Op, name: bytes, number: int) -> bool | None:
-        """Return whether a command `op` (ack, nack or put back) that finds no lease repeats one that ended the
-        delivery.
+        """Return whether a command `op` (ack, nack or put back) that finds no lease repeats one that ended the delivery.
 
         Returns:
             None if the ending is forgotten.
