@@ -1,1 +1,1 @@
-"""The asyncio client, its calls grouped by subject."""
+"""The asyncio client, with its calls grouped by subject."""

@@ -15,7 +15,7 @@ __all__ = ["BatchCalls"]
 
 
 class BatchCalls(CallBase):
-    """Subscriptions, their batches, and looking into queues."""
+    """Subscriptions, their batches, backlogs and peeks."""
 
     def reserve_batch(
         self,
@@ -30,21 +30,21 @@ class BatchCalls(CallBase):
     ) -> Future[BatchLease]:
         """Lease many messages together, for an epoch of a subscription.
 
-        The same epoch returns the same batch again, through any node and after any crash, until it is settled, abandoned or its
-        lease ends. Other consumers pull the rest of the queue meanwhile.
+        The same epoch returns the same batch again, through any node and after any crash, until the batch is settled, abandoned
+        or its lease expires. Other consumers can pull the rest of the queue at the same time.
 
         Args:
             subscription: name of the consumer, 1 to 255 bytes.
             epoch: number of the batch; each new one must be higher than all before it.
             queue: take from this queue;
             pattern: or from all queues whose names match this regular expression (RE2).
-            count: most messages to take, 1 to 100,000; none are waited for.
-            lease_s: seconds until the messages go back to their queues unless they are settled. That costs no retry.
-            session: what `claim_subscription` gave, if the subscription was claimed.
+            count: maximum number of messages, 1 to 100,000; the call does not wait for messages.
+            lease_s: seconds after which unsettled messages return to their queues, which costs no retry.
+            session: the result of `claim_subscription`, if the subscription was claimed.
 
         Raises:
             ValueError: not exactly one of `queue` and `pattern` is given.
-            LmqError: awaited: ``bad_request``, ``bad_name``, ``bad_pattern``; ``fenced`` if it is not the session of the latest
+            LmqError: awaited: ``bad_request``, ``bad_name``, ``bad_pattern``; ``fenced`` if the session is not that of the latest
                 claim; ``quota_exceeded``.
         """
         source, is_pattern = _source(queue, pattern)
@@ -60,9 +60,9 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"reserve_batch", arguments), decode)
 
     def claim_subscription(self, subscription: Name) -> Future[int]:
-        """Take a subscription over: from now on its calls need the session that this gives, and all sessions before fail.
+        """Take over a subscription: its later calls require the new session, and calls with an earlier one fail.
 
-        The batches stay; so the next consumer that claims goes on where the one before stopped.
+        The batches stay, so the consumer that claims continues where the one before stopped.
 
         Returns:
             Awaited: the session.
@@ -73,9 +73,9 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"claim_subscription", [name_bytes(subscription)]), int)
 
     def delete_subscription(self, subscription: Name) -> Future[str]:
-        """Give all batches back as `abandon_batches` does, and forget the subscription, also if another consumer has claimed it.
+        """Abandon all batches like `abandon_batches`, and delete the subscription, also if another consumer has claimed it.
 
-        Awaited: ``"ok"``, also if there was none.
+        Awaited: ``"ok"``, also if it did not exist.
         """
         return self._call(Call, request_body(b"delete_subscription", [name_bytes(subscription)]), ok)
 
@@ -90,71 +90,71 @@ class BatchCalls(CallBase):
         details: bool = False,
         skip_lost: bool = False,
     ) -> Future[BatchColumns]:
-        """Messages of a batch from position `start` on: up to `count`, but no more than 10,000 and about 16 MiB.
+        """Read up to `count` messages of a batch from position `start`, at most 10,000 and about 16 MiB.
 
-        It changes nothing, so several readers can read slices of one batch, again and again. With `details` the columns hold
-        `BatchColumns.details` too. With `skip_lost` messages that are not leased any more are left out and counted; otherwise
-        one is an error. The next slice begins at `BatchColumns.next`.
+        The call is read-only, so several readers can read slices of one batch, any number of times. With `details`, the columns
+        include `BatchColumns.details`. With `skip_lost`, messages that are no longer leased are skipped and counted; otherwise
+        the first one is an error. The next slice begins at `BatchColumns.next`.
 
         Raises:
-            LmqError: awaited: ``lease_expired`` if the batch is not live any more, ``batch_not_found`` if there is none,
-                ``lease_lost`` if messages of it are gone, such as those of a deleted queue.
+            LmqError: awaited: ``lease_expired`` if the batch is no longer live, ``batch_not_found`` if there is none,
+                ``lease_lost`` if it has lost messages, such as those of a deleted queue.
         """
         arguments = [name_bytes(subscription), epoch, start, count, session, details, skip_lost]
         return self._call(Call, request_body(b"read_batch", arguments), BatchColumns)
 
     def cut_batch(self, subscription: Name, epoch: int, parts: int) -> Future[list[int]]:
-        """Where several readers may begin to read a batch: no group is cut, so that each reader keeps the order of groups.
+        """Divide a batch between several readers without splitting a group, so that each reader keeps the order of groups.
 
         Returns:
-            Awaited: the positions, the first of them 0; fewer than `parts` (1 to 10,000) if groups are large, none if the batch
-            is not live.
+            Awaited: the start positions, the first of them 0; fewer than `parts` (1 to 10,000) if groups are large, none if the
+            batch is not live.
         """
         return self._call(Call, request_body(b"cut_batch", [name_bytes(subscription), epoch, parts]), list)
 
     def incarnation(self) -> Future[str]:
-        """The name of the cluster's present life.
+        """Return the name of the cluster's current incarnation.
 
-        It is another one after the cluster was restored from a backup, or has lost the end of its log. Sequences and epochs of
-        an earlier life may be given again then. Ids of messages begin with it.
+        It changes if the cluster is restored from a backup, or loses the end of its log. The cluster may then reuse sequences and
+        epochs of an earlier incarnation. Ids of messages begin with the incarnation.
         """
         return self._call(Call, request_body(b"incarnation", []), name_text)
 
     def renew_batches(
         self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None
     ) -> Future[int]:
-        """Let all live batches of a subscription end `lease_s` seconds from now. Awaited: how many there are."""
+        """Extend the leases of all live batches of a subscription to `lease_s` seconds from now. Awaited: their number."""
         arguments = [name_bytes(subscription), lease_s, *_given(session)]
         return self._call(Call, request_body(b"renew_batches", arguments), int)
 
     def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> Future[list[int]]:
-        """Ack all batches of a subscription up to an epoch. May come late and be repeated.
+        """Ack all batches of a subscription up to an epoch. Idempotent, at any later time.
 
         Returns:
-            Awaited: the epochs among them whose leases had ended, so that messages of theirs may be delivered again.
+            Awaited: the epochs among them whose leases had expired, so that their messages may be redelivered.
         """
         return self._call(
             Call, request_body(b"settle_batches", [name_bytes(subscription), epoch, *_given(session)]), list
         )
 
     def abandon_batches(self, subscription: Name, *, session: int | None = None) -> Future[str]:
-        """Give all batches of a subscription back: their messages return to their places without a charged retry.
+        """Abandon all batches of a subscription: their messages return to their places without charging a retry.
 
-        A subscription that has settled nothing is deleted then.
+        If the subscription has never settled a batch, it is deleted.
         """
         return self._call(Call, request_body(b"abandon_batches", [name_bytes(subscription), *_given(session)]), ok)
 
     def subscription(self, name: Name) -> Future[dict[str, Any] | None]:
-        """What is known of a subscription.
+        """Return the state of a subscription.
 
         Returns:
             Awaited: ``owner``, ``session`` (None if it was never claimed), ``settled`` (the highest settled epoch) and
-            ``batches``, each with ``epoch``, ``state``, ``count`` and ``expires_in_s``; None if it is not known.
+            ``batches``, each with ``epoch``, ``state``, ``count`` and ``expires_in_s``; None if it is unknown.
         """
         return self._call(Call, request_body(b"subscription", [name_bytes(name)]), optional_mapping)
 
     def subscriptions(self) -> Future[list[dict[str, Any]]]:
-        """All subscriptions, as `subscription` shows them, with their ``name``."""
+        """List all subscriptions, each as `subscription` returns it with its ``name``."""
         return self._call(Call, request_body(b"subscriptions", []), mappings)
 
     def backlog(
@@ -165,13 +165,13 @@ class BatchCalls(CallBase):
         bytes_max: int | None = None,
         queues_max: int | None = None,
     ) -> Future[Backlog]:
-        """What can be pulled now from a queue, or from all queues whose names match.
+        """Count the messages that can be pulled now from a queue, or from all queues whose names match.
 
         Args:
             queue: this queue;
-            pattern: or those that this regular expression (RE2) finds.
-            bytes_max: ask also how many of the first messages have about so many bytes.
-            queues_max: ask also for the bytes, and for so many of the queues with most messages; at most 100.
+            pattern: or all queues whose names match this regular expression (RE2).
+            bytes_max: request also the number of first messages that have about this many bytes.
+            queues_max: request also the bytes, and this many of the queues with the most messages; at most 100.
 
         Raises:
             ValueError: not exactly one of `queue` and `pattern` is given.
@@ -191,20 +191,20 @@ class BatchCalls(CallBase):
         details: bool = False,
         bodies: bool = True,
     ) -> Future[BatchColumns]:
-        """Look at messages that are not leased, in order of their sequence from `start_sequence` on, without taking them.
+        """Return messages that are not leased, in order of sequence from `start_sequence`, without taking them.
 
-        At most 10,000 and about 16 MiB come at once. The list goes on at `BatchColumns.next`, which is None at its end; a page
-        can have fewer messages than `count` before that, or none.
+        A page has at most 10,000 messages and about 16 MiB. The next page starts at `BatchColumns.next`, which is None at the
+        end. An earlier page can also have fewer messages than `count`, or none.
 
         Args:
-            queue: its name.
-            count: most messages in the page.
+            queue: name of the queue.
+            count: maximum number of messages in the page.
             start_sequence: the lowest sequence.
             end_sequence: the list ends before it.
-            due_from_us: only messages that became due at this log time or later.
+            due_from_us: only messages that became due at this log time (microseconds since 1970) or later.
             due_to_us: only messages that became due before this log time.
             details: fill `BatchColumns.details`.
-            bodies: False leaves them out: `BatchColumns.bodies` has empty ones.
+            bodies: False omits the bodies: `BatchColumns.bodies` has empty ones.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
@@ -221,16 +221,17 @@ class BatchCalls(CallBase):
         return self._call(Call, request_body(b"peek", arguments), BatchColumns)
 
     def peek_ranges(self, queue: Name, range_bytes: int, ranges_min: int = 1) -> Future[list[int]]:
-        """Divide a queue into ranges of sequences that can be listed side by side with `peek`.
+        """Divide a queue into ranges of sequences that can be listed in parallel with `peek`.
 
         Args:
-            queue: its name.
-            range_bytes: size of a range, about, with 300 bytes for each message beside its body. There are at most 1,000 ranges.
-            ranges_min: least ranges, as far as there are messages; at most 1,000.
+            queue: name of the queue.
+            range_bytes: approximate size of a range, with 300 bytes for each message in addition to its body. There are at most
+                1,000 ranges.
+            ranges_min: minimum number of ranges, if there are enough messages; at most 1,000.
 
         Returns:
-            Awaited: the first sequence of each range, in order, and the end of the last one, which is behind all messages that
-            the queue has now.
+            Awaited: the first sequence of each range, in order, and the end of the last one, which is after all current messages
+            of the queue.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
@@ -250,7 +251,7 @@ def _given(session: int | None) -> list[int]:
 
 
 def _source(queue: Name | None, pattern: Name | None) -> tuple[bytes, bool]:
-    """A queue's name or a pattern, and whether it is a pattern."""
+    """Return a queue's name or a pattern, and whether it is a pattern."""
     if queue is not None and pattern is None:
         return name_bytes(queue), False
     if pattern is not None and queue is None:

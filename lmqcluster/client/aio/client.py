@@ -51,29 +51,30 @@ __all__ = ["AsyncClient"]
 
 
 TIMEOUT_S_MAX = IDEMPOTENCY_WINDOW_S / 2
-"""A push is sent again until its deadline, which must be well within the time that the cluster knows it again."""
+"""Maximum of ``timeout_s`` in seconds. The client retries a push until its deadline, so the deadline must be well within the
+time for which the cluster recognizes a repeated push."""
 _LARGE_BYTES = 64 * 1024
 _BATCH_BYTES = 8 * 1024 * 1024
-"""Batches above this are sent as several requests."""
+"""Size of the largest batch that is sent as one request."""
 _WAIT_S_MAX = 1e8
 
 
 class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCalls, SessionClient):
     """A connection to the cluster through any of its nodes.
 
-    ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit; without it the first call
-    connects, and `close` has to be called. It belongs to one event loop.
+    ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit. Without it, the first
+    call connects, and the application must call `close`. A client belongs to one event loop.
 
-    Any number of calls may be under way at once; they share one connection and take effect in the order they were made. When the
-    node is lost, the client goes to the next one and sends unanswered calls again: a push is stored once all the same. A call
-    fails only when ``timeout_s`` is over, with an `LmqError` whose ``outcome`` tells whether it may have taken effect.
+    Any number of calls may be in flight; they share one connection and take effect in the order they were made. If the node
+    fails, the client connects to the next one and retries unanswered calls; a push is still stored exactly once. A call in retry
+    fails only after ``timeout_s``, with an `LmqError` whose ``outcome`` shows whether it may have taken effect.
 
-    Methods that return a `Future` send at once and need not be awaited one by one; pulls send when they are awaited. Cancelling
-    a pull makes the node forget it, and a message already on its way is given back without a charged retry. Cancelling
-    anything else leaves its outcome open.
+    Methods that return a `Future` send immediately and need not be awaited one by one; pulls send when they are awaited. If a
+    pull is cancelled, the client cancels it at the node and returns a message in flight without charging a retry. If any other
+    call is cancelled, its outcome is unknown.
 
-    Queue names are `str` or `bytes`. Contents are any MessagePack value; MessagePack-RPC does not tell strings from bytes, so
-    both come back as `bytes`, or, with ``decode=True``, as `str` where they are UTF-8. See `Message`.
+    Queue names are `str` or `bytes`. Contents are any MessagePack value. MessagePack-RPC does not distinguish strings from bytes,
+    so both come back as `bytes`; with ``decode=True``, those that are UTF-8 come back as `str`. See `Message`.
     """
 
     def __init__(
@@ -95,35 +96,35 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         tls: ssl.SSLContext | None = None,
         discover: bool = True,
     ) -> None:
-        """Set the client up; nothing is sent yet.
+        """Configure the client without sending anything.
 
         Args:
-            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, in order of preference: where to start. The client
-                learns the other nodes from the one that it reaches. List several, so that one of them answers at the start.
-            timeout_s: how long a call may take in all, over however many attempts, beyond the time that a pull is to wait.
-                More than 0 and at most 300, the time for which the cluster promises to know a repeated push.
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, in order of preference: the addresses to start with.
+                The client learns the other nodes from the one that it reaches. List several, so that one of them answers.
+            timeout_s: maximum duration of a call over all attempts, in addition to the wait of a pull. Above 0 and at most
+                300, the time for which the cluster promises to recognize a repeated push.
             connect_timeout_s: how long a node may take to accept a connection and answer on it.
-            heartbeat_s: after this much silence while something is unanswered the node is asked for a sign of life, and after as
-                much again it is given up.
-            decode: show strings in contents as `str` where they are UTF-8.
-            in_flight_max: most calls sent and unanswered, waiting pulls not counted; further ones wait in the client.
-            backlog_max: most calls waiting in the client; more fail as ``overloaded``.
-            backlog_bytes_max: most bytes of requests waiting in the client, likewise.
+            heartbeat_s: after this much silence while a call is unanswered, the client pings the node; after as much again it
+                closes the connection.
+            decode: return strings in contents as `str` if they are UTF-8.
+            in_flight_max: maximum number of unanswered calls, without waiting pulls; further calls wait in the client.
+            backlog_max: maximum number of calls that wait in the client; further calls fail with ``overloaded``.
+            backlog_bytes_max: maximum size of the requests that wait in the client, with the same effect.
             backoff: waits between attempts to connect.
-            token: shown to nodes first of all; needed as soon as the cluster has tokens. When every node refuses it, calls
-                fail at once as ``unauthorized``.
-            token_file: file that holds the token. It is read again when a node refuses the token: if it holds another one by
-                then, the client shows that, and the call goes on. With `token`, the file is read only then.
-            tls_ca: file with the certificate of the authority that nodes have theirs from, or ``"system"`` for those that the
-                machine trusts; turns TLS on. It is read again for each new connection.
-            tls_cert: file with the certificate and key to show to nodes that ask for one; likewise.
-            tls: a context of one's own in place of both.
-            discover: whether to use the addresses that the cluster names too. Switch it off where they lead nowhere or
-                elsewhere, as behind NAT, or where the client is to use certain nodes only.
+            token: the token to present first; required if the cluster has tokens. If every node refuses it, calls fail
+                immediately with ``unauthorized``.
+            token_file: file that holds the token. If a node refuses the token, the client reads the file again; if the file has
+                a new token, the client presents it and repeats the call. With `token`, the client reads the file only then.
+            tls_ca: file with the certificate of the authority that signed the nodes' certificates, or ``"system"`` for those that
+                the machine trusts; enables TLS. The client reads it again for each new connection.
+            tls_cert: file with the certificate and key to present to nodes that request them; read again likewise.
+            tls: a context in place of both files.
+            discover: whether to use the addresses that the cluster names too. Disable it if they are not reachable, for example
+                behind NAT, or if the client must use certain nodes only.
 
         Raises:
-            ValueError: an argument is out of range or no address, files for TLS and `tls` are given, or `token_file` holds no
-                token.
+            ValueError: an argument is out of range or not an address, both TLS files and `tls` are given, or `token_file` holds
+                no token.
             OSError: a file cannot be read.
         """
         if not 0 < timeout_s <= TIMEOUT_S_MAX:
@@ -174,49 +175,49 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         await self.close()
 
     async def close(self, grace_s: float | None = None) -> None:
-        """Take no more calls, end waiting pulls, wait for the answers to everything else, and disconnect.
+        """Reject new calls, cancel waiting pulls, wait for the answers to all other calls, and disconnect.
 
         Args:
-            grace_s: how long to wait for answers, default ``timeout_s``. Calls without one by then fail.
+            grace_s: how long to wait for answers, in seconds, default ``timeout_s``; then the unanswered calls fail.
         """
         await self._session.close(self._timeout_s if grace_s is None else grace_s)
 
     @property
     def settlements_given_up(self) -> int:
-        """How many acks, nacks and the like have ended without a known outcome since the client was made."""
+        """Number of acks, nacks and the like that ended without a known outcome since the client was created."""
         return self._kept.given_up
 
     def _settling(self, persistence: Persistence) -> Self:
-        """The same client, except for how long it repeats settlements."""
+        """Return a copy of the client that retries settlements for another time."""
         client = copy.copy(self)
         client._persistence = persistence
         return client
 
     @property
     def address(self) -> NodeAddress | None:
-        """The node that the client is connected to at present, as ``(host, port)``."""
+        """Address of the node that the client is connected to at present, as ``(host, port)``."""
         return self._session.address
 
     @property
     def nodes(self) -> tuple[NodeAddress, ...]:
-        """Every node that the client may turn to: those it was given, then those that the cluster has named."""
+        """Addresses of all nodes that the client may connect to: those it was given, then those that the cluster named."""
         return self._session.settings.nodes.all
 
     # --- push -----------------------------------------------------------------------------------------------------
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> Future[str]:
-        """Push one message; it is stored exactly once, whatever happens to nodes meanwhile.
+        """Push one message, which is stored exactly once even if nodes fail.
 
         Args:
-            queue: name of the queue, which is made if it does not exist.
+            queue: name of the queue, which is created if it does not exist.
             content: any MessagePack value.
             options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, ``wait``, see `PushOptions`.
 
         Returns:
-            Awaited: ``"ok"``, or in a queue that accumulates ``"packing started"`` or ``"packed"``.
+            Awaited: ``"ok"``, or ``"packing started"`` or ``"packed"`` if the queue accumulates messages.
 
         Raises:
-            LmqError: awaited: for instance ``bad_name``, ``too_large``, ``full``; ``unknown_outcome`` if there was no answer in
+            LmqError: awaited: for example ``bad_name``, ``too_large``, ``full``; ``unknown_outcome`` if no answer arrived in
                 time.
         """
         if options and (packed := packed_push_options(options)):
@@ -233,7 +234,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         head = self._option_push_heads[queue] + encode_content(content)
         wait_s = options.pop("wait", None)
         if wait_s:
-            # A push that waits has no number of its producer, so it needs a key to be stored once.
+            # A waiting push has no producer sequence number, so only a key makes it idempotent.
             options.setdefault("key", random_key())
             return self._call_waiting(lambda left_s: head + pack({**options, "wait": left_s}), push_text, wait_s)
         body = head + pack(options)
@@ -262,26 +263,26 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         options: Sequence[PushOptions | None] | None = None,
         headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> Future[list[str]]:
-        """Push many messages to one queue, in order; much faster than one by one.
+        """Push many messages to one queue, in order; much faster than single pushes.
 
-        Large batches are sent as several requests. With `options` a request is stored as a whole or not at all.
+        Large batches are sent as several requests. With `options`, each request is stored atomically.
 
         Args:
             queue: name of the queue.
             contents: any MessagePack values.
             keys: idempotency keys as for `push`, one for each content.
-            content_types: one for each content, which then must be the body as bytes and is stored as it is, as over HTTP; None
-                where the content is any MessagePack value. They need keys or options.
-            options: those of `push` for each content, or None; keys are given by `keys`.
-            headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name. They need keys or
-                options.
+            content_types: one for each content. The content must then be the body as bytes and is stored unchanged, as over HTTP;
+                with None it is any MessagePack value. They require keys or options.
+            options: those of `push` for each content, or None; use `keys` for keys.
+            headers: for each content (name, value) pairs or None; the cluster keeps those that the queue's hooks name. They
+                require keys or options.
 
         Returns:
             Awaited: one result per content, as `push`.
 
         Raises:
-            LmqError: awaited: as `push`; then a first part of the messages may have been stored. ``stored_in_part`` if a queue
-                with bounds has taken some of them.
+            LmqError: awaited: as `push`; then a first part of the messages may have been stored. ``stored_in_part`` if a bounded
+                queue has accepted only some of them.
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
@@ -323,11 +324,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
     def push_all(self, pattern: Name, content: Any) -> Future[str]:
         """Push one message to every queue whose name matches.
 
-        This cannot be repeated safely: if the connection is lost before the answer, it fails with outcome ``unknown``.
+        This call is not idempotent: if the connection is lost before the answer, it fails with outcome ``unknown``.
 
         Args:
             pattern: regular expression (RE2), searched anywhere in the name.
-            content: any MessagePack value. A string is stored without content type.
+            content: any MessagePack value. A string is stored without a content type.
 
         Returns:
             Awaited: ``"ok"``, also if no queue matched.
@@ -352,17 +353,17 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         Args:
             queue: name of the queue.
             timeout: how long to wait for one, in seconds; 0 = not at all, None = without limit.
-            lease: how long the lease lasts, in seconds; None = the queue's ``timeout``.
-            auto_ack: have the node acknowledge the message before it sends it. If it does not arrive, it is lost.
+            lease: duration of the lease in seconds; None = the queue's ``timeout``.
+            auto_ack: whether the node acknowledges the message before it sends it. If the message does not arrive, it is lost.
             session: id of a session with which the lease ends; see `session`.
-            after: id of the last message of this queue that arrived in the session, empty if none did. While the session holds
-                later ones, which were lost on the way, the pull returns these again. `ClientSession` sets it by itself.
+            after: id of the last message of this queue that arrived in the session, empty if none did. If the session holds
+                later ones, which were lost in flight, the pull returns these again. `ClientSession` sets it automatically.
 
         Returns:
-            The message, or None if there was none in time.
+            The message, or None if none arrived in time.
 
         Raises:
-            LmqError: for instance ``bad_name``; with `auto_ack` ``unknown_outcome`` if the connection was lost before the answer.
+            LmqError: for example ``bad_name``; with `auto_ack`, ``unknown_outcome`` if the connection was lost before the answer.
         """
         if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
@@ -370,7 +371,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         return self._pull(self._pull_heads[queue], self._message, timeout, may_share=True)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
-        """Take one message from any queue whose name matches, also from queues made while waiting.
+        """Take one message from any queue whose name matches, including queues created during the wait.
 
         Args:
             pattern: regular expression (RE2), searched anywhere in the name.
@@ -389,12 +390,12 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         session: Name | None = None,
         after: Name | None = None,
     ) -> Coroutine[Any, Any, list[Message]]:
-        """Take up to `max` (1 to 10,000) messages; waits only while there is none at all.
+        """Take up to `max` (1 to 10,000) messages; wait only until there is at least one.
 
         Args:
             queue: name of the queue.
-            max: most messages to take.
-            timeout: as in `pull`, but not waiting by default.
+            max: maximum number of messages.
+            timeout: as in `pull`, but without a wait by default.
             lease, auto_ack, session, after: as in `pull`.
         """
         if not 1 <= max <= PULL_COUNT_MAX:
@@ -426,7 +427,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         return await self._pulled(call)
 
     async def _pulled(self, call: Pull) -> Any:
-        """What a pull that was sent gives."""
+        """Wait for the result of a pull that was sent. If the caller is cancelled, cancel the pull or return its messages."""
         future = call.future
         try:
             return await future
@@ -434,7 +435,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             if future.cancelled():
                 self._session.forget(call)
             elif call.gives_back and future.exception() is None:
-                self._give_back(future.result())  # The answer and the cancellation came together.
+                self._give_back(future.result())  # The answer arrived in the same turn as the cancellation.
             raise
 
     def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> Messages:
@@ -442,10 +443,10 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
 
         Args:
             queue: name of the queue.
-            prefetch: how many messages to take at once. Their leases all start then, so work through them within the queue's
-                ``timeout``. With more than 1 use ``async with client.messages(...) as messages:``, which gives back those not
-                handed out, without a charged retry, when the block is left.
-            timeout: end when none came for so many seconds; None = never.
+            prefetch: number of messages to take at once. All their leases start then, so process them within the queue's
+                ``timeout``. With more than 1, use ``async with client.messages(...) as messages:``. At the end of the block,
+                it returns the messages that were not yielded without charging a retry.
+            timeout: end the iteration if no message arrives for this many seconds; None = never.
         """
         return Messages(self, queue, prefetch, timeout)
 
@@ -472,7 +473,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         return messages
 
     def _give_back(self, pulled: Message | list[Message] | None) -> None:
-        """Return messages nobody will see, in the background; if that fails, their leases end all the same."""
+        """Return messages without a receiver to their queues, in the background; if that fails, their leases still expire."""
         by_queue: dict[str, list[str]] = {}
         for message in [pulled] if isinstance(pulled, Message) else pulled or ():
             by_queue.setdefault(message.queue, []).append(message.id)

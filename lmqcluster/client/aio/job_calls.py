@@ -1,4 +1,4 @@
-"""Calls of the asynchronous client for writers that number what they write."""
+"""Calls of the asynchronous client for writers that number their messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["JobCalls", "Mark"]
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """How far a stream of a job is stored.
+    """Stored position of a stream of a job.
 
     Attributes:
-        position: of its next message, and so how many are stored.
-        done: whether it is complete.
-        notes: what the pushes left, one after the other.
+        position: position of its next message, which is the number of stored ones.
+        done: whether the stream is complete.
+        notes: the concatenated notes of its pushes.
     """
 
     position: int
@@ -31,7 +31,7 @@ class Mark:
 
 
 class JobCalls(CallBase):
-    """Pushes that are stored exactly once, however often and however late they are repeated."""
+    """Pushes that are stored exactly once, without a limit on the number or delay of repetitions."""
 
     def push_marked(
         self,
@@ -49,33 +49,33 @@ class JobCalls(CallBase):
         headers: Sequence[Iterable[Header] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> Future[int | None]:
-        """Push the next messages of a stream, all or none of them, in one request.
+        """Push the next messages of a stream atomically, in one request.
 
-        A job that must write exactly once numbers the messages of each of its streams 0, 1, 2, ... The cluster keeps each
-        stream's position, until `end_jobs` or until the job was not used for 30 days; so this costs the same for a
-        thousand messages and for a billion.
+        A job that must write exactly once numbers the messages of each of its streams 0, 1, 2, ... The cluster stores each
+        stream's position until `end_jobs`, or until the job was not used for 30 days. So the cost is independent of the number
+        of messages.
 
         Args:
             queue: name of the queue.
             contents: any MessagePack values; up to 10,000, together within the size of a request.
-            job: name of the job, by which its streams are ended; 1 to 255 bytes. It belongs to the token that pushes.
+            job: name of the job, with which `end_jobs` ends its streams; 1 to 255 bytes. It belongs to the token that pushes.
             stream: name of the stream within the job; 1 to 255 bytes.
             first: position of the first content.
-            note: at most 1 MiB that the cluster keeps with the position, for `mark` to give back.
-            done: the stream is complete with these contents, which may be none: its notes are let go, and whatever is pushed
-                to it later counts as stored.
-            epoch, run: of a job that writes in epochs, see `begin_epoch`; the note is 16 bytes for each message then.
+            note: at most 1 MiB that the cluster stores with the position; `mark` returns it.
+            done: whether these contents, possibly none, complete the stream. The cluster then deletes its notes and treats any
+                later push to it as already stored.
+            epoch, run: for a job that writes in epochs, see `begin_epoch`; the note then has 16 bytes for each message.
             content_types: as in `push_many`, without keys.
-            headers: for each content (name, value) pairs or None; those are kept that the queue's hooks name.
-            options: for each content those of `push`, but for the key, or None.
+            headers: for each content (name, value) pairs or None; the cluster keeps those that the queue's hooks name.
+            options: for each content the options of `push` except the key, or None.
 
         Returns:
-            Awaited: how many messages were stored now: all, but for those that an earlier run of the epoch has stored. None if
-            the stream had passed them before, perhaps by a lost attempt of this call.
+            Awaited: number of messages stored by this call: all except those that an earlier run of the epoch has stored. None
+            if the stream was already past them, for example because of a lost attempt of this call.
 
         Raises:
-            LmqError: awaited: ``out_of_sequence`` if `first` is not the stream's position; ``quota_exceeded``. Nothing is stored
-                then.
+            LmqError: awaited: ``out_of_sequence`` if `first` is not the stream's position; ``quota_exceeded``. In both cases
+                nothing is stored.
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
@@ -97,43 +97,43 @@ class JobCalls(CallBase):
     def begin_epoch(self, job: Name, epoch: int, run: Name) -> Future[bool]:
         """Begin an attempt to write an epoch of a job.
 
-        A job that divides its messages into streams anew when it is repeated numbers its writes 0, 1, 2, ..., its *epochs*. A
-        *run* is one attempt to write an epoch, by as many clients as there are streams, each of which begins it. The notes
-        of its pushes are the digests of the messages: 16 bytes for each that tell it from others. A message that an earlier
-        run of the epoch has stored, in whatever stream, is not stored again. `finish_epoch` ends the epoch.
+        If a job divides its messages into different streams on each attempt, it numbers its writes 0, 1, 2, ..., its *epochs*. A
+        *run* is one attempt to write an epoch. It has one client per stream, and each of them begins it. The notes of its pushes
+        are the digests of the messages: 16 bytes for each, which identify it. The cluster does not store a message again that an
+        earlier run of the epoch has stored in any stream. `finish_epoch` ends the epoch.
 
         Args:
             job: name of the job, 1 to 255 bytes.
-            epoch: number of the epoch, 0 or more. The job forgets an epoch that is not finished when a later one begins.
-            run: names the attempt, 1 to 64 bytes, such as a random text. When another run begins this one can push no more.
+            epoch: number of the epoch, 0 or more. When a later epoch begins, the cluster drops an unfinished one.
+            run: name of the attempt, 1 to 64 bytes, for example a random text. After another run begins, this one cannot push.
 
         Returns:
-            Awaited: False if the epoch is finished, and nothing is to be pushed.
+            Awaited: False if the epoch is already finished, so that no push is needed.
 
         Raises:
-            LmqError: awaited: ``epoch_conflict`` if another run has taken over, or the epoch is older than the 100 finished ones
-                that the cluster remembers.
+            LmqError: awaited: ``epoch_conflict`` if another run has taken over, or if the epoch is older than the last 100
+                finished ones, which the cluster remembers.
         """
         return self._call(Call, request_body(b"begin_epoch", [name_bytes(job), epoch, name_bytes(run)]), bool)
 
     def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> Future[None]:
-        """Finish an epoch all of whose messages have been pushed. May be repeated, also by a later run.
+        """Finish an epoch after all its messages were pushed. Idempotent, also for a later run.
 
         Args:
             job: name of the job.
             epoch: number of the epoch.
-            run: the attempt.
-            rows: how many messages the epoch has.
+            run: name of the attempt.
+            rows: number of messages in the epoch.
             digest: the sum of their digests modulo 2**128, 16 bytes, most significant byte first.
 
         Raises:
-            LmqError: awaited: ``epoch_conflict`` if it is not exactly these messages that are stored.
+            LmqError: awaited: ``epoch_conflict`` if the stored messages differ from these.
         """
         request = [name_bytes(job), epoch, name_bytes(run), rows, digest]
         return self._call(Call, request_body(b"finish_epoch", request), _nothing)
 
     def mark(self, job: Name, stream: Name) -> Future[Mark | None]:
-        """How far a stream is stored, as of now; awaited: None if it is not known."""
+        """Return the stored position of a stream. Awaited: None if the stream is unknown."""
         return ensure_future(self._mark(name_bytes(job), name_bytes(stream)))
 
     async def _mark(self, job: bytes, stream: bytes) -> Mark | None:
@@ -148,15 +148,15 @@ class JobCalls(CallBase):
                 return Mark(position, done, b"" if done else notes)
 
     def end_jobs(self, jobs: Sequence[Name]) -> Future[int]:
-        """Let the cluster forget jobs, with all their streams. Awaited: how many streams there were."""
+        """Delete jobs with all their streams. Awaited: number of deleted streams."""
         return self._call(Call, request_body(b"end_jobs", [[name_bytes(job) for job in jobs]]), int)
 
     def jobs(self) -> Future[list[dict[str, Any]]]:
-        """One's own jobs; everybody's for a token that may do everything.
+        """List the jobs of the client's token; all jobs for a token with all permissions.
 
         Returns:
-            Awaited: for each ``owner``, ``name``, ``streams``, ``messages``, ``note_bytes``, ``idle_s``, and of jobs that write
-            in epochs ``finished_epoch``, ``open_epoch`` and ``unclaimed``.
+            Awaited: for each job ``owner``, ``name``, ``streams``, ``messages``, ``note_bytes``, ``idle_s``, and for jobs that
+            write in epochs ``finished_epoch``, ``open_epoch`` and ``unclaimed``.
         """
         return self._call(Call, request_body(b"jobs", []), mappings)
 

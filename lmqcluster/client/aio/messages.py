@@ -1,4 +1,4 @@
-"""Iterating over the messages of a queue."""
+"""Iteration over the messages of a queue."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Messages"]
 
 
 class Messages:
-    """An asynchronous iterator that pulls as it is asked; see `AsyncClient.messages`.
+    """An asynchronous iterator that pulls on demand; see `AsyncClient.messages`.
 
-    It runs nothing in the background. One task at a time may iterate.
+    It does not run in the background. One task at a time may iterate.
     """
 
     def __init__(self, client: AsyncClient, queue: str | bytes, prefetch: int, wait_s: float | None) -> None:
@@ -41,13 +41,13 @@ class Messages:
         return message
 
     async def next(self) -> Message | None:
-        """The next message, or None at the end of the iteration."""
+        """Return the next message, or None at the end of the iteration."""
         if not self._ready and not self._closed:
             self._ready.extend(await self._client.pull_many(self._queue, self._prefetch, self._wait_s))
         return self._ready.popleft() if self._ready else None
 
     async def aclose(self) -> None:
-        """End the iteration and give back what was not handed out, without a charged retry."""
+        """End the iteration and return the prefetched messages without charging a retry."""
         self._closed = True
         if self._ready:
             ids = [message.id for message in self._ready]

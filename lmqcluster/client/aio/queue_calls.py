@@ -15,20 +15,20 @@ __all__ = ["QueueCalls"]
 
 
 class QueueCalls(CallBase):
-    """Operations on queues, their properties and bindings, and what nodes tell of the cluster."""
+    """Operations on queues, their properties and bindings, and on the cluster."""
 
     def delete(self, queue: Name) -> Future[str]:
-        """Delete a queue with all its messages. Awaited: ``"ok"``, also if there was none."""
+        """Delete a queue with all its messages. Awaited: ``"ok"``, also if it did not exist."""
         return self._call(Call, request_body(b"delete", [name_bytes(queue)]), ok)
 
     def purge(self, queue: Name) -> Future[int]:
         """Remove all messages of a queue that are not leased: ready, delayed, and in an open accumulation window.
 
-        Messages pushed meanwhile stay, unless they come while fewer are left than the queue held when the purge began. A lost
-        connection lets the client repeat it, which is safe, but then only what the last attempt removed is counted.
+        Messages pushed during the purge stay, unless they arrive when fewer are left than the queue held at its start. The call
+        is idempotent. If the client retries it after a lost connection, the result counts only the last attempt.
 
         Returns:
-            Awaited: how many messages were removed.
+            Awaited: number of removed messages.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
@@ -36,19 +36,19 @@ class QueueCalls(CallBase):
         return self._call(Call, request_body(b"purge", [name_bytes(queue)]), int)
 
     def move(self, queue: Name, to: Name, max: int | None = None) -> Future[int]:  # noqa: A002
-        """Put messages that can be pulled now at the end of another queue, in their order, as fresh messages.
+        """Move messages that can be pulled now to the end of another queue, in their order, as new messages.
 
-        Content, content type and headers are kept; how often they may be delivered is the other queue's to say, and it does not
-        accumulate them. This cannot be repeated safely: if the connection is lost before the answer, it fails with
-        outcome ``unknown``.
+        They keep content, content type and headers. The target queue determines their number of deliveries and does not
+        accumulate them. This call is not idempotent: if the connection is lost before the answer, it fails with outcome
+        ``unknown``.
 
         Args:
-            queue: name of the queue to take from.
-            to: name of the other queue, which is made if it does not exist.
-            max: most messages to move; None = all.
+            queue: name of the source queue.
+            to: name of the target queue, which is created if it does not exist.
+            max: maximum number of messages to move; None = all.
 
         Returns:
-            Awaited: how many messages were moved.
+            Awaited: number of moved messages.
 
         Raises:
             LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``, ``unknown_outcome``.
@@ -57,17 +57,17 @@ class QueueCalls(CallBase):
         return self._call(NonRepeatableCall, request_body(b"move", arguments), int)
 
     def withdraw(self, queue: Name, label: Name, max: int | None = None) -> Future[int]:  # noqa: A002
-        """Remove messages with a label that nobody holds.
+        """Remove messages with a label that are not leased.
 
-        A lost connection lets the client repeat it, which is safe, but then only what the last attempt removed is counted.
+        The call is idempotent. If the client retries it after a lost connection, the result counts only the last attempt.
 
         Args:
             queue: name of the queue.
-            label: the messages were pushed with it.
-            max: most messages to remove; None = all.
+            label: label from the push.
+            max: maximum number of messages to remove; None = all.
 
         Returns:
-            Awaited: how many messages were removed.
+            Awaited: number of removed messages.
 
         Raises:
             LmqError: awaited: ``queue_not_found``, ``bad_request``.
@@ -76,7 +76,7 @@ class QueueCalls(CallBase):
         return self._call(Call, request_body(b"withdraw", arguments), int)
 
     def count_labelled(self, queue: Name, label: Name) -> Future[int]:
-        """How many messages that nobody holds have a label.
+        """Count the messages with a label that are not leased.
 
         Raises:
             LmqError: awaited: ``queue_not_found``, ``bad_request``.
@@ -91,19 +91,19 @@ class QueueCalls(CallBase):
         label: Name | None = None,
         max: int | None = None,  # noqa: A002
     ) -> Future[int]:
-        """Send messages that the cluster has put into a queue, such as dead letters, back to where they came from.
+        """Send messages that the cluster moved into a queue, such as dead letters, back to their queues of origin.
 
-        Each goes as a fresh message, with its label, group and priority. A lost connection lets the client repeat it, which is
-        safe, because what has been sent is gone from the queue; but then only what the last attempt sent is counted.
+        Each becomes a new message with its label, group and priority. The call is idempotent, because messages sent by an earlier
+        attempt are no longer in the queue. If the client retries it, the result counts only the last attempt.
 
         Args:
-            queue: name of the queue in which they are.
-            to: send them there instead.
-            label: only those that were pushed with it.
-            max: most messages to send; None = all.
+            queue: name of the queue that holds them.
+            to: name of another target queue.
+            label: send only messages with this label.
+            max: maximum number of messages to send; None = all.
 
         Returns:
-            Awaited: how many messages were sent.
+            Awaited: number of sent messages.
 
         Raises:
             LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``.
@@ -118,10 +118,10 @@ class QueueCalls(CallBase):
         return self._call(Call, request_body(b"redrive", [name_bytes(queue), options]), int)
 
     def bind(self, source: Name, target: Name) -> Future[bool]:
-        """Have a copy of what is pushed to one queue stored in another in the same step. Both are made if they do not exist.
+        """Store a copy of each message pushed to one queue in another, atomically. Both are created if they do not exist.
 
         Returns:
-            Awaited: whether it was not so before; of a call that the client has repeated that may be its own first attempt.
+            Awaited: True if the binding is new. After a retry it may be False because of the first attempt.
 
         Raises:
             LmqError: awaited: ``bad_name``, ``bad_request``.
@@ -129,20 +129,20 @@ class QueueCalls(CallBase):
         return self._call(Call, request_body(b"bind", [name_bytes(source), name_bytes(target)]), bool)
 
     def unbind(self, source: Name, target: Name) -> Future[bool]:
-        """End what `bind` began. Awaited: whether it was so, see `bind`."""
+        """Remove a binding. Awaited: whether it existed; after a retry as for `bind`."""
         return self._call(Call, request_body(b"unbind", [name_bytes(source), name_bytes(target)]), bool)
 
     def bindings(self, source: Name) -> Future[list[str]]:
-        """The queues that get copies of what is pushed to this one, as far as the token covers them."""
+        """List the queues that receive copies of messages pushed to this one, as far as the token covers them."""
         return self._call(Call, request_body(b"bindings", [name_bytes(source)]), _names)
 
     def suspend(self, queue: Name) -> Future[str]:
-        """Let pulls, also by pattern and of batches, find nothing in a queue until `resume`; they wait as if it were empty.
+        """Stop deliveries from a queue until `resume`. All pulls, also by pattern and of batches, treat it as empty.
 
-        Pushes, acks, nacks and extends go on, and leases end. It holds for all nodes and outlives restarts.
+        Pushes, acks, nacks and extends still work, and leases expire. The suspension applies to all nodes and survives restarts.
 
         Returns:
-            Awaited: ``"ok"``, also if it is suspended already.
+            Awaited: ``"ok"``, also if the queue is already suspended.
 
         Raises:
             LmqError: awaited: ``queue_not_found``.
@@ -150,21 +150,20 @@ class QueueCalls(CallBase):
         return self._call(Call, request_body(b"suspend", [name_bytes(queue)]), ok)
 
     def resume(self, queue: Name) -> Future[str]:
-        """Let a suspended queue hand out messages again, to those first who wait. Result as `suspend`."""
+        """Resume deliveries from a suspended queue, first to the pulls that already wait. Result as `suspend`."""
         return self._call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
 
     def update_props(
         self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False
     ) -> Future[str]:
-        """Set some of a queue's own properties, or clear them all.
+        """Set some of a queue's properties, or clear all that were set on it.
 
         Args:
-            queue: name of the queue, which is made if it does not exist.
+            queue: name of the queue, which is created if it does not exist.
             props: any of ``accum`` (also called ``pack``; seconds), ``retry``, ``timeout`` (seconds), ``hooks``, ``max_items``
-                and the like, see docs/properties.md; those not named are kept. None or empty: the queue goes back to the
-                defaults.
-            only_unset: leave those as they are that the queue has already, of its own, by a default rule or from its parent; so
-                a program gives a queue what it needs, and an operator decides otherwise.
+                and the like, see docs/properties.md; the others are kept. None or empty: the queue reverts to the defaults.
+            only_unset: keep properties that the queue already has, whether set on it, by a default rule or by its parent. So a
+                program can set what it needs, and an operator can override it.
 
         Returns:
             Awaited: ``"ok"``.
@@ -181,7 +180,7 @@ class QueueCalls(CallBase):
         """Replace the list of default properties.
 
         Args:
-            rules: pairs of a regular expression (RE2) and properties; the first one that matches a queue's name counts.
+            rules: pairs of a regular expression (RE2) and properties; the first one that matches a queue's name applies.
 
         Returns:
             Awaited: ``"ok"``.
@@ -193,20 +192,20 @@ class QueueCalls(CallBase):
         )
 
     def get_default_props(self) -> Future[list[tuple[str, dict[str, Any]]]]:
-        """The list of default properties as it was set. Accumulation is shown as ``pack``, in seconds."""
+        """Return the list of default properties as it was set. Accumulation appears as ``pack``, in seconds."""
         return self._call(Call, request_body(b"get_default_props", []), _rules)
 
     def cluster(self) -> Future[dict[str, Any]]:
-        """What the node knows of the cluster: among others ``self``, ``leader`` and the nodes' addresses."""
+        """Return the node's view of the cluster, including ``self``, ``leader`` and the nodes' addresses."""
         return self._call(Call, request_body(b"cluster", []), mapping)
 
     def ping(self) -> Future[str]:
-        """Awaited: ``"pong"`` from any node that answers."""
+        """Ping the cluster. Awaited: ``"pong"`` from any node that answers."""
         return self._call(Call, request_body(b"ping", []), name_text)
 
 
 def _limit(most: int | None) -> list[int]:
-    """How many messages at most, as the last argument or none."""
+    """Return the maximum number of messages as an optional last argument."""
     if most is not None and most < 1:
         raise ValueError(f"max must be 1 or more, not {most!r}")
     return [] if most is None else [most]

@@ -1,4 +1,4 @@
-"""Sessions: what a client holds until it gives it back, or is not heard of any more."""
+"""Sessions, whose leases and locks end if their client stops renewing them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class SessionCalls(CallBase):
     """Sessions, exclusive queues and locks. Most programs use them through `AsyncClient.session`."""
 
     def open_session(self, ttl: float) -> Future[str]:
-        """Begin a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
+        """Open a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
 
         Raises:
             LmqError: awaited: ``bad_request``, ``quota_exceeded``.
@@ -41,18 +41,18 @@ class SessionCalls(CallBase):
         return self._call(Call, request_body(b"open_session", [ttl]), name_text)
 
     def renew_session(self, session: Name) -> Future[bool]:
-        """Let a session live its whole time from now. Awaited: False if it has ended."""
+        """Restart the TTL of a session. Awaited: False if it has ended."""
         return self._call(Call, request_body(b"renew_session", [name_bytes(session)]), bool)
 
     def end_session(self, session: Name) -> Future[bool]:
-        """End a session with all that it holds. Awaited: False if it has ended before."""
+        """End a session and release its leases and locks. Awaited: False if it had already ended."""
         return self._call(Call, request_body(b"end_session", [name_bytes(session)]), bool)
 
     def leave_queue(self, queue: Name, session: Name) -> Future[bool]:
-        """Give up the turn, or the place in line, at an exclusive queue; what the session holds of it goes back.
+        """Give up the turn, or the place in line, at an exclusive queue and return the messages that the session holds of it.
 
         Returns:
-            Awaited: whether the session stood in line.
+            Awaited: whether the session was in line.
 
         Raises:
             LmqError: awaited: ``session_lost``.
@@ -60,7 +60,7 @@ class SessionCalls(CallBase):
         return self._call(Call, request_body(b"leave_queue", [name_bytes(queue), name_bytes(session)]), bool)
 
     def lock(self, name: Name, session: Name, wait: float | None = None) -> Future[int | None]:
-        """Get a named lock for a session, in the order of requests.
+        """Acquire a named lock for a session, first come, first served.
 
         Args:
             name: 1 to 255 bytes.
@@ -68,8 +68,8 @@ class SessionCalls(CallBase):
             wait: how long to wait for it, in seconds; 0 = not at all, None = without limit.
 
         Returns:
-            Awaited: the fencing token, larger than all tokens before it; the same as before if the session has the lock already.
-            None if another session had it all the time.
+            Awaited: the fencing token, greater than all earlier ones; unchanged if the session already holds the lock. None if
+            another session held it during the whole wait.
 
         Raises:
             LmqError: awaited: ``session_lost``, ``quota_exceeded``.
@@ -83,7 +83,7 @@ class SessionCalls(CallBase):
         return self._call_waiting(body, _token, wait_s)
 
     def unlock(self, name: Name, session: Name) -> Future[bool]:
-        """Free a lock. Awaited: whether the session had it, or stood in line for it; of a repeated call perhaps not.
+        """Release a lock. Awaited: whether the session held it or was in line for it; possibly False if the call was retried.
 
         Raises:
             LmqError: awaited: ``session_lost``.
@@ -92,7 +92,7 @@ class SessionCalls(CallBase):
 
     @abstractmethod
     def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
-        """Send a request that the node may hold back for so long; `body` makes it for what is left of the time."""
+        """Send a request that the node may delay for `wait_s` seconds; `body` returns it for the remaining time."""
 
 
 def _token(result: Any) -> int | None:
@@ -100,11 +100,11 @@ def _token(result: Any) -> int | None:
 
 
 class Received:
-    """How far the messages of one queue have arrived in a session.
+    """Progress of one queue's messages in a session.
 
     Attributes:
-        last_id: of the last message, empty before the first.
-        answers: how many pulls were answered.
+        last_id: id of the last message that arrived, empty before the first.
+        answers: number of answered pulls.
     """
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class Received:
 
     @contextlib.asynccontextmanager
     async def turn(self, timeout_s: float | None) -> AsyncIterator[Received | None]:
-        """Pull while nobody else does; None if others did all the time."""
+        """Hold the exclusive right to pull in a block; yield None if other pulls hold it for `timeout_s` seconds."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._turn.acquire()
@@ -127,7 +127,7 @@ class Received:
             self._turn.release()
 
     def note(self, messages: list[Message]) -> None:
-        """These have arrived."""
+        """Record the messages of an answered pull."""
         self.answers += 1
         if messages:
             self.last_id = messages[-1].id
@@ -136,14 +136,14 @@ class Received:
 class ClientSession:
     """A session that is renewed in the background: ``async with client.session() as session:``.
 
-    It is part of the cluster's state: the loss of a node does not end it. It ends with the block, or when the client could not
-    renew it for `ttl` seconds; then `lost` is true, its messages are back in their queues, and its calls raise
-    ``session_lost``. A client that gives up settlements renews its sessions no more, so that nothing stays leased for ever.
+    It is part of the replicated state, so it survives the failure of a node. It ends with the block, or if the client cannot
+    renew it for `ttl` seconds. Then `lost` is true, its messages return to their queues, and its calls raise ``session_lost``.
+    After a client gives up a settlement, it stops renewing its sessions, so that no message stays leased forever.
 
     Attributes:
         id: known within the block.
-        ttl: the longest time for which the client may be silent, in seconds.
-        until: the time of the event loop until which the session lives for sure, unless it is ended.
+        ttl: maximum time between renewals in seconds.
+        until: loop time in seconds until which the session certainly lives, unless it is ended.
     """
 
     def __init__(self, client: SessionClient, ttl: float) -> None:
@@ -159,11 +159,11 @@ class ClientSession:
 
     @property
     def lost(self) -> bool:
-        """Whether the session has ended although the block has not."""
+        """True if the session has ended before the block."""
         return self._lost.is_set()
 
     async def wait_lost(self) -> None:
-        """Return when the session is lost."""
+        """Wait until the session is lost."""
         await self._lost.wait()
 
     async def __aenter__(self) -> Self:
@@ -185,7 +185,7 @@ class ClientSession:
                 logger.warning("a session ends later, because the cluster could not be told: %s", exc)
 
     async def abandon(self) -> None:
-        """Renew the session no more: it ends `ttl` seconds after its last renewal, unless the block ends before."""
+        """Stop renewing the session, which then ends `ttl` seconds after its last renewal, or earlier with the block."""
         ending = [*self._returning] if self._renewing is None else [self._renewing, *self._returning]
         for task in ending:
             task.cancel()
@@ -207,7 +207,7 @@ class ClientSession:
             except TimeoutError:
                 alive = False
             except LmqError as exc:
-                # Until its time is over the next attempt may succeed.
+                # Before the TTL elapses, the next attempt may succeed.
                 alive = loop.time() < self.until
                 logger.info("a session could not be renewed: %s", exc)
             else:
@@ -226,9 +226,9 @@ class ClientSession:
     ) -> Message | None:
         """Take the next message until it is settled, or the session ends; see `AsyncClient.pull`.
 
-        Of several sessions that pull from a queue with the property ``exclusive`` one gets messages; the others stand by in the
-        order in which they first asked. Pulls of one session from one queue take place one after the other, so that a message
-        whose response was lost with a connection comes with the next one.
+        If several sessions pull from a queue with the property ``exclusive``, one receives messages; the others wait in line in
+        the order of their first pull. Pulls of one session from one queue run one after the other, so that the next pull returns
+        a message whose response was lost with a connection.
         """
         client = self._client
         async with self._turn(queue, 1, timeout) as received:
@@ -236,7 +236,7 @@ class ClientSession:
                 return None
             after = None if auto_ack else received.last_id
             message = await client.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=self.id, after=after)
-            # What was acknowledged on its way says nothing of a message before it.
+            # A message acknowledged on sending does not prove that an earlier one arrived.
             if not auto_ack:
                 received.note([] if message is None else [message])
             return message
@@ -265,7 +265,7 @@ class ClientSession:
 
     @contextlib.asynccontextmanager
     async def _turn(self, queue: Name, count: int, timeout_s: float | None) -> AsyncIterator[Received | None]:
-        """Pull up to `count` messages while no other pull of the queue is under way; None if one was all the time."""
+        """Hold the exclusive right to pull in a block, see `Received.turn`; after a cancellation, put back what it took."""
         received = self._received.setdefault(name_bytes(queue), Received())
         async with received.turn(timeout_s) as turn:
             try:
@@ -277,7 +277,7 @@ class ClientSession:
                 raise
 
     async def _return_lost(self, queue: Name, received: Received, count: int, answers: int) -> None:
-        """Put back what a cancelled pull may have taken, unless a later pull has returned it."""
+        """Put back the messages that a cancelled pull may have taken, unless a later pull has returned them."""
         async with received.turn(None):
             if received.answers != answers:
                 return
@@ -288,7 +288,7 @@ class ClientSession:
                 logger.info("what a cancelled pull has taken stays with its session until the next pull: %s", exc)
 
     def leave(self, queue: Name) -> Future[bool]:
-        """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""
+        """Pass an exclusive queue to the next session in line, see `AsyncClient.leave_queue`."""
         return self._client.leave_queue(queue, self.id)
 
     @contextlib.asynccontextmanager
@@ -296,7 +296,7 @@ class ClientSession:
         """Hold a lock in a block: ``async with session.lock("report") as token:``; see `AsyncClient.lock`.
 
         Raises:
-            TimeoutError: another session had it all the time.
+            TimeoutError: another session held it during the whole wait.
         """
         token = await self._client.lock(name, self.id, wait)
         if token is None:
@@ -313,12 +313,12 @@ class ClientSession:
 
 
 class SessionClient(SessionCalls):
-    """What a session needs of its client."""
+    """Interface of the client that a session uses."""
 
     @property
     @abstractmethod
     def settlements_given_up(self) -> int:
-        """How many settlements have ended without a known outcome: what they were for stays leased as long as the session."""
+        """Number of settlements that ended without a known outcome; their messages stay leased as long as the session."""
 
     @abstractmethod
     def pull(
@@ -348,9 +348,9 @@ class SessionClient(SessionCalls):
         """Take messages."""
 
     def session(self, ttl: float = 30.0) -> ClientSession:
-        """A session that is renewed in the background: ``async with client.session() as session:``.
+        """Return a session that is renewed in the background: ``async with client.session() as session:``.
 
         Args:
-            ttl: how long the client may be silent before others get what the session holds, in seconds; at most 3,600.
+            ttl: time without a renewal after which the session ends, in seconds; at most 3,600.
         """
         return ClientSession(self, ttl)

@@ -20,7 +20,7 @@ __all__ = ["SettleCalls"]
 
 
 class SettleCalls(CallBase):
-    """Ack, nack, extend and putting back. See `AsyncClient` for how long they are repeated."""
+    """Ack, nack, extend and put back. See `AsyncClient` for how long the client retries them."""
 
     _sender: Sender
     _kept: KeptSettlements
@@ -31,7 +31,7 @@ class SettleCalls(CallBase):
 
     @abstractmethod
     def _bind(self) -> asyncio.AbstractEventLoop:
-        """Bind the client to the loop that runs."""
+        """Bind the client to the running loop."""
 
     @abstractmethod
     def _submit(self, call: Call) -> None:
@@ -41,8 +41,8 @@ class SettleCalls(CallBase):
         """Ack: remove a message for good.
 
         Returns:
-            Awaited: whether its lease was alive. If not, it has been or will be redelivered, or was settled before. That stays
-            exact when the connection is lost and the client repeats the request.
+            Awaited: whether its lease was valid. If not, the message has been or will be redelivered, or was settled before. The
+            result is exact even if the connection is lost and the client retries the request.
 
         Raises:
             LmqError: awaited: ``unknown_outcome`` if no node answers in time.
@@ -52,12 +52,12 @@ class SettleCalls(CallBase):
     def release(
         self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail"
     ) -> Future[bool]:
-        """Nack: give a message back for redelivery; costs a retry. Result as `done`.
+        """Nack: return a message for redelivery, which costs a retry. Result as `done`.
 
         Args:
             queue, message_id: the message.
-            delay: seconds after which it is due again; None = what the queue says, which is at once if it says nothing.
-            place: ``"tail"``, behind those that wait; ``"keep"``, where it was; ``"head"``, before all others.
+            delay: seconds after which it is due again; None = the delay of the queue, which is 0 by default.
+            place: ``"tail"``, behind the waiting messages; ``"keep"``, its old place; ``"head"``, before all others.
         """
         if delay is None and place == "tail":
             return self._settle(b"release", queue, message_id, ends=True)
@@ -68,21 +68,21 @@ class SettleCalls(CallBase):
 
         Args:
             queue, message_id: the message.
-            lease: how long it lasts from now on, in seconds; None = the queue's ``timeout``.
+            lease: duration from now in seconds; None = the queue's ``timeout``.
 
         Returns:
-            Awaited: whether the lease is alive.
+            Awaited: whether the lease is valid.
         """
         if lease is None:
             return self._settle(b"retain", queue, message_id, ends=False)
         return self._settle_with(b"retain", queue, message_id, {"lease": lease}, ends=False)
 
     async def put_back(self, queue: Name, message_id: Name) -> bool:
-        """Give a message back as if it had never been pulled: no retry is charged. Result as `done`."""
+        """Return a message to its queue as if it had never been pulled: no retry is charged. Result as `done`."""
         return (await self.put_back_many(queue, [message_id]))[0]
 
     def done_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
-        """Ack several messages of one queue. Results in their order, each as `done`; a queue that is not there gives False."""
+        """Ack several messages of one queue. The results are in their order, each as `done`; False if the queue is missing."""
         return self._settle_many(b"done_many", queue, message_ids, ends=True)
 
     def release_many(
@@ -99,7 +99,7 @@ class SettleCalls(CallBase):
         return self._settle_many(b"retain_many", queue, message_ids, options, ends=False)
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
-        """Give several messages of one queue back without a charged retry, see `done_many` and `put_back`."""
+        """Return several messages to one queue without charging a retry, see `done_many` and `put_back`."""
         return self._settle_many(b"put_back_many", queue, message_ids, ends=True)
 
     def _settle(self, verb: bytes, queue: Name, message_id: Name, *, ends: bool) -> Future[bool]:

@@ -1,4 +1,4 @@
-"""Several operations in one step: all of them are done, or none."""
+"""Transactions: several operations that take effect atomically."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Settleable(Protocol):
 
 
 class _Operation(NamedTuple):
-    """Its verb, its queue with the content or the id in MessagePack, and its options."""
+    """An operation: verb, queue with the content or the id in MessagePack, and options."""
 
     verb: bytes
     operands: bytes
@@ -40,11 +40,11 @@ class _Operation(NamedTuple):
 
 
 class Operations:
-    """What a transaction is to do, in this order. Each message may be settled once in it.
+    """Operations of a transaction, in order. It may settle each message once.
 
     Attributes:
-        results: once it is done: what became of each operation, in their order: ``"ok"``, or for a push to a queue that
-            accumulates what `AsyncClient.push` says. None before, and if nothing was done.
+        results: after the commit, the result of each operation in order: ``"ok"``, or for a push to a queue that accumulates
+            messages the result of `AsyncClient.push`. None before, and if the transaction failed or was abandoned.
     """
 
     def __init__(self, send: _Send) -> None:
@@ -67,10 +67,10 @@ class Operations:
         """Store a message, with the options of `AsyncClient.push`.
 
         Args:
-            queue: its name.
-            content: any MessagePack value; with a content type bytes, the body as it is.
-            content_type: that of the body.
-            headers: (name, value) pairs; those are kept that the queue's hooks name.
+            queue: name of the queue.
+            content: any MessagePack value; with a content type, the body as bytes, which is stored unchanged.
+            content_type: content type of the body.
+            headers: (name, value) pairs; the cluster keeps those that the queue's hooks name.
             options: see `AsyncClient.push`.
         """
         packed = packed_push_options(options)
@@ -81,7 +81,7 @@ class Operations:
         self._add(b"push", queue, encode_content(content), packed)
 
     def done(self, message: Settleable | Name, message_id: Name | None = None) -> None:
-        """Ack a message: give the message itself, or its queue and its id."""
+        """Ack a message; pass the message itself, or its queue and its id."""
         self._settle(b"done", message, message_id, None, ends=True)
 
     def release(
@@ -92,11 +92,11 @@ class Operations:
         delay: float | None = None,
         place: Place = "tail",
     ) -> None:
-        """Nack a message, see `AsyncClient.release`: give the message itself, or its queue and its id."""
+        """Nack a message, see `AsyncClient.release`; pass the message itself, or its queue and its id."""
         self._settle(b"release", message, message_id, give_back_options(delay, place), ends=True)
 
     def retain(self, message: Settleable | Name, message_id: Name | None = None, *, lease: float | None = None) -> None:
-        """Extend a lease, see `AsyncClient.retain`: give the message itself, or its queue and its id."""
+        """Extend a lease, see `AsyncClient.retain`; pass the message itself, or its queue and its id."""
         self._settle(b"retain", message, message_id, None if lease is None else {"lease": lease}, ends=False)
 
     def _settle(
@@ -140,10 +140,10 @@ class Operations:
             message._settled = True
 
     def _packed(self, operation: _Operation) -> bytes:
-        """An operation as it is sent.
+        """Encode an operation for the wire.
 
-        A repetition of the transaction has to know whether an earlier attempt was carried out. A delivery that has ended tells
-        it, otherwise the keys of the pushes do.
+        A retry of the transaction must detect whether an earlier attempt was executed. A settled delivery shows that; without
+        one, the keys of the pushes do.
         """
         verb, operands, options = operation
         if verb == b"push" and not self._ends:
@@ -160,7 +160,7 @@ class Operations:
 
 
 class Transaction(Operations):
-    """``async with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
+    """A transaction for ``async with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -175,7 +175,7 @@ class Transaction(Operations):
 
 
 class SyncTransaction(Operations):
-    """``with client.transaction() as transaction:``, see `Client.transaction`."""
+    """A transaction for ``with client.transaction() as transaction:``, see `Client.transaction`."""
 
     def __init__(self, send: _Send, run: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
         super().__init__(send)
@@ -194,24 +194,24 @@ class SyncTransaction(Operations):
 
 
 class TransactionCalls(CallBase):
-    """Transactions."""
+    """Calls that begin transactions."""
 
     _persistence: calls.Persistence
 
     def transaction(self) -> Transaction:
-        """Several operations in one step: all of them are done, or none.
+        """Return a transaction, whose operations take effect atomically.
 
-        They are sent when the block ends; when an exception leaves it, nothing is sent::
+        The client sends them at the end of the block. If the block raises, it sends nothing::
 
             async with client.transaction() as transaction:
                 transaction.done(message)
                 transaction.push("results", result)
 
-        Up to 1,000 operations, together within the size of a request. It is done exactly once, also when the client has to
-        repeat it.
+        A transaction has up to 1,000 operations, together within the size of a request. It is executed exactly once, also if the
+        client retries it.
 
         Raises:
-            LmqError: at the end of the block. Nothing was done: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
+            LmqError: at the end of the block. Without any effect: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
                 ``quota_exceeded``; or ``unknown_outcome``.
         """
         return Transaction(self._send_transaction)

@@ -1,1 +1,1 @@
-"""The blocking client: the asyncio client in a thread, with a fast path for single calls."""
+"""The blocking client: the asyncio client in a thread, with a fast path for sequential calls."""

@@ -28,11 +28,11 @@ _MSGID_MAX = 0xFFFF_FFFF
 _head = Struct(">BBBI").pack  # array of 4, type 0, uint32 msgid
 
 BROKEN = (OSError, ValueError, TypeError, OverflowError, msgpack.UnpackException)
-"""What a line raises that cannot be used any more."""
+"""Exceptions that a broken connection raises."""
 
 
 class BlockingConnection:
-    """See the module. Not thread-safe.
+    """A blocking connection to a node, for one request at a time. Not thread-safe.
 
     Attributes:
         address: the node.
@@ -46,11 +46,11 @@ class BlockingConnection:
 
     @classmethod
     def open(cls, address: NodeAddress, *, silence_s: float, tls: ssl.SSLContext | None) -> Self:
-        """Connect.
+        """Connect to a node.
 
         Args:
-            silence_s: how long connecting may take. After so much silence the node is asked for a sign of life, and after as much
-                again it is given up; see `settimeout`.
+            silence_s: timeout for connecting, in seconds. After this much silence the connection pings the node; after as much
+                again it fails; see `settimeout`.
 
         Raises:
             OSError: the node cannot be reached.
@@ -66,10 +66,10 @@ class BlockingConnection:
         return cls(address, connected)
 
     def ask(self, method: bytes, arguments: list[object], deadline: float) -> Any:
-        """The result of a request of the connection's own.
+        """Return the result of a request that concerns the connection itself.
 
         Raises:
-            LmqError: the node refuses.
+            LmqError: the node answers with an error.
         """
         error, result = self.request(request_body(method, arguments), deadline)
         if error is not None:
@@ -77,11 +77,11 @@ class BlockingConnection:
         return result
 
     def request(self, body: bytes, deadline: float) -> tuple[Any, Any]:
-        """Send a request and wait for its answer: error and result, as the node sent them.
+        """Send a request, wait for its answer and return error and result as the node sent them.
 
         Args:
-            body: what follows the msgid.
-            deadline: of the monotonic clock; looked at when the node is silent.
+            body: the request after its msgid.
+            deadline: time of the monotonic clock in seconds, checked when the node is silent.
 
         Raises:
             Exception: one of `BROKEN`.
@@ -91,18 +91,18 @@ class BlockingConnection:
         return self._answer(msgid, deadline)
 
     def settimeout(self, silence_s: float) -> None:
-        """Change the silence after which the node is asked for a sign of life."""
+        """Set the silence in seconds after which the connection pings the node."""
         self._socket.settimeout(silence_s)
 
     def cancel(self, deadline: float) -> tuple[Any, Any]:
-        """Have the node forget the pull that is under way, and wait for the answer to it, as `request`."""
+        """Cancel the pull in flight at the node and wait for its answer, see `request`."""
         self._socket.sendall(b"\x93\x02" + request_body(b"cancel", [self._msgid]))
         return self._answer(self._msgid, deadline)
 
     def forget(self) -> None:
-        """Have a pull end that another thread waits for; see `wake` too."""
+        """Cancel the pull for which another thread waits, if necessary by `wake`."""
         if isinstance(self._socket, ssl.SSLSocket):
-            self.wake()  # Two threads cannot use it at once.
+            self.wake()  # Two threads cannot use a TLS socket at once.
             return
         try:
             self._socket.sendall(b"\x93\x02" + request_body(b"cancel", [self._msgid]))
@@ -132,11 +132,11 @@ class BlockingConnection:
         return data
 
     def wake(self) -> None:
-        """Close the connection for a thread that waits for an answer."""
+        """Shut the connection down, which ends the wait of another thread for an answer."""
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:
-            return  # It is closed already.
+            return  # The connection is already closed.
 
     def close(self) -> None:
         """Disconnect."""

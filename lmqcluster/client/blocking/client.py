@@ -1,4 +1,4 @@
-"""The blocking client: the asynchronous one on an event loop of its own, in a thread of its own."""
+"""The blocking client: the asynchronous one on an event loop in a background thread."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class _Run(Protocol):
-    """Awaits what the function returns on the client's loop."""
+    """A function that runs a call on the client's loop and waits for its result."""
 
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
@@ -43,29 +43,29 @@ class _Run(Protocol):
 class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
-    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. It may be shared between threads.
-    Calls that are made at once go over one connection together. A thread that calls alone, and often, has a second connection
-    to the same node, over which it sends and receives by itself. Errors and options are those of `AsyncClient`.
+    ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. A client may be shared between
+    threads. Concurrent calls share one connection. If one thread calls alone and often, it uses a second connection to the same
+    node without the event loop. Errors and options are those of `AsyncClient`.
     """
 
     def __init__(
         self, nodes: str | Iterable[str] | KnownNodes = "127.0.0.1:18800", **options: Unpack[ClientOptions]
     ) -> None:
-        """Set the client up; nothing is sent yet.
+        """Configure the client without sending anything.
 
         Args:
-            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, where to start.
+            nodes: ``"host:port,host:port"`` or a list of ``"host:port"``, the addresses to start with.
             options: see `ClientOptions`.
 
         Raises:
-            ValueError: an argument is out of range or no address.
+            ValueError: an argument is out of range or not an address.
         """
         self._client: AsyncClient = AsyncClient(nodes, **options)
         self._pid = os.getpid()
         self._thread = _LoopThread()
         self._direct = FastPath(self._client, self._thread.loop, self._thread.ident)
-        self._calling: set[int] = set()  # threads whose calls go the long way
-        # A client that is dropped without `close` must not leave its thread behind.
+        self._calling: set[int] = set()  # threads whose calls go over the event loop
+        # If a client is garbage-collected without `close`, its thread must end too.
         self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
 
     def __enter__(self) -> Self:
@@ -99,26 +99,26 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
 
     @property
     def timeout_s(self) -> float:
-        """How long a call may take."""
+        """Maximum duration of a call in seconds."""
         return self._client._timeout_s
 
     @property
     def settlements_given_up(self) -> int:
-        """How many acks, nacks and the like have ended without a known outcome, see `AsyncClient.settlements_given_up`."""
+        """Number of settlements that ended without a known outcome, see `AsyncClient.settlements_given_up`."""
         return self._client.settlements_given_up
 
     @property
     def address(self) -> NodeAddress | None:
-        """The node that the client is connected to at present, as ``(host, port)``."""
+        """Address of the node that the client is connected to at present, as ``(host, port)``."""
         return self._client.address
 
     @property
     def nodes(self) -> tuple[NodeAddress, ...]:
-        """Every node that the client may turn to, see `AsyncClient.nodes`."""
+        """Addresses of all nodes that the client may connect to, see `AsyncClient.nodes`."""
         return self._client.nodes
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
-        """Push one message, see `AsyncClient.push`. For many at once use `push_many`."""
+        """Push one message, see `AsyncClient.push`. Use `push_many` for many messages."""
         return self._do(lambda client: client.push(queue, content, **options))
 
     def push_many(
@@ -154,7 +154,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> int | None:
-        """Push the next messages of a stream, all or none of them, see `AsyncClient.push_marked`."""
+        """Push the next messages of a stream atomically, see `AsyncClient.push_marked`."""
         return self._run(
             lambda: self._client.push_marked(
                 queue,
@@ -173,23 +173,23 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         )
 
     def begin_epoch(self, job: Name, epoch: int, run: Name) -> bool:
-        """Begin an attempt to write an epoch of a job; False if it is finished, see `AsyncClient.begin_epoch`."""
+        """Begin an attempt to write an epoch of a job; return False if it is finished, see `AsyncClient.begin_epoch`."""
         return self._run(lambda: self._client.begin_epoch(job, epoch, run))
 
     def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> None:
-        """Finish an epoch all of whose messages have been pushed, see `AsyncClient.finish_epoch`."""
+        """Finish an epoch after all its messages were pushed, see `AsyncClient.finish_epoch`."""
         self._run(lambda: self._client.finish_epoch(job, epoch, run, rows, digest))
 
     def mark(self, job: Name, stream: Name) -> Mark | None:
-        """How far a stream is stored, see `AsyncClient.mark`."""
+        """Return the stored position of a stream, see `AsyncClient.mark`."""
         return self._run(lambda: self._client.mark(job, stream))
 
     def end_jobs(self, jobs: Sequence[Name]) -> int:
-        """Let the cluster forget jobs, see `AsyncClient.end_jobs`."""
+        """Delete jobs with all their streams, see `AsyncClient.end_jobs`."""
         return self._run(lambda: self._client.end_jobs(jobs))
 
     def jobs(self) -> list[dict[str, Any]]:
-        """The jobs of writers, see `AsyncClient.jobs`."""
+        """List the jobs of writers, see `AsyncClient.jobs`."""
         return self._run(self._client.jobs)
 
     def push_all(self, pattern: Name, content: Any) -> str:
@@ -240,11 +240,11 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return SyncMessages(self, self._run, self._client.messages(queue, prefetch=prefetch, timeout=timeout))
 
     def done(self, queue: Name, message_id: Name) -> bool:
-        """Ack: remove a message for good. Returns whether its lease was alive, see `AsyncClient.done`."""
+        """Ack: remove a message for good. Return whether its lease was valid, see `AsyncClient.done`."""
         return self._do(lambda client: client.done(queue, message_id))
 
     def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Nack: give a message back, which costs a retry, see `AsyncClient.release`."""
+        """Nack: return a message for redelivery, which costs a retry, see `AsyncClient.release`."""
         return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
 
     def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
@@ -252,7 +252,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return self._do(lambda client: client.retain(queue, message_id, lease=lease))
 
     def put_back(self, queue: Name, message_id: Name) -> bool:
-        """Give a message back as if it had never been pulled, see `AsyncClient.put_back`."""
+        """Return a message to its queue as if it had never been pulled, see `AsyncClient.put_back`."""
         return self.put_back_many(queue, [message_id])[0]
 
     def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
@@ -270,7 +270,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
-        """Give several messages of one queue back without a charged retry, see `AsyncClient.put_back_many`."""
+        """Return several messages to one queue without charging a retry, see `AsyncClient.put_back_many`."""
         return self._do(lambda client: client.put_back_many(queue, message_ids))
 
     def reserve_batch(
@@ -302,7 +302,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         details: bool = False,
         skip_lost: bool = False,
     ) -> BatchColumns:
-        """Messages of a batch from position `start` on, see `AsyncClient.read_batch`."""
+        """Read messages of a batch from position `start`, see `AsyncClient.read_batch`."""
         return self._run(
             lambda: self._client.read_batch(
                 subscription, epoch, start, count, session=session, details=details, skip_lost=skip_lost
@@ -310,15 +310,15 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         )
 
     def cut_batch(self, subscription: Name, epoch: int, parts: int) -> list[int]:
-        """Where several readers may begin to read a batch, see `AsyncClient.cut_batch`."""
+        """Divide a batch between several readers, see `AsyncClient.cut_batch`."""
         return self._run(lambda: self._client.cut_batch(subscription, epoch, parts))
 
     def incarnation(self) -> str:
-        """The name of the cluster's present life, see `AsyncClient.incarnation`."""
+        """Return the name of the cluster's current incarnation, see `AsyncClient.incarnation`."""
         return self._run(self._client.incarnation)
 
     def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
-        """Let all live batches of a subscription end later, see `AsyncClient.renew_batches`."""
+        """Extend the leases of all live batches of a subscription, see `AsyncClient.renew_batches`."""
         return self._run(lambda: self._client.renew_batches(subscription, lease_s, session=session))
 
     def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> list[int]:
@@ -326,34 +326,31 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return self._run(lambda: self._client.settle_batches(subscription, epoch, session=session))
 
     def abandon_batches(self, subscription: Name, *, session: int | None = None) -> str:
-        """Give all batches of a subscription back, see `AsyncClient.abandon_batches`."""
+        """Abandon all batches of a subscription, see `AsyncClient.abandon_batches`."""
         return self._run(lambda: self._client.abandon_batches(subscription, session=session))
 
     def claim_subscription(self, subscription: Name) -> int:
-        """Take a subscription over, see `AsyncClient.claim_subscription`."""
+        """Take over a subscription, see `AsyncClient.claim_subscription`."""
         return self._run(lambda: self._client.claim_subscription(subscription))
 
     def delete_subscription(self, subscription: Name) -> str:
-        """Give all batches of a subscription back and forget it, see `AsyncClient.delete_subscription`."""
+        """Abandon all batches of a subscription and delete it, see `AsyncClient.delete_subscription`."""
         return self._run(lambda: self._client.delete_subscription(subscription))
 
     def subscription(self, name: Name) -> dict[str, Any] | None:
-        """What is known of a subscription, see `AsyncClient.subscription`."""
+        """Return the state of a subscription, see `AsyncClient.subscription`."""
         return self._run(lambda: self._client.subscription(name))
 
     def subscriptions(self) -> list[dict[str, Any]]:
-        """All subscriptions, see `AsyncClient.subscriptions`."""
+        """List all subscriptions, see `AsyncClient.subscriptions`."""
         return self._run(self._client.subscriptions)
 
     def session(self, ttl: float = 30.0) -> SyncSession:
-        """A session that is renewed in the background: ``with client.session() as session:``, see `AsyncClient.session`."""
+        """Return a session for ``with client.session() as session:``, renewed in the background, see `AsyncClient.session`."""
         return SyncSession(self, self._client.session(ttl), self._run)
 
     def transaction(self) -> SyncTransaction:
-        """Several operations in one step, all of them or none: ``with client.transaction() as transaction:``.
-
-        See `AsyncClient.transaction`.
-        """
+        """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
         return SyncTransaction(self._client._send_transaction, self._run)
 
     def _message(self, message: Message | None) -> SyncMessage | None:
@@ -363,7 +360,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return [SyncMessage(self, message) for message in messages]
 
     def _do(self, call: Callable[[AsyncClient], asyncio.Future[T]]) -> T:
-        """The result of a call, which goes the short way if nobody else is calling."""
+        """Return the result of a call, which takes the fast path if no other thread is calling."""
         direct = self._direct
         if self._calling or not direct.enter():
             return self._run_counted(lambda: call(self._client))
@@ -374,7 +371,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return future.result() if future.done() else self._run(lambda: future)
 
     def _pull(self, call: Callable[[AsyncClient], Coroutine[Any, Any, T]]) -> T:
-        """As `_do`, for pulls."""
+        """Return the result of a pull, which takes the fast path if that is free."""
         direct = self._direct
         if not direct.enter():
             return self._run(lambda: call(self._client))
@@ -388,7 +385,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return found
 
     def _run_counted(self, call: Callable[[], Awaitable[T]]) -> T:
-        # Calls of several threads go together, which is cheaper for the cluster than side by side.
+        # Calls of several threads share requests, which costs the cluster less than separate connections.
         thread = threading.get_ident()
         self._calling.add(thread)
         try:
@@ -401,7 +398,7 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         return self._thread.run(call)
 
     def _call_soon(self, call: Callable[[], None]) -> None:
-        """Have the client's event loop call a function."""
+        """Schedule a function on the client's event loop."""
         self._check_usable()
         self._thread.loop.call_soon_threadsafe(call)
 
@@ -417,8 +414,8 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
 class SyncMessage(Delivery):
     """A message pulled by a `Client`.
 
-    Used as ``with message:`` it is acked when the block is left normally and nacked when an exception leaves it; an exit of the
-    program gives it back without a charged retry. A message that was settled within the block is left alone.
+    ``with message:`` acks the message at the end of the block and nacks it if the block raises. If the program exits, the
+    message returns to its queue without charging a retry. A message that the block settled stays settled.
     """
 
     __slots__ = ("_client", "_settled")
@@ -429,24 +426,25 @@ class SyncMessage(Delivery):
         self._settled = message._settled
 
     def ack(self) -> bool:
-        """Remove the message for good. Returns whether the lease was still alive; if not, it will be redelivered."""
+        """Remove the message for good. Return whether the lease was still valid; if not, the cluster redelivers it."""
         self._settled = True
         return self._client.done(self._reply[b"queue"], self._reply[b"id"])
 
     def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Give the message back for redelivery, which costs a retry; see `AsyncClient.release`.
+        """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
 
-        Returns whether the lease was still alive.
+        Returns:
+            Whether the lease was still valid.
         """
         self._settled = True
         return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
 
     def extend(self, *, lease: float | None = None) -> bool:
-        """Restart the lease, for so many seconds or the queue's ``timeout``. Returns whether it was still alive."""
+        """Restart the lease, for `lease` seconds or the queue's ``timeout``. Return whether it was still valid."""
         return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
 
     def put_back(self) -> bool:
-        """Give the message back as if it had never been pulled: no retry is charged."""
+        """Return the message to its queue as if it had never been pulled: no retry is charged."""
         self._settled = True
         return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
 
@@ -485,7 +483,7 @@ class SyncMessages:
         return SyncMessage(self._client, message)
 
     def close(self) -> None:
-        """End the iteration and give back what was not handed out, without a charged retry."""
+        """End the iteration and return the prefetched messages without charging a retry."""
         self._run(self._messages.aclose)
 
     def __enter__(self) -> Self:
@@ -499,7 +497,7 @@ class SyncMessages:
 
 def _end(direct: FastPath, thread: _LoopThread, pid: int) -> None:
     direct.drop()
-    if pid == os.getpid():  # A process that was forked off does not have the thread.
+    if pid == os.getpid():  # A forked process does not have the thread.
         thread.stop()
 
 
@@ -507,8 +505,8 @@ class _LoopThread:
     """An event loop that runs in a daemon thread until it is stopped.
 
     Attributes:
-        loop: for `call_soon_threadsafe`.
-        ident: of the thread.
+        loop: the event loop, for `call_soon_threadsafe`.
+        ident: identifier of the thread.
     """
 
     def __init__(self) -> None:
@@ -519,7 +517,7 @@ class _LoopThread:
         self.ident = self._thread.ident
 
     def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Have the loop await what `call` returns, and wait for it.
+        """Await the result of `call` on the loop and return it.
 
         An interruption of this thread cancels the call.
         """
@@ -530,15 +528,15 @@ class _LoopThread:
             self.loop.call_soon_threadsafe(_start, call, outcome)
             return outcome.result()
         except BaseException:
-            # Of no effect if it was the call that failed. The future exists before the call starts, so that there is no moment at
-            # which an interruption could leave a pull behind.
+            # A no-op if the call itself failed. The future exists before the call starts, so that an interruption at any moment
+            # cancels the pull.
             outcome.cancel()
             raise
 
     def stop(self) -> None:
         """End the loop and the thread."""
         self.loop.call_soon_threadsafe(self._stop.set)
-        # A client that is dropped may be collected in any thread, also in this one.
+        # The garbage collector may run this in any thread, also in this one.
         if self._thread is not threading.current_thread():
             self._thread.join()
 

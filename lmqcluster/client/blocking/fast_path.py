@@ -1,11 +1,11 @@
-"""The short way of a blocking client: calls that are made one at a time need no event loop.
+"""The fast path of a blocking client: sequential calls bypass the event loop.
 
-Handing a call over to another thread and getting its answer back costs more than all else that a client does for it. So a thread
-that finds nobody else calling sends its request itself, over a connection of its own, and waits for the answer there.
+Passing a call to another thread and its answer back costs more than the rest of the client's work for it. So if no other thread
+is calling, a thread sends its request itself over a second connection and waits for the answer there.
 
-A `FailoverConnection` takes over every call that meets a failure: a call that certainly had no effect as a new one, a call in
-doubt as a repetition. A push in doubt has a number of this connection's producer, so it gets a session of its
-own, which goes on for that producer; the next connection has another one.
+If a call fails, a `FailoverConnection` takes it over: as a new call if it certainly had no effect, as a repetition if it is in
+doubt. A push in doubt has a number of this connection's producer, so a separate session retries it for that producer; the next
+connection has a new producer.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ __all__ = ["FastPath", "HandedOver", "driven"]
 T = TypeVar("T")
 
 _FIRST_CALLS = 4
-"""So many calls go the long way first: a program that makes only a few needs no second connection."""
+"""Number of first calls that go over the event loop: a program that makes only a few needs no second connection."""
 _PAUSE_S = 1.0
-"""How long calls go the long way after there was trouble."""
+"""Time in seconds for which calls go over the event loop after a failure."""
 _CANCEL_S = 1.0
-"""How long to wait for the answer to a pull whose caller was interrupted."""
+"""Time in seconds to wait for the answer to a pull whose caller was interrupted."""
 
 
 class HandedOver(Exception):  # noqa: N818 - not an error
-    """A pull goes on in the client's session."""
+    """Raised if a pull continues in the client's session."""
 
     def __init__(self, call: Pull) -> None:
         super().__init__()
@@ -49,21 +49,21 @@ class HandedOver(Exception):  # noqa: N818 - not an error
 
 
 class FastPath:
-    """See the module.
+    """The fast path of one blocking client, see the module.
 
     Attributes:
-        client: makes calls that are sent this way. To be used between `enter` and `leave` only.
+        client: makes calls on the fast path. Use it only between `enter` and `leave`.
     """
 
     def __init__(self, client: AsyncClient, loop: asyncio.AbstractEventLoop, loop_thread: int | None) -> None:
-        """Nothing is sent yet.
+        """Prepare the fast path without connecting.
 
         Args:
-            client: whose calls these are.
-            loop: on which that client lives.
-            loop_thread: the loop's thread, which must not wait here.
+            client: the client that makes the calls.
+            loop: the event loop of that client.
+            loop_thread: the loop's thread, which must not block here.
         """
-        self._pid = os.getpid()  # A process that was forked off has the socket too, and must not use it.
+        self._pid = os.getpid()  # A forked process inherits the socket and must not use it.
         self._loop_thread = loop_thread
         self.client = copy.copy(client)
         self.client._sender = self
@@ -82,7 +82,7 @@ class FastPath:
         self._going_on: set[asyncio.Task[None]] = set()  # pushes in doubt
 
     def enter(self) -> bool:
-        """Whether the caller may use `client` now, until it says `leave`."""
+        """Return whether the caller may use `client`, until it calls `leave`."""
         if threading.get_ident() == self._loop_thread or os.getpid() != self._pid:
             return False
         if not self._turn.acquire(blocking=False):
@@ -97,7 +97,7 @@ class FastPath:
         return ready
 
     def leave(self) -> None:
-        """Let others in."""
+        """Release the fast path for other threads."""
         self._turn.release()
 
     def _is_ready(self) -> bool:
@@ -121,7 +121,7 @@ class FastPath:
             return False
         deadline = time.monotonic() + settings.connect_timeout_s
         try:
-            # A paused process still accepts connections: only an answer shows that it lives.
+            # The kernel accepts connections for a stalled process too, so only an answer proves that the node is alive.
             self._line = line = BlockingConnection.open(
                 address, silence_s=settings.connect_timeout_s, tls=credentials.tls()
             )
@@ -132,7 +132,7 @@ class FastPath:
             line.ask(b"producer", [self._producer, self._sequence], deadline)
             line.settimeout(settings.heartbeat_s)
         except (LmqError, *BROKEN) as error:
-            # The session will say more of it, if it lasts.
+            # If the failure lasts, the session reports it.
             logger.debug("no second connection to %s: %s", address, error)
             self.drop()
             return False
@@ -142,7 +142,7 @@ class FastPath:
         return True
 
     def drop(self) -> None:
-        """Disconnect."""
+        """Disconnect and pause the fast path."""
         line, self._line = self._line, None
         if line is not None:
             line.close()
@@ -157,7 +157,7 @@ class FastPath:
             self._sequence += call.count
             self.submit(call)
         except BaseException:
-            # The node counts pushes too. Nobody knows whether it has seen this one.
+            # The node counts pushes too, and may or may not have received this one.
             self.drop()
             raise
 
@@ -165,7 +165,7 @@ class FastPath:
         """Send any other call and wait for its answer.
 
         Raises:
-            HandedOver: it is a pull, and goes on in the session. Other calls that do have no result yet.
+            HandedOver: the call is a pull that continues in the session. Other calls that continue there have no result yet.
         """
         line = self._line
         if line is None or _is_risky(call):
@@ -197,7 +197,7 @@ class FastPath:
             call.fail(LmqError("internal", f"the node's answer makes no sense: {result!r:.200}"))
 
     def enqueue(self, call: Call) -> None:
-        """A large call goes the long way."""
+        """Send a large call over the event loop."""
         self._hand_over(call)
 
     def _refused(self, call: Call, error: LmqError) -> None:
@@ -208,7 +208,7 @@ class FastPath:
                 call.sequence = 0
             self._hand_over(call)
         elif error.code == "unknown_outcome":
-            # The node does not know either: the same as if it had gone.
+            # The node does not know the outcome, as if the connection had been lost.
             self.drop()
             self._lost(call, error.message)
         else:
@@ -238,7 +238,7 @@ class FastPath:
         task.add_done_callback(self._going_on.discard)
 
     async def _go_on(self, call: Push, producer: bytes) -> None:
-        """Send a push again under its number."""
+        """Retry a push under its sequence number."""
         session = FailoverConnection(self._session.settings, producer, call.sequence)
         session.enqueue(call)
         try:
@@ -247,7 +247,7 @@ class FastPath:
             await session.close(0)
 
     async def finish(self, grace_s: float) -> None:
-        """Wait so long for pushes in doubt; after that nobody knows what became of them."""
+        """Wait up to `grace_s` seconds for pushes in doubt; then their outcomes stay unknown."""
         if self._going_on:
             await asyncio.wait(self._going_on, timeout=grace_s)
         tasks = tuple(self._going_on)
@@ -259,7 +259,7 @@ class FastPath:
     # --- interruptions and the end ----------------------------------------------------------------------------------
 
     def _interrupted(self, line: BlockingConnection, call: Call) -> None:
-        """An exception from outside, such as of a key, ends the wait for an answer."""
+        """Clean up after an exception from outside, such as KeyboardInterrupt, has ended the wait for an answer."""
         self._line = None
         if isinstance(call, Pull):
             threading.Thread(target=self._give_back, args=(line, call), name="lmqcluster-pull", daemon=True).start()
@@ -269,12 +269,12 @@ class FastPath:
             self._loop.call_soon_threadsafe(self._go_on_alone, call)
 
     def _go_on_alone(self, call: Settlement) -> None:
-        """Go on with a settlement whose caller has gone."""
+        """Continue a settlement whose caller was interrupted."""
         if call.lost("its caller was interrupted") and call.future.cancel():
             self._session.enqueue(call)
 
     def _give_back(self, line: BlockingConnection, call: Pull) -> None:
-        """Have the node forget a pull; a message that it has sent already goes back."""
+        """Cancel a pull at the node and return a message that it has already sent."""
         try:
             line.settimeout(_CANCEL_S)
             error, result = line.cancel(time.monotonic())
@@ -286,7 +286,7 @@ class FastPath:
             line.close()
 
     def close(self, grace_s: float) -> None:
-        """Take no more calls, end a waiting pull, and wait so long for the answer to the call of another thread."""
+        """Reject new calls, cancel a waiting pull, and wait up to `grace_s` seconds for the call of another thread."""
         self._closed = True
         line = self._line
         if line is not None and self._waiting is not None:
@@ -299,14 +299,16 @@ class FastPath:
 
 
 def _is_risky(call: Call) -> bool:
-    """Whether a call cannot be repeated. The event loop notices at once when a connection ends; here only the next call does,
-    and could not tell whether it was carried out.
+    """Return whether a call cannot be retried.
+
+    The event loop detects a closed connection immediately. On the fast path only the next call does, and cannot determine whether
+    it was executed.
     """
     return isinstance(call, NonRepeatableCall) or (isinstance(call, OptionPull) and call.settles)
 
 
 def driven(call: Coroutine[Any, Any, T]) -> T:
-    """What a coroutine gives whose calls are sent directly, so that it never waits."""
+    """Return the result of a coroutine that never waits, because its calls are sent directly."""
     try:
         call.send(None)
     except StopIteration as end:

@@ -1,4 +1,4 @@
-"""Calls of the blocking client that look at messages and leave them where they are."""
+"""Calls of the blocking client that inspect messages without taking them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ T = TypeVar("T")
 
 
 class SyncPeeks(ABC):
-    """The calls of `AsyncClient`, each of which waits for its result."""
+    """Backlog and peek calls of `AsyncClient`, each of which waits for its result."""
 
     _client: AsyncClient
 
     @abstractmethod
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await what the function returns."""
+        """Run the call on the client's loop and wait for its result."""
 
     def backlog(
         self,
@@ -51,7 +51,7 @@ class SyncPeeks(ABC):
         details: bool = False,
         bodies: bool = True,
     ) -> BatchColumns:
-        """Look at messages without taking them, see `AsyncClient.peek`."""
+        """Return messages without taking them, see `AsyncClient.peek`."""
         return self._run(
             lambda: self._client.peek(
                 queue,

@@ -21,7 +21,7 @@ _Run = Callable[[Callable[[], Awaitable[Any]]], Any]
 
 
 class SyncSession:
-    """As `ClientSession`: ``with client.session() as session:``.
+    """The blocking form of `ClientSession`: ``with client.session() as session:``.
 
     Attributes:
         id: known within the block.
@@ -34,12 +34,12 @@ class SyncSession:
 
     @property
     def id(self) -> str:
-        """Known within the block."""
+        """Id of the session, known within the block."""
         return self._session.id
 
     @property
     def lost(self) -> bool:
-        """Whether the session has ended although the block has not."""
+        """True if the session has ended before the block."""
         return self._session.lost
 
     def __enter__(self) -> Self:
@@ -73,7 +73,7 @@ class SyncSession:
         return self._client._messages(found)
 
     def leave(self, queue: Name) -> bool:
-        """Let the next in line have an exclusive queue, see `AsyncClient.leave_queue`."""
+        """Pass an exclusive queue to the next session in line, see `AsyncClient.leave_queue`."""
         return self._client.leave_queue(queue, self.id)
 
     @contextlib.contextmanager
@@ -88,20 +88,20 @@ class SyncSession:
 
 
 class SyncSessionCalls(ABC):
-    """As `SessionCalls`, each of which waits for its result."""
+    """The calls of `SessionCalls`, each of which waits for its result."""
 
     _client: SessionClient
 
     @abstractmethod
     def _run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Await what the function returns."""
+        """Run the call on the client's loop and wait for its result."""
 
     def open_session(self, ttl: float) -> str:
-        """Begin a session; returns its id, see `AsyncClient.open_session`."""
+        """Open a session and return its id, see `AsyncClient.open_session`."""
         return self._run(lambda: self._client.open_session(ttl))
 
     def renew_session(self, session: Name) -> bool:
-        """Let a session live its whole time from now, see `AsyncClient.renew_session`."""
+        """Restart the TTL of a session, see `AsyncClient.renew_session`."""
         return self._run(lambda: self._client.renew_session(session))
 
     def end_session(self, session: Name) -> bool:
@@ -113,9 +113,9 @@ class SyncSessionCalls(ABC):
         return self._run(lambda: self._client.leave_queue(queue, session))
 
     def lock(self, name: Name, session: Name, wait: float | None = None) -> int | None:
-        """Get a named lock; returns its fencing token, see `AsyncClient.lock`."""
+        """Acquire a named lock and return its fencing token, see `AsyncClient.lock`."""
         return self._run(lambda: self._client.lock(name, session, wait))
 
     def unlock(self, name: Name, session: Name) -> bool:
-        """Free a lock, see `AsyncClient.unlock`."""
+        """Release a lock, see `AsyncClient.unlock`."""
         return self._run(lambda: self._client.unlock(name, session))

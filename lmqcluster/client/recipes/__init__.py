@@ -1,4 +1,4 @@
-"""Recipes for queues on top of `Client`, in threads; `aio` has the same for asyncio."""
+"""Recipes for queues on top of `Client`, with threads; `aio` has the same for asyncio."""
 
 from .blocking import BlockingQueueConsumer
 from .builder import QueueBuilder

@@ -1,4 +1,4 @@
-"""What all queues of the recipes have in common, for asyncio."""
+"""Base class of the recipes' queues, for asyncio."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 
 def deadline_of(timeout: float | None) -> float | None:
-    """The time of the event loop in `timeout` seconds; None without one."""
+    """Return the loop time in `timeout` seconds; None without a timeout."""
     if timeout is None:
         return None
     if not (math.isfinite(timeout) and timeout >= 0):
@@ -36,9 +36,9 @@ def deadline_of(timeout: float | None) -> float | None:
 
 
 class QueueBase(Generic[T]):
-    """A queue of items that are handed to a consumer.
+    """A queue that passes its items to a consumer.
 
-    ``async with`` starts and closes it. Without a consumer it only stores items.
+    ``async with`` starts and closes it. Without a consumer, it only stores items.
     """
 
     _place: ClassVar[Place] = "tail"
@@ -53,15 +53,15 @@ class QueueBase(Generic[T]):
         *,
         caller: Caller | None = None,
     ) -> None:
-        """Describe the queue; nothing is sent yet.
+        """Configure the queue without sending anything.
 
         Args:
-            client: stays the caller's to close.
-            name: of the queue in the cluster.
-            serializer: between items and bytes.
-            consumer: takes the items; a function will do.
+            client: the client to use, which the application closes.
+            name: name of the queue in the cluster.
+            serializer: converts items to bytes and back.
+            consumer: receives the items; may be a function.
             options: default `QueueOptions()`.
-            caller: where the consumer runs, if not on the event loop.
+            caller: runs the consumer; default: on the event loop.
         """
         self._client = client
         self.name = name
@@ -81,11 +81,11 @@ class QueueBase(Generic[T]):
     # --- life -----------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Make the queue if needed, and begin to consume.
+        """Create the queue if needed, and begin to consume.
 
         Raises:
-            QueueStateError: it was started before.
-            LmqError: the cluster cannot be reached, or refuses the queue.
+            QueueStateError: the queue was already started.
+            LmqError: the cluster is unreachable, or refuses the queue.
         """
         if self._started:
             raise QueueStateError(f"the queue {self.name!r} was started before")
@@ -112,7 +112,7 @@ class QueueBase(Generic[T]):
             self._consumption.start()
 
     def _properties(self) -> dict[str, Any]:
-        """Those that the options ask for."""
+        """Return the properties that the options require."""
         properties: dict[str, Any] = {}
         if self._options.max_attempts is not None:
             properties = {"retry": self._options.max_attempts - 1, "dead_letter_queue": dead_letters(self.name)}
@@ -123,15 +123,16 @@ class QueueBase(Generic[T]):
         return properties
 
     async def close(self) -> None:
-        """Stop consuming, flush puts for `QueueOptions.final_flush` seconds, and end. Of no effect the second time.
+        """Stop consuming, flush puts for up to `QueueOptions.final_flush` seconds, and end. A no-op the second time.
 
-        Items whose consumer was not called yet stay in the queue. A consumer that is a coroutine is cancelled, and its item given
-        back; one in a thread gets as long as the puts, and then its lease decides.
+        Items whose consumer was not called yet return to the queue. A consumer that is a coroutine is cancelled, and its item
+        returns too. A consumer in a thread has `QueueOptions.final_flush` seconds to finish; then its item returns after the lease
+        expires.
         """
         await self._shut()
 
     async def _shut(self) -> BaseException | None:
-        """As `close`; returns the exit or interruption that a consumer in a thread ended with."""
+        """Close the queue and return the exit or interruption with which a consumer in a thread ended, if any."""
         if self._closed or self._puts is None:
             self._closed = True
             return None
@@ -195,7 +196,7 @@ class QueueBase(Generic[T]):
         return self._puts
 
     async def flush_puts(self, timeout: float | None = None) -> bool:
-        """Wait until all puts are stored; False if some are not after `timeout` seconds.
+        """Wait until all puts are stored; return False if some are not after `timeout` seconds.
 
         Raises:
             PutError: a put in the background has failed since the last flush.
@@ -203,11 +204,11 @@ class QueueBase(Generic[T]):
         return await self._open_puts().flush(timeout)
 
     def add_put_listener(self, listener: PutListener[T]) -> None:
-        """Tell a listener of every put from now on."""
+        """Add a listener, which is called for every later put."""
         self._listeners.append(listener)
 
     def remove_put_listener(self, listener: PutListener[T]) -> None:
-        """Tell it no more; of no effect if it is not told."""
+        """Remove a listener; a no-op if it was not added."""
         if listener in self._listeners:
             self._listeners.remove(listener)
 
@@ -218,7 +219,7 @@ class QueueBase(Generic[T]):
 
     async def _failed(self, put: Put, error: Exception) -> None:
         for listener in tuple(self._listeners):
-            # Listeners that come from Curator do not know this method.
+            # Listeners written for Curator do not have this method.
             told = getattr(listener, "put_failed", None)
             if told is not None:
                 await self._caller.notify(told, put.item, error)
@@ -227,14 +228,14 @@ class QueueBase(Generic[T]):
 
     @property
     def error_mode(self) -> ErrorMode:
-        """What becomes of an item whose consumer raised."""
+        """Handling of an item whose consumer raised."""
         return self._mode
 
     def set_error_mode(self, mode: ErrorMode) -> None:
         """Change between REQUEUE and DELETE.
 
         Raises:
-            ValueError: the queue is not safe, or it is about DEAD_LETTER, which is chosen by the options.
+            ValueError: the queue is not in safe mode, or the old or new mode is DEAD_LETTER, which only the options can select.
         """
         if not self._options.safe:
             raise ValueError("an error mode needs safe=True: otherwise items are acknowledged before they are consumed")
@@ -243,7 +244,7 @@ class QueueBase(Generic[T]):
         self._mode = mode
 
     async def message_count(self) -> int:
-        """How many messages wait; those in the hands of consumers are not counted."""
+        """Return the number of waiting messages, without those that consumers hold."""
         self._last_count = await self._count()
         return self._last_count
 
@@ -252,11 +253,11 @@ class QueueBase(Generic[T]):
 
     @property
     def last_message_count(self) -> int:
-        """What `message_count` said last, 0 before."""
+        """Last result of `message_count`, 0 before the first."""
         return self._last_count
 
     async def _or_none_found(self, count: Any) -> int:
-        """A count, 0 if the cluster has no such queue any more."""
+        """Return a count, 0 if the queue no longer exists."""
         try:
             return int(await count)
         except LmqError as error:

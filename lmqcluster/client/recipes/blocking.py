@@ -1,4 +1,4 @@
-"""Consumers that fill a local queue, from which the application pulls."""
+"""Consumers that fill a local queue, from which the application takes items."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ StateListener = Callable[[ConnectionState], Any]
 
 
 class _Local(Generic[T]):
-    """What both kinds share. Items in the local queue count as consumed: safe mode protects nothing after that."""
+    """Base of both consumers. Items in the local queue count as consumed: safe mode does not protect them."""
 
     def __init__(self, on_state_change: StateListener | None, queue: Any) -> None:
         self._on_state_change = on_state_change
         self._queue = queue
 
     def state_changed(self, state: ConnectionState) -> Any:
-        """Pass the state on."""
+        """Pass the state to the listener."""
         return None if self._on_state_change is None else self._on_state_change(state)
 
     def drain(self, max_items: int | None = None) -> list[T]:
-        """Take what is there now, at most so many items."""
+        """Take all items in the local queue, at most `max_items`."""
         taken: list[T] = []
         with suppress(queues.Empty, asyncio.QueueEmpty):
             while max_items is None or len(taken) < max_items:
@@ -44,9 +44,9 @@ class BlockingQueueConsumer(_Local[T]):
     """A consumer that fills a local queue; with threads.
 
     Args:
-        on_state_change: hears of connection states.
-        capacity: most items in the local queue, 0 for any number; the consumer waits while it is full.
-        queue: a local queue of one's own.
+        on_state_change: called with each connection state.
+        capacity: maximum number of items in the local queue, 0 for no limit; the consumer waits while it is full.
+        queue: the local queue to use, in place of a new one.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class BlockingQueueConsumer(_Local[T]):
         self._queue.put(item)
 
     def take(self, timeout: float | None = None) -> T | None:
-        """Take an item; None if there is none for `timeout` seconds."""
+        """Take an item; return None if there is none for `timeout` seconds."""
         try:
             item: T = self._queue.get(timeout=timeout)
         except queues.Empty:
@@ -70,13 +70,13 @@ class BlockingQueueConsumer(_Local[T]):
         return item
 
     def items(self) -> list[T]:
-        """A copy of what is there now."""
+        """Return a copy of the items in the local queue."""
         with self._queue.mutex:
             return list(self._queue.queue)
 
 
 class AsyncBlockingQueueConsumer(_Local[T]):
-    """The same for asyncio, around an `asyncio.Queue`."""
+    """A consumer that fills a local `asyncio.Queue`."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class AsyncBlockingQueueConsumer(_Local[T]):
         await self._queue.put(item)
 
     async def take(self, timeout: float | None = None) -> T | None:
-        """Take an item; None if there is none for `timeout` seconds."""
+        """Take an item; return None if there is none for `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 item: T = await self._queue.get()
@@ -100,5 +100,5 @@ class AsyncBlockingQueueConsumer(_Local[T]):
         return item
 
     def items(self) -> list[T]:
-        """A copy of what is there now."""
+        """Return a copy of the items in the local queue."""
         return list(self._queue._queue)

@@ -1,4 +1,4 @@
-"""The builder, for code that comes from Curator."""
+"""Builders of queues, for code written for Curator."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Builder(Generic[T]):
         return self
 
     def lock_path(self, path: str) -> Self:  # noqa: ARG002
-        """Acknowledge items after their consumer returned. The path is of no meaning."""
+        """Acknowledge items after their consumer returned. The path is ignored."""
         return self._with(safe=True)
 
     def max_items(self, n: int) -> Self:
@@ -51,45 +51,45 @@ class _Builder(Generic[T]):
         return self._with(lease=seconds)
 
     def exclusive(self, flag: bool = True) -> Self:
-        """See `QueueOptions`; turns safe mode on."""
+        """See `QueueOptions`; enables safe mode too."""
         return self._with(exclusive=flag, safe=self._options.safe or flag)
 
 
 class QueueBuilder(_Builder[T]):
-    """Makes queues for threads.
+    """A builder of queues for threads.
 
     Args:
-        client: stays the caller's to close.
+        client: the client to use, which the application closes.
         consumer: None for a queue that only stores items.
-        serializer: between items and bytes.
-        name: of the queue in the cluster.
+        serializer: converts items to bytes and back.
+        name: name of the queue in the cluster.
     """
 
     def __init__(self, client: Client, consumer: ConsumerLike[T] | None, serializer: Serializer[T], name: str) -> None:
         super().__init__(client, consumer, serializer, name)
 
     def build_queue(self) -> threads.DistributedQueue[T]:
-        """A `DistributedQueue`, not started."""
+        """Return a `DistributedQueue` that is not started."""
         return threads.DistributedQueue(*self._given, self._options)
 
     def build_id_queue(self) -> threads.DistributedIdQueue[T]:
-        """A `DistributedIdQueue`, not started."""
+        """Return a `DistributedIdQueue` that is not started."""
         return threads.DistributedIdQueue(*self._given, self._options)
 
     def build_priority_queue(self, min_items_before_refresh: int = 0) -> threads.DistributedPriorityQueue[T]:
-        """A `DistributedPriorityQueue`, not started."""
+        """Return a `DistributedPriorityQueue` that is not started."""
         given = self._given
         return threads.DistributedPriorityQueue(
             *given, self._options, min_items_before_refresh=min_items_before_refresh
         )
 
     def build_delay_queue(self) -> threads.DistributedDelayQueue[T]:
-        """A `DistributedDelayQueue`, not started."""
+        """Return a `DistributedDelayQueue` that is not started."""
         return threads.DistributedDelayQueue(*self._given, self._options)
 
 
 class AsyncQueueBuilder(_Builder[T]):
-    """Makes queues for asyncio. Arguments as those of `QueueBuilder`."""
+    """A builder of queues for asyncio. The arguments are those of `QueueBuilder`."""
 
     def __init__(
         self, client: AsyncClient, consumer: ConsumerLike[T] | None, serializer: Serializer[T], name: str
@@ -97,19 +97,19 @@ class AsyncQueueBuilder(_Builder[T]):
         super().__init__(client, consumer, serializer, name)
 
     def build_queue(self) -> queues.DistributedQueue[T]:
-        """A `DistributedQueue`, not started."""
+        """Return a `DistributedQueue` that is not started."""
         return queues.DistributedQueue(*self._given, self._options)
 
     def build_id_queue(self) -> queues.DistributedIdQueue[T]:
-        """A `DistributedIdQueue`, not started."""
+        """Return a `DistributedIdQueue` that is not started."""
         return queues.DistributedIdQueue(*self._given, self._options)
 
     def build_priority_queue(self, min_items_before_refresh: int = 0) -> queues.DistributedPriorityQueue[T]:
-        """A `DistributedPriorityQueue`, not started."""
+        """Return a `DistributedPriorityQueue` that is not started."""
         return queues.DistributedPriorityQueue(
             *self._given, self._options, min_items_before_refresh=min_items_before_refresh
         )
 
     def build_delay_queue(self) -> queues.DistributedDelayQueue[T]:
-        """A `DistributedDelayQueue`, not started."""
+        """Return a `DistributedDelayQueue` that is not started."""
         return queues.DistributedDelayQueue(*self._given, self._options)

@@ -1,4 +1,4 @@
-"""The loop that hands items to a consumer."""
+"""The loop that passes items to a consumer."""
 
 from __future__ import annotations
 
@@ -25,26 +25,30 @@ __all__ = ["DELIVERIES_MAX", "Consumption", "ack_before_use", "content_bytes", "
 T = TypeVar("T")
 
 DELIVERIES_MAX = 1 << 40
-"""How often a message may come again where nothing else is asked for."""
+"""Default maximum of the redeliveries of a message."""
 
 
 def content_bytes(message: Message) -> bytes:
-    """The content of a message that is bytes; raises `CorruptItemError` if it is something else."""
+    """Return the content of a message as bytes.
+
+    Raises:
+        CorruptItemError: the content is neither bytes nor a string.
+    """
     content = message.content
     if isinstance(content, str):
-        return content.encode()  # The client decodes what is UTF-8, which loses nothing.
+        return content.encode()  # A client with `decode` has decoded valid UTF-8, which is lossless.
     if not isinstance(content, bytes):
         raise CorruptItemError(f"the content is not bytes but {type(content).__name__}")
     return content
 
 
 class Consumption(Generic[T]):
-    """Pulls messages of one queue and hands their items out.
+    """Consumption of one queue: pulls its messages and passes their items to the consumer.
 
     Args:
         consume: the application's function.
-        mode: what to do when it raised, at this moment.
-        place: where an item goes that comes again.
+        mode: returns the current error mode.
+        place: place to which an item returns for redelivery.
     """
 
     def __init__(
@@ -67,7 +71,7 @@ class Consumption(Generic[T]):
         self._mode = mode
         self._place: Place = "keep" if options.exclusive else place
         self._free = 1 if options.exclusive else caller.concurrency or options.concurrency
-        # A slot is free again, and the next item's turn has come, when it is known what became of the one before.
+        # A slot becomes free for the next item only after the outcome of the settlement before is known.
         self._until_known = client._settling(Persistence.UNTIL_KNOWN)
         self._pulls = SessionPulls(self._until_known, queue, options.lease)
         self._freed = asyncio.Event()
@@ -81,10 +85,10 @@ class Consumption(Generic[T]):
         self._puller = asyncio.create_task(self._run())
 
     async def close(self) -> BaseException | None:
-        """Stop pulling, give back what was not begun, end or wait for what was.
+        """Stop pulling, return messages that were not begun, and cancel or wait for running consumers.
 
         Returns:
-            The exit or interruption that a consumer in a thread ended with. Raised here, it would end the event loop.
+            The exit or interruption with which a consumer in a thread ended, if any. Raised here, it would end the event loop.
         """
         if self._puller is not None:
             await _ended([self._puller])
@@ -96,7 +100,7 @@ class Consumption(Generic[T]):
             await asyncio.wait(working, timeout=self._options.final_flush)
         unfinished = [task for task in working if not task.done()]
         await _ended(unfinished)
-        # A thread cannot be ended, and a consumer that closes its own queue has not ended yet.
+        # A thread cannot be cancelled, and a consumer that closes its queue is still running.
         if (unfinished and not self._caller.interruptible) or caller in self._working:
             await self._pulls.abandon()
         else:
@@ -161,12 +165,12 @@ class Consumption(Generic[T]):
         except LmqError as error:
             logger.warning("an item of %r was not settled, it may come again: %s", self._queue, error)
             if self._options.exclusive:
-                # Nothing may overtake it.
+                # No later item may overtake it.
                 self._ready.clear()
                 await self._pulls.give_up()
                 await asyncio.sleep(PAUSE_S)
             elif error.outcome is Outcome.NOT_APPLIED and error.code != "lease_lost":
-                # It is refused for good, and would stay leased as long as the session.
+                # The settlement can never succeed, and the item would stay leased as long as the session.
                 await self._client.release(self._queue, message.id, delay=self._options.lease)
         except asyncio.CancelledError:
             if self._caller.interruptible and self._options.safe:
@@ -174,11 +178,11 @@ class Consumption(Generic[T]):
             raise
 
     def _items(self, message: Message) -> list[tuple[bytes, T]] | None:
-        """The items of a message as they are stored and as they are; None if they cannot be read."""
+        """Return the items of a message, each as stored and deserialized; None if they are unreadable."""
         try:
             data = unpack_items(content_bytes(message))
             return [(item, self._serializer.deserialize(item)) for item in data]
-        except Exception as error:  # noqa: BLE001 - whatever the application's serializer raises
+        except Exception as error:  # noqa: BLE001 - the application's serializer may raise any exception
             logger.error("a message of the queue %r cannot be read: %r", self._queue, error)
             return None
 
@@ -239,7 +243,7 @@ class Consumption(Generic[T]):
             else:
                 return
         if self._options.exclusive and not delay:
-            # Nothing may overtake it, so what was taken in advance goes back before.
+            # No later item may overtake it, so prefetched messages return to the queue first.
             ready, self._ready = self._ready, deque()
             await self._client.put_back_many(self._queue, [taken.message.id for taken in ready])
         if not await message.nack(delay=delay, place=self._place):
@@ -247,21 +251,21 @@ class Consumption(Generic[T]):
 
 
 async def ack_before_use(client: AsyncClient, message: Message) -> bool:
-    """Acknowledge a message that is used only then, so that nobody else gets it too. Returns whether it may be used.
+    """Ack a message before its use, so that no other consumer receives it too. Return whether it may be used.
 
     Raises:
-        LmqError: the outcome is not known, and the message goes back unless it is acknowledged.
+        LmqError: the outcome is unknown; the message returns to the queue unless it was acknowledged.
     """
     try:
         return await client._settling(Persistence.WHILE_AWAITED).done(message.queue, message.id)
     except BaseException:
-        # Nobody uses it any more. The ack is not repeated, so this one finds the lease if the ack has not.
+        # The message is not used. The client does not retry the ack, so this succeeds if the ack had no effect.
         client._give_back(message)
         raise
 
 
 def dead_letters(queue: str) -> str:
-    """The queue for what cannot be handled."""
+    """Return the name of the queue for dead letters."""
     return f"{queue}.dead"
 
 

@@ -1,4 +1,4 @@
-"""Storing items: in the foreground, in the background, within a bound."""
+"""Storage of items, in the foreground or the background, within the bound of the queue."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _BATCH_MAX = 256
 _BATCH_BYTES = 4 * 1024 * 1024
 _OUTSTANDING_MAX = 10_000
 _OUTSTANDING_BYTES = 64 * 1024 * 1024
-"""What may wait in the background before puts wait themselves."""
+"""Maximum bytes that wait in the background. Beyond this or `_OUTSTANDING_MAX` messages, further puts wait."""
 _REPEAT_S = 120.0
-"""How long a put is repeated whose outcome is not known. Well within the time for which the cluster knows its key."""
+"""Time in seconds for which a put with unknown outcome is retried; well within the time for which the cluster stores its key."""
 _ROOM_S = 60.0
-"""How long the cluster is asked to wait for room at a time. A put that its caller gave up may be stored within it."""
+"""Wait for room in seconds per request. If the caller of a put is cancelled, the cluster may still store it in this time."""
 _FIRST_PAUSE_S, _PAUSE_S_MAX = 0.01, 0.25
 
 
 @dataclass(eq=False)
 class Put:
-    """One message that is to be stored.
+    """One message to store.
 
     Attributes:
         item: the item, or the list of items of a `put_multi`.
-        body: the message.
-        options: those of the push.
+        body: the encoded message.
+        options: options of the push.
     """
 
     item: Any
@@ -48,13 +48,13 @@ class Put:
 
 
 async def store(client: AsyncClient, queue: str, puts: Sequence[Put], deadline: float | None) -> bool:
-    """Store messages, all or none, each once; wait while the queue is full.
+    """Store messages atomically and exactly once; wait while the queue is full.
 
     Returns:
-        False if it was still full at the deadline (of the event loop's clock; None: there is none).
+        False if several messages do not fit, or if the queue was still full at the deadline (loop time in seconds; None: none).
 
     Raises:
-        LmqError: the messages were refused, or there was no clear answer in two minutes.
+        LmqError: the messages were refused, or the outcome was unknown for two minutes.
     """
     loop = asyncio.get_running_loop()
     doubtful_since: float | None = None
@@ -95,8 +95,9 @@ class Puts:
     """The puts of one queue object.
 
     Args:
-        completed, failed: called with each put when it is stored, or could not be stored in the background.
-        bound: how many messages the queue holds, if it is bounded.
+        completed: called with each stored put.
+        failed: called with each put that could not be stored in the background.
+        bound: maximum number of messages in the queue, None without one.
     """
 
     def __init__(
@@ -121,7 +122,7 @@ class Puts:
         self._sender: asyncio.Task[None] | None = None
 
     async def foreground(self, put: Put, deadline: float | None) -> bool:
-        """Store a message now; False if the queue is full until the deadline."""
+        """Store a message; return False if the queue is full until the deadline."""
         self._in_foreground += 1
         try:
             stored = await store(self._client, self._queue, [put], deadline)
@@ -136,7 +137,7 @@ class Puts:
         return stored
 
     async def background(self, put: Put, deadline: float | None) -> bool:
-        """Take a message to store it later; False if too many wait until the deadline."""
+        """Accept a message to store it later; return False if too many are waiting until the deadline."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline), self._changed:
                 await self._changed.wait_for(self._has_room)
@@ -153,10 +154,10 @@ class Puts:
         return self._in_background < self._bound and self._bytes < _OUTSTANDING_BYTES
 
     async def flush(self, timeout_s: float | None) -> bool:
-        """Wait until no put is outstanding; False if some are after `timeout_s` seconds.
+        """Wait until no put is outstanding; return False if some are after `timeout_s` seconds.
 
         Raises:
-            PutError: one in the background has failed since the last flush.
+            PutError: a put in the background has failed since the last flush.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s), self._changed:
@@ -166,12 +167,12 @@ class Puts:
             try:
                 raise failure
             finally:
-                # The error keeps this frame.
+                # The error refers to this frame, so the variable would create a reference cycle.
                 del failure
         return self._in_background + self._in_foreground == 0
 
     async def close(self) -> None:
-        """Give up what is not stored yet."""
+        """Stop and discard puts that are not stored yet."""
         if self._sender is not None:
             self._sender.cancel()
             await asyncio.wait([self._sender])
@@ -207,7 +208,7 @@ class Puts:
                 for put in batch:
                     await self._settle(put, error)
                 return
-        # Not all of them fit, or one is refused: their keys are still free.
+        # If some do not fit or one is refused, none is stored, so their keys are still unused.
         for put in batch:
             await self._send([put])
 

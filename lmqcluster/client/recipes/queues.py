@@ -18,28 +18,28 @@ __all__ = ["DistributedDelayQueue", "DistributedIdQueue", "DistributedPriorityQu
 T = TypeVar("T")
 
 _DELAYED = "lmqcluster.recipes.delayed"
-"""Label of all messages of delay queues, by which those that are not due are counted."""
+"""Label of all messages of delay queues, with which messages that are not due yet can be counted."""
 
 
 class DistributedQueue(QueueBase[T]):
-    """First in, first out."""
+    """A first-in, first-out queue."""
 
     async def put(self, item: T, *, timeout: float | None = None) -> bool:
-        """Store an item. Returns False if the queue was full for `timeout` seconds; None waits without limit.
+        """Store an item. Return False if the queue was full for `timeout` seconds; None waits without limit.
 
         Raises:
             QueueStateError: the queue is not started, or closed.
-            PutError: it could not be stored; not of puts in the background, see `flush_puts`.
+            PutError: the item could not be stored; `flush_puts` raises it for puts in the background.
         """
         return await self._put(item, timeout, {})
 
     async def put_multi(self, items: Iterable[T], *, timeout: float | None = None) -> bool:
-        """Store several items as one message: all or none, next to each other, for one consumer. See `put`."""
+        """Store several items as one message: atomically, in sequence, for one consumer. See `put`."""
         return await self._put_multi(items, timeout, {})
 
 
 class DistributedIdQueue(QueueBase[T]):
-    """First in, first out, with an id for each item by which it can be removed. Ids need not be unique."""
+    """A first-in, first-out queue whose items have ids by which they can be removed. Ids need not be unique."""
 
     async def put(self, item: T, item_id: str, *, timeout: float | None = None) -> bool:
         """Store an item. `item_id` has 1 to 255 bytes. See `DistributedQueue.put`.
@@ -52,27 +52,27 @@ class DistributedIdQueue(QueueBase[T]):
         return await self._put(item, timeout, {"label": item_id})
 
     async def remove(self, item_id: str) -> int:
-        """Remove all items with an id that no consumer holds; returns how many."""
+        """Remove all items with an id that no consumer holds, and return their number."""
         self._open_puts()
         return await self._or_none_found(self._client.withdraw(self.name, item_id))
 
     async def contains(self, item_id: str) -> bool:
-        """Whether an item with this id waits."""
+        """Return whether an item with this id is waiting."""
         self._open_puts()
         return await self._or_none_found(self._client.count_labelled(self.name, item_id)) > 0
 
 
 class DistributedPriorityQueue(QueueBase[T]):
-    """Lower priorities first, equal ones in the order in which they were put."""
+    """A priority queue: lower priorities come first, equal ones in the order of their puts."""
 
     _place: ClassVar[Place] = "keep"
 
     def __init__(self, *args: Any, min_items_before_refresh: int = 0, **kw: Any) -> None:
-        """As `QueueBase`.
+        """Configure the queue, see `QueueBase`.
 
         Args:
-            min_items_before_refresh: how many less urgent items may go before one that is put meanwhile. They are taken at once,
-                which saves requests; at 0 or 1 the next item is always the most urgent one.
+            min_items_before_refresh: number of less urgent items that may precede a newly put one. The client takes this many at
+                once, which saves requests. With 0 or 1, the next item is always the most urgent one.
         """
         if min_items_before_refresh < 0:
             raise ValueError("min_items_before_refresh must be 0 or more")
@@ -91,7 +91,7 @@ class DistributedPriorityQueue(QueueBase[T]):
 
 
 class DistributedDelayQueue(QueueBase[T]):
-    """Items come when they are due, by the cluster's clock, in the order of their times."""
+    """A delay queue: items are delivered when they are due by the cluster's clock, in the order of their due times."""
 
     _place: ClassVar[Place] = "keep"
 
@@ -107,12 +107,12 @@ class DistributedDelayQueue(QueueBase[T]):
 
         Args:
             item: the item.
-            due: when it is to come: a datetime with a time zone, or seconds since 1970. What is past comes at once.
-            delay: or after how many seconds.
-            timeout: how long to wait while the queue is full.
+            due: time of delivery: a datetime with a time zone, or seconds since 1970. An item with a past time is due at once.
+            delay: seconds until delivery, in place of `due`.
+            timeout: how long to wait while the queue is full, in seconds.
 
         Raises:
-            ValueError: not exactly one of both is given, or it is out of range.
+            ValueError: not exactly one of `due` and `delay` is given, or it is out of range.
         """
         return await self._put(item, timeout, _time(due, delay))
 

@@ -1,4 +1,4 @@
-"""Taking the messages of one queue in a session, with which they go back to their old places."""
+"""Pulls of one queue's messages in a session; at its end they return to their old places."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .shared.callers import logger
 __all__ = ["PAUSE_S", "SessionPulls", "Taken"]
 
 PAUSE_S = 0.5
-"""After a request that the cluster refused."""
+"""Pause in seconds after a request that the cluster refused."""
 
 
 class Taken:
@@ -28,17 +28,18 @@ class Taken:
         self._pulls = pulls
 
     def is_ours(self) -> bool:
-        """Whether nobody else can have the message yet."""
+        """Return whether the lease of the message is certainly still valid."""
         return self._pulls.holds(self._session)
 
 
 class SessionPulls:
-    """Pulls in a session, whose messages are its own until it ends.
+    """Pulls in a session, which leases their messages until it ends.
 
-    What a node delivered just before it died comes with the next pull. A session that was lost is replaced by another one.
+    If a node fails just after a delivery, the next pull returns its messages. A new session replaces one that was lost.
 
     Args:
-        session_s: how long the consumer may be silent before others get what it holds, and its turn at an exclusive queue.
+        session_s: TTL of the session in seconds; if the consumer does not renew it, others receive its messages and its turn at
+            an exclusive queue.
     """
 
     def __init__(self, client: AsyncClient, queue: str, session_s: float) -> None:
@@ -48,14 +49,14 @@ class SessionPulls:
         self._session: ClientSession | None = None
 
     def holds(self, session: ClientSession) -> bool:
-        """Whether the session is in use, and lives for sure."""
+        """Return whether the session is in use and certainly lives."""
         return session is self._session and not session.lost and asyncio.get_running_loop().time() < session.until
 
     async def pull(self, count: int) -> list[Taken]:
-        """The next messages, as soon as there are some and it is our turn; nothing if that has to be asked again.
+        """Wait for the next messages and for the turn at an exclusive queue; return an empty list if the session was lost.
 
         Raises:
-            LmqError: the cluster refuses.
+            LmqError: the cluster refused the request.
         """
         session = self._session
         if session is None or session.lost:
@@ -73,13 +74,13 @@ class SessionPulls:
         return [Taken(message, session, self) for message in messages]
 
     async def close(self) -> None:
-        """End the session: what it holds returns to its old place, and the next in line has its turn."""
+        """End the session: its messages return to their old places, and the next session in line has its turn."""
         session, self._session = self._session, None
         if session is not None:
             await session.__aexit__(None, None, None)
 
     async def give_up(self) -> None:
-        """End the session for sure, however long it takes to reach the cluster: at the latest it runs out."""
+        """End the session and retry until the cluster has confirmed that, or the session expires."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -94,7 +95,7 @@ class SessionPulls:
                 return
 
     async def abandon(self) -> None:
-        """Stop renewing the session, so that it ends by itself, because a consumer still works on what it holds."""
+        """Stop renewing the session so that it expires, because a consumer still processes its messages."""
         session, self._session = self._session, None
         if session is not None:
             await session.abandon()

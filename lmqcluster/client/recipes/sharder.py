@@ -1,4 +1,4 @@
-"""One face over several queues, for asyncio."""
+"""A sharder that spreads items over several queues, for asyncio."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Q = TypeVar("Q", bound=QueueBase[Any])
 
 @dataclass(frozen=True, kw_only=True)
 class QueueSharderPolicies:
-    """When there is to be a further shard.
+    """Conditions for a new shard.
 
     Attributes:
-        new_queue_threshold: messages in a shard from which on it gets no more; at half of them it does again.
+        new_queue_threshold: number of messages at which a shard receives no more; at half of it, the shard receives items again.
         threshold_check: seconds between checks.
-        max_queues: most shards.
+        max_queues: maximum number of shards.
     """
 
     new_queue_threshold: int = 10_000
@@ -36,15 +36,19 @@ class QueueSharderPolicies:
     max_queues: int = 10
 
     def __post_init__(self) -> None:
-        """Check the ranges. Raises ValueError."""
+        """Check the ranges.
+
+        Raises:
+            ValueError: a value is out of range.
+        """
         if min(self.new_queue_threshold, self.max_queues) < 1 or self.threshold_check <= 0:
             raise ValueError("new_queue_threshold and max_queues must be 1 or more, threshold_check above 0")
 
 
 class QueueSharder(Generic[Q]):
-    """Spreads items over queues ``NAME/1``, ``NAME/2`` and so on. Order holds within a shard only.
+    """A sharder that spreads items over queues ``NAME/1``, ``NAME/2`` and so on. Order holds only within a shard.
 
-    Shards are numbered, so sharders that need a further one at the same time make the same one: there is no leader.
+    Shards are numbered, so sharders that need a new one at the same time create the same one without a leader.
     """
 
     def __init__(
@@ -55,13 +59,13 @@ class QueueSharder(Generic[Q]):
         leader_name: str | None = None,  # noqa: ARG002
         policies: QueueSharderPolicies | None = None,
     ) -> None:
-        """Describe it.
+        """Configure the sharder without sending anything.
 
         Args:
-            client: stays the caller's to close.
-            allocator: makes the queue object of a shard.
-            name: what the names of the shards begin with.
-            leader_name: accepted from code written for Curator.
+            client: the client to use, which the application closes.
+            allocator: creates the queue object of a shard.
+            name: prefix of the names of the shards.
+            leader_name: ignored; accepted from code written for Curator.
             policies: default `QueueSharderPolicies()`.
         """
         self._client = client
@@ -74,11 +78,11 @@ class QueueSharder(Generic[Q]):
         self._started = self._closed = False
 
     async def start(self) -> None:
-        """Open all shards, or make the first.
+        """Open all shards, or create the first.
 
         Raises:
-            QueueStateError: it was started before.
-            LmqError: the cluster cannot be reached, or refuses.
+            QueueStateError: the sharder was already started.
+            LmqError: the cluster is unreachable, or refuses a request.
         """
         if self._started or self._closed:
             raise QueueStateError(f"the sharder of {self._name!r} was started before")
@@ -88,11 +92,11 @@ class QueueSharder(Generic[Q]):
         except BaseException:
             await self.close()
             raise
-        # Only now: two that open shards at the same time would open the same one twice.
+        # Start the checker last: if it opened shards at the same time, both would open the same one.
         self._checker = asyncio.create_task(self._check_again())
 
     async def close(self) -> None:
-        """Close all shards. Of no effect the second time."""
+        """Close all shards. A no-op the second time."""
         if self._closed:
             return
         self._closed = True
@@ -112,7 +116,7 @@ class QueueSharder(Generic[Q]):
         await self.close()
 
     def get_queue(self) -> Q:
-        """A shard that is not full, or any if all are.
+        """Return a shard that is not full, or any shard if all are full.
 
         Raises:
             QueueStateError: the sharder is not started, or closed.
@@ -123,19 +127,19 @@ class QueueSharder(Generic[Q]):
 
     @property
     def shard_quantity(self) -> int:
-        """How many shards this sharder knows."""
+        """Number of shards that this sharder knows."""
         return len(self._shards)
 
     @property
     def queue_names(self) -> frozenset[str]:
-        """The names of the shards that this sharder knows."""
+        """Names of the shards that this sharder knows."""
         return frozenset(self._shards)
 
     def _shard_name(self, number: int) -> str:
         return f"{self._name}/{number}"
 
     async def _stored(self) -> int:
-        """How many shards the cluster has."""
+        """Return the number of shards in the cluster."""
         number = 0
         while await self._exists(self._shard_name(number + 1)):
             number += 1

@@ -15,20 +15,20 @@ _LEASE_S = 30.0
 
 
 class SimpleDistributedQueue:
-    """Bytes that are asked for one by one. There is nothing to start or to close."""
+    """A queue of byte strings that the application takes one by one. It needs no start and no close."""
 
     def __init__(self, client: AsyncClient, name: str) -> None:
         self._client = client
         self.name = name
 
     async def offer(self, data: bytes) -> bool:
-        """Store an element at the tail; True."""
+        """Store an element at the tail; return True."""
         await self._client.push(self.name, bytes(data))
         return True
 
     async def peek(self) -> bytes | None:
-        """The head, which stays; None if there is none that nobody takes at this moment."""
-        # Looking is taking for a moment, because only a pull knows the order of messages that came back.
+        """Return the head without removing it; None if all elements are leased or there is none."""
+        # A pull and a put back, because only a pull respects the order of messages that were returned.
         message = await self._client.pull(self.name, 0, lease=_LEASE_S)
         if message is None:
             return None
@@ -36,7 +36,7 @@ class SimpleDistributedQueue:
         return content_bytes(message)
 
     async def element(self) -> bytes:
-        """As `peek`.
+        """Return the head without removing it, see `peek`.
 
         Raises:
             QueueEmpty: there is none.
@@ -44,7 +44,7 @@ class SimpleDistributedQueue:
         return self._there(await self.peek())
 
     async def poll(self, timeout: float = 0) -> bytes | None:
-        """Take the head; None if there is none for `timeout` seconds."""
+        """Take the head; return None if there is none for `timeout` seconds."""
         return await self._take(deadline_of(timeout))
 
     async def remove(self) -> bytes:
@@ -56,7 +56,7 @@ class SimpleDistributedQueue:
         return self._there(await self.poll())
 
     async def take(self) -> bytes:
-        """Take the head, waiting without limit."""
+        """Take the head and wait for it without limit."""
         return self._there(await self._take(None))
 
     async def _take(self, deadline: float | None) -> bytes | None:

@@ -1,4 +1,4 @@
-"""How the client stands to the cluster, for all queues that use it, from one place."""
+"""Connection state of a client, shared by all queues that use it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _known: weakref.WeakKeyDictionary[AsyncClient, ConnectionStates] = weakref.WeakK
 
 
 class ConnectionStates:
-    """Watches one client while there are listeners; see `of`. Belongs to the client's event loop."""
+    """Monitor of one client's connection while there are listeners; see `of`. Bound to the client's event loop."""
 
     def __init__(self, client: AsyncClient) -> None:
         self._client = weakref.ref(client)
@@ -30,21 +30,21 @@ class ConnectionStates:
 
     @classmethod
     def of(cls, client: AsyncClient) -> ConnectionStates:
-        """That of a client."""
+        """Return the monitor of a client."""
         found = _known.get(client)
         if found is None:
             found = _known[client] = cls(client)
         return found
 
     def listen(self, listener: Listener, lease_s: float) -> None:
-        """Tell a listener of every change. Its leases last `lease_s` seconds."""
+        """Add a listener, which is called on every change. Its leases last `lease_s` seconds."""
         client = self._client()
         if client is not None and not self._leases:
             client._session.watchers.append(self._changed)
         self._leases[listener] = lease_s
 
     def leave(self, listener: Listener) -> None:
-        """Tell it no more."""
+        """Remove a listener."""
         self._leases.pop(listener, None)
         client = self._client()
         if not self._leases and client is not None and self._changed in client._session.watchers:
@@ -70,12 +70,12 @@ class ConnectionStates:
             listener(state)
 
     async def _reconnect(self) -> None:
-        """Wait until the cluster serves us again, whichever nodes are tried meanwhile."""
+        """Wait until the cluster serves the client again, and report it."""
         while (client := self._client()) is not None:
             try:
-                await client.renew_session("")  # Needs a leader, and changes nothing.
+                await client.renew_session("")  # Needs a leader and is a no-op.
             except LmqError as error:
-                # If the outage outlasts a call, the state says so already.
+                # An outage that outlasts a call is already reported as the state.
                 answered = not (error.retryable or error.outcome is Outcome.UNKNOWN)
             else:
                 answered = True

@@ -1,4 +1,4 @@
-"""The recipes for code without an event loop: those for asyncio, on the loop of the blocking client."""
+"""The recipes for code without an event loop, which run those for asyncio on the loop of the blocking client."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ T = TypeVar("T")
 
 
 class QueueBase(Generic[T]):
-    """A queue of items that are handed to a consumer, in threads.
+    """A queue that passes its items to a consumer, in threads.
 
-    ``with`` starts and closes it. Without a consumer it only stores items. It may be shared between threads.
+    ``with`` starts and closes it. Without a consumer, it only stores items. It may be shared between threads.
     """
 
     _kind: ClassVar[type[base.QueueBase[Any]]]
@@ -45,7 +45,7 @@ class QueueBase(Generic[T]):
         options: QueueOptions | None = None,
         **more: Any,
     ) -> None:
-        """Describe the queue; nothing is sent yet. Arguments are those of `aio.QueueBase`."""
+        """Configure the queue without sending anything. The arguments are those of `aio.QueueBase`."""
         caller = OnThreads(None if options is None else options.executor)
         self._client = client
         self._core: Any = self._kind(client._client, name, serializer, consumer, options, caller=caller, **more)
@@ -61,13 +61,13 @@ class QueueBase(Generic[T]):
         self._client._run(self._core.start)
 
     def close(self) -> None:
-        """See `aio.QueueBase.close`. Raises the exit or interruption that a consumer ended with."""
+        """See `aio.QueueBase.close`. Raise the exit or interruption with which a consumer ended, if any."""
         stop: BaseException | None = self._client._run(self._core._shut)
         try:
             if stop is not None:
                 raise stop
         finally:
-            # The error keeps this frame.
+            # The error refers to this frame, so the variable would create a reference cycle.
             del stop
 
     def __enter__(self) -> Self:
@@ -84,7 +84,7 @@ class QueueBase(Generic[T]):
         return self._flag(self._core.flush_puts, timeout)
 
     def add_put_listener(self, listener: PutListener[T]) -> None:
-        """See `aio.QueueBase.add_put_listener`. Listeners are called in a thread of their own, in order."""
+        """See `aio.QueueBase.add_put_listener`. A dedicated thread calls the listeners, in order."""
         self._core.add_put_listener(listener)
 
     def remove_put_listener(self, listener: PutListener[T]) -> None:
@@ -97,7 +97,7 @@ class QueueBase(Generic[T]):
 
     @property
     def error_mode(self) -> ErrorMode:
-        """What becomes of an item whose consumer raised."""
+        """Handling of an item whose consumer raised."""
         mode: ErrorMode = self._core.error_mode
         return mode
 
@@ -107,7 +107,7 @@ class QueueBase(Generic[T]):
 
     @property
     def last_message_count(self) -> int:
-        """What `message_count` said last, 0 before."""
+        """Last result of `message_count`, 0 before the first."""
         count: int = self._core.last_message_count
         return count
 
@@ -121,7 +121,7 @@ class QueueBase(Generic[T]):
 
 
 class DistributedQueue(QueueBase[T]):
-    """First in, first out."""
+    """A first-in, first-out queue."""
 
     _kind = queues.DistributedQueue
 
@@ -135,7 +135,7 @@ class DistributedQueue(QueueBase[T]):
 
 
 class DistributedIdQueue(QueueBase[T]):
-    """First in, first out, with an id for each item by which it can be removed. Ids need not be unique."""
+    """A first-in, first-out queue whose items have ids by which they can be removed. Ids need not be unique."""
 
     _kind = queues.DistributedIdQueue
 
@@ -153,7 +153,7 @@ class DistributedIdQueue(QueueBase[T]):
 
 
 class DistributedPriorityQueue(QueueBase[T]):
-    """Lower priorities first, equal ones in the order in which they were put."""
+    """A priority queue: lower priorities come first, equal ones in the order of their puts."""
 
     _kind = queues.DistributedPriorityQueue
 
@@ -167,7 +167,7 @@ class DistributedPriorityQueue(QueueBase[T]):
 
 
 class DistributedDelayQueue(QueueBase[T]):
-    """Items come when they are due, by the cluster's clock, in the order of their times."""
+    """A delay queue: items are delivered when they are due by the cluster's clock, in the order of their due times."""
 
     _kind = queues.DistributedDelayQueue
 
@@ -195,7 +195,7 @@ class DistributedDelayQueue(QueueBase[T]):
 
 
 class SimpleDistributedQueue:
-    """Bytes that are asked for one by one. There is nothing to start or to close."""
+    """A queue of byte strings that the application takes one by one. It needs no start and no close."""
 
     def __init__(self, client: Client, name: str) -> None:
         self._run = client._run
@@ -231,7 +231,7 @@ Q = TypeVar("Q", bound=QueueBase[Any])
 
 
 class QueueSharder(Generic[Q]):
-    """Spreads items over queues, see `aio.QueueSharder`."""
+    """A sharder that spreads items over queues, see `aio.QueueSharder`."""
 
     def __init__(
         self,
@@ -275,10 +275,10 @@ class QueueSharder(Generic[Q]):
 
     @property
     def shard_quantity(self) -> int:
-        """How many shards this sharder knows."""
+        """Number of shards that this sharder knows."""
         return self._core.shard_quantity
 
     @property
     def queue_names(self) -> frozenset[str]:
-        """The names of the shards that this sharder knows."""
+        """Names of the shards that this sharder knows."""
         return self._core.queue_names

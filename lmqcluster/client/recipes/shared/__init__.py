@@ -1,1 +1,1 @@
-"""Parts that all recipes share: options, errors, item formats, running callbacks."""
+"""Parts that all recipes share: options, errors, item formats and callbacks."""

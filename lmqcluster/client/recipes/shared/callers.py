@@ -1,4 +1,4 @@
-"""Where the application's functions run: on the event loop, or in threads."""
+"""Callers of the application's functions, on the event loop or in threads."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ logger = logging.getLogger("lmqcluster.client.recipes")
 
 
 class Caller(Protocol):
-    """Calls functions of the application.
+    """A caller of the application's functions.
 
     Attributes:
         interruptible: whether a call ends when its task is cancelled.
-        concurrency: how many consumer calls can run at once; None if it does not say.
+        concurrency: maximum number of concurrent consumer calls; None if unknown.
     """
 
     interruptible: bool
     concurrency: int | None
 
     async def consume(self, function: Callable[..., Any], item: Any) -> BaseException | None:
-        """Call a consumer; returns what it raised."""
+        """Call a consumer and return the exception that it raised, if any."""
 
     async def notify(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a listener; calls are made in order. Its exceptions are logged."""
+        """Call a listener, in the order of calls, and log its exceptions."""
 
     def close(self) -> None:
-        """Make no more calls."""
+        """Stop making calls."""
 
 
 def _log(function: Callable[..., Any], error: BaseException) -> None:
@@ -40,7 +40,7 @@ def _log(function: Callable[..., Any], error: BaseException) -> None:
 
 
 class OnLoop:
-    """Calls on the event loop, and awaits what they return if it can be awaited."""
+    """A caller on the event loop, which awaits results that are awaitable."""
 
     interruptible = True
     concurrency: int | None = None
@@ -51,7 +51,7 @@ class OnLoop:
             result = function(item)
             if inspect.isawaitable(result):
                 await result
-        except Exception as error:  # noqa: BLE001 - whatever the application raises
+        except Exception as error:  # noqa: BLE001 - the application may raise any exception
             return error
         return None
 
@@ -61,7 +61,7 @@ class OnLoop:
             result = function(*arguments)
             if inspect.isawaitable(result):
                 await result
-        except Exception as error:  # noqa: BLE001 - whatever the application raises
+        except Exception as error:  # noqa: BLE001 - the application may raise any exception
             _log(function, error)
 
     def close(self) -> None:
@@ -69,10 +69,10 @@ class OnLoop:
 
 
 class OnThreads:
-    """Calls consumers in an executor, and listeners in a thread of their own.
+    """A caller that runs consumers in an executor and listeners in a dedicated thread.
 
     Args:
-        executor: the application's, which it shuts down itself. None: one thread.
+        executor: executor of the application, which shuts it down itself. None: one thread.
     """
 
     interruptible = False
@@ -101,7 +101,7 @@ class OnThreads:
 
 
 def _outcome(function: Callable[..., Any], *arguments: Any) -> BaseException | None:
-    # Whatever is raised is a value for the event loop, which an exit or an interruption must not end.
+    # Return every exception as a value, because an exit or an interruption must not end the event loop.
     try:
         function(*arguments)
     except BaseException as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""The format in which the recipes store items: several of them can be one message."""
+"""Format in which the recipes store one or several items as one message."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LENGTH = struct.Struct(">i")
 
 
 def pack_items(items: Iterable[bytes]) -> bytes:
-    """One message of these items, in Curator's format."""
+    """Pack items into one message, in Curator's format."""
     parts = [_VERSION]
     for item in items:
         parts += (_ITEM, _LENGTH.pack(len(item)), item)
@@ -25,7 +25,7 @@ def pack_items(items: Iterable[bytes]) -> bytes:
 
 
 def unpack_items(data: bytes) -> list[bytes]:
-    """The items of a message; what follows their end is ignored.
+    """Return the items of a message and ignore any bytes after their end.
 
     Raises:
         CorruptItemError: the message is not in the format.

@@ -8,18 +8,18 @@ __all__ = ["CorruptItemError", "PutError", "QueueEmpty", "QueueStateError"]
 
 
 class QueueStateError(RuntimeError):
-    """The queue is not started, started twice, or closed."""
+    """Raised if the queue is not started, started twice, or closed."""
 
 
 class CorruptItemError(ValueError):
-    """A stored message is not in the recipes' format."""
+    """Raised if a stored message is not in the recipes' format."""
 
 
 class PutError(Exception):
-    """An item could not be stored, or nobody knows whether it was; the cause says why.
+    """Raised if an item could not be stored, or the outcome is unknown; the cause is the reason.
 
     Attributes:
-        item: the item, or the list of items that were put as one.
+        item: the item, or the list of items of one `put_multi`.
     """
 
     def __init__(self, queue: str, item: Any, reason: Exception) -> None:
@@ -29,4 +29,4 @@ class PutError(Exception):
 
 
 class QueueEmpty(LookupError):  # noqa: N818
-    """There is no such element."""
+    """Raised if the queue has no element."""

@@ -1,4 +1,4 @@
-"""How a queue is to be used, and who listens."""
+"""Options of a queue, and interfaces of its consumers and listeners."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from lmqcluster.wire.limits import PULL_COUNT_MAX
 __all__ = ["ConnectionState", "Consumer", "ConsumerLike", "ErrorMode", "PutListener", "QueueOptions"]
 
 LEASE_S_MAX = 3_600
-"""The longest life of a session without a sign of its client."""
+"""Maximum TTL of a session in seconds."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class ConnectionState(enum.Enum):
-    """How a queue stands to the cluster.
+    """State of the connection between a queue and the cluster.
 
     Attributes:
-        CONNECTED: for the first time.
-        SUSPENDED: the connection is lost. Items in hand are still the consumer's, unless this lasts: no others are handed out
-            later than `QueueOptions.lease` seconds after the last sign of it.
+        CONNECTED: connected for the first time.
+        SUSPENDED: the connection is lost. The consumer still holds the items that it is processing. It receives no further ones
+            later than `QueueOptions.lease` seconds after the last renewal of its session.
         RECONNECTED: a node answers again.
-        LOST: this has lasted longer than any lease: what was in hand may go to other consumers. The queue recovers by itself.
-        READ_ONLY: never reported; known to code that comes from Curator.
+        LOST: the connection has been lost for longer than any lease, so other consumers may receive the items that were being
+            processed. The queue recovers by itself.
+        READ_ONLY: never reported; defined for code written for Curator.
     """
 
     CONNECTED = "connected"
@@ -39,12 +40,12 @@ class ConnectionState(enum.Enum):
 
 
 class ErrorMode(enum.Enum):
-    """What becomes of an item whose consumer raised, in safe mode.
+    """Handling of an item whose consumer raised, in safe mode.
 
     Attributes:
-        REQUEUE: it comes again, as often as it takes; its priority, due time and id are kept.
-        DELETE: it is removed.
-        DEAD_LETTER: it comes again, and after `QueueOptions.max_attempts` deliveries goes to the dead letters.
+        REQUEUE: redeliver it without limit; it keeps its priority, due time and id.
+        DELETE: remove it.
+        DEAD_LETTER: redeliver it; after `QueueOptions.max_attempts` deliveries it becomes a dead letter.
     """
 
     REQUEUE = "requeue"
@@ -53,48 +54,51 @@ class ErrorMode(enum.Enum):
 
 
 class Consumer(Protocol[T_contra]):
-    """Takes items. With asyncio both methods may be coroutines."""
+    """A consumer of items. With asyncio, both methods may be coroutines."""
 
     def consume_message(self, item: T_contra) -> Awaitable[None] | None:
-        """Handle an item. An exception means that it was not handled."""
+        """Process an item. An exception means that the item was not processed."""
 
     def state_changed(self, state: ConnectionState) -> Awaitable[None] | None:
-        """Called in the order of changes, beside calls of `consume_message`."""
+        """Handle a change of state. Calls are in order and can overlap with calls of `consume_message`."""
 
 
 ConsumerLike = Consumer[T] | Callable[[T], Awaitable[None] | None]
 
 
 class PutListener(Protocol[T_contra]):
-    """Hears of puts."""
+    """A listener for the outcomes of puts."""
 
     def put_completed(self, item: T_contra) -> None:
-        """The item is stored."""
+        """Handle a stored item."""
 
     def put_multi_completed(self, items: Sequence[T_contra]) -> None:
-        """The items of one `put_multi` are stored."""
+        """Handle the stored items of one `put_multi`."""
 
     def put_failed(self, item: T_contra | Sequence[T_contra], error: Exception) -> None:
-        """The item, or the items of one `put_multi`, could not be stored in the background."""
+        """Handle an item, or the items of one `put_multi`, that could not be stored in the background."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueOptions:
-    """How a queue is to be used. Producers and consumers of a queue should give the same ones.
+    """Options of a queue. Producers and consumers of a queue should use the same ones.
 
     Attributes:
         safe: acknowledge an item after its consumer returned, instead of before it is called.
-        lease: how many seconds after the last sign of a consumer its items are another one's. A sign is given every third of it.
-        error_mode: what becomes of an item whose consumer raised; for safe mode.
-        max_items: how many messages may wait in the queue; kept by the cluster, exactly. None leaves the queue as it is.
-        put_in_background: have puts return before the item is stored. None: unless `max_items` is given.
-        final_flush: seconds that closing waits for puts in the background, and, with threads, for a running consumer.
-        executor: where the consumer runs, with threads. None: in one thread of the queue's own, one item at a time, in order.
-        concurrency: most items in the consumer's hands at once. With an executor: as many as it has threads, if it tells.
-        retry_delay: seconds after which an item comes again whose consumer raised.
-        max_attempts: deliveries before an item goes to the queue ``NAME.dead``; needed for DEAD_LETTER, and only there.
-        prefetch: how many messages to take at once. They are the consumer's, and are handed out one by one.
-        exclusive: have one consumer in the cluster at a time, so that items are handled strictly in order. The others stand by.
+        lease: seconds after the last renewal of a consumer's session until other consumers receive its items. The client renews
+            the session every third of this time.
+        error_mode: handling of an item whose consumer raised, in safe mode.
+        max_items: maximum number of waiting messages, which the cluster enforces exactly. None does not change the queue.
+        put_in_background: whether puts return before the item is stored. None: yes, unless `max_items` is given.
+        final_flush: seconds for which closing waits for puts in the background and, with threads, for a running consumer.
+        executor: runs the consumer, with threads. None: a dedicated thread, one item at a time, in order.
+        concurrency: maximum number of items that the consumer processes at once. With an executor: its number of threads, if
+            known.
+        retry_delay: seconds until the redelivery of an item whose consumer raised.
+        max_attempts: deliveries before an item goes to the queue ``NAME.dead``; required for DEAD_LETTER, and allowed only there.
+        prefetch: number of messages to take at once. The consumer leases them and receives them one by one.
+        exclusive: whether only one consumer in the cluster is active, so that items are processed strictly in order. The others
+            stand by.
     """
 
     safe: bool = False
@@ -114,7 +118,7 @@ class QueueOptions:
         """Check the ranges.
 
         Raises:
-            ValueError: an option is out of range, or options contradict each other.
+            ValueError: an option is out of range, or options conflict.
         """
         if not 0 < self.lease <= LEASE_S_MAX:
             raise ValueError(f"lease must be above 0 and at most {LEASE_S_MAX} seconds, not {self.lease!r}")
@@ -137,5 +141,5 @@ class QueueOptions:
 
     @property
     def in_background(self) -> bool:
-        """Whether puts return before the item is stored."""
+        """True if puts return before the item is stored."""
         return self.max_items is None if self.put_in_background is None else self.put_in_background

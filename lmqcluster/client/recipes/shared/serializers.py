@@ -1,4 +1,4 @@
-"""From items to bytes and back."""
+"""Conversion of items to bytes and back."""
 
 from __future__ import annotations
 
@@ -13,62 +13,62 @@ T = TypeVar("T")
 
 
 class Serializer(Protocol[T]):
-    """Whatever turns items into bytes. An exception of `deserialize` means that the item cannot be read."""
+    """Interface of serializers. An exception from `deserialize` means that the item is unreadable."""
 
     def serialize(self, item: T) -> bytes:
-        """The bytes of an item."""
+        """Return the bytes of an item."""
 
     def deserialize(self, data: bytes) -> T:
-        """The item of the bytes."""
+        """Return the item of the bytes."""
 
 
 class BytesSerializer:
-    """Items are bytes."""
+    """Serializer for items that are bytes."""
 
     def serialize(self, item: bytes) -> bytes:
-        """The bytes as they are."""
+        """Return the bytes unchanged."""
         return bytes(item)
 
     def deserialize(self, data: bytes) -> bytes:
-        """The bytes as they are."""
+        """Return the bytes unchanged."""
         return data
 
 
 class TextSerializer:
-    """Items are strings."""
+    """Serializer for items that are strings."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
 
     def serialize(self, item: str) -> bytes:
-        """The encoded string."""
+        """Return the encoded string."""
         return item.encode(self._encoding)
 
     def deserialize(self, data: bytes) -> str:
-        """The decoded string."""
+        """Return the decoded string."""
         return data.decode(self._encoding)
 
 
 class JsonSerializer:
-    """Items are what JSON can say."""
+    """Serializer for items that JSON can represent."""
 
     def serialize(self, item: Any) -> bytes:
-        """JSON in UTF-8."""
+        """Return the item as JSON in UTF-8."""
         return json.dumps(item, ensure_ascii=False, separators=(",", ":")).encode()
 
     def deserialize(self, data: bytes) -> Any:
-        """The value of the JSON."""
+        """Return the value of the JSON."""
         return json.loads(data)
 
 
 class MsgpackSerializer:
-    """Items are what MessagePack can say; strings and bytes differ."""
+    """Serializer for items that MessagePack can represent, with distinct strings and bytes."""
 
     def serialize(self, item: Any) -> bytes:
-        """MessagePack."""
+        """Return the item as MessagePack."""
         packed: bytes = msgpack.packb(item, use_bin_type=True)
         return packed
 
     def deserialize(self, data: bytes) -> Any:
-        """The value of the MessagePack."""
+        """Return the value of the MessagePack."""
         return msgpack.unpackb(data, raw=False)
