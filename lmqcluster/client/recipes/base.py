@@ -126,8 +126,8 @@ class QueueBase(Generic[T]):
         """Stop consuming, flush puts for up to `QueueOptions.final_flush` seconds, and end. A no-op the second time.
 
         Items whose consumer was not called yet return to the queue. A consumer that is a coroutine is cancelled, and its item
-        returns too. A consumer in a thread has `QueueOptions.final_flush` seconds to finish; then its item returns after the lease
-        expires.
+        returns too. A consumer in a thread has `QueueOptions.final_flush` seconds to finish; otherwise its item returns when the
+        lease expires.
         """
         await self._shut()
 

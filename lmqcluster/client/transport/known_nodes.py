@@ -5,7 +5,7 @@ A client starts with the addresses it is given. A node that it reaches names the
 connection, and periodically on an open one.
 
 Each answer replaces the one before it. At most `NAMED_MAX` addresses of it are used, so that no node can make the list grow.
-The client accepts a loopback address only from a node that it also reaches at a loopback address.
+The client accepts a loopback or unspecified address only from a node that it also reaches at such an address.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ class ConnectionState(enum.Enum):
 
     Attributes:
         CONNECTED: connected for the first time.
-        SUSPENDED: the connection is lost. The consumer still holds the items that it is processing. It receives no further ones
-            later than `QueueOptions.lease` seconds after the last renewal of its session.
+        SUSPENDED: the connection is lost. The consumer holds its current items until the lease expires. It receives no further
+            ones later than `QueueOptions.lease` seconds after the last renewal of its session.
         RECONNECTED: a node answers again.
         LOST: the connection has been lost for longer than any lease, so other consumers may receive the items that were being
             processed. The queue recovers by itself.
