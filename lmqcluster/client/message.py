@@ -19,7 +19,7 @@ logger = logging.getLogger("lmqcluster.client")
 
 
 class Settler(Protocol):
-    """The part of a client that a message needs."""
+    """Interface of the client that a message uses."""
 
     def done(self, queue: str | bytes, message_id: str | bytes) -> Awaitable[bool]:
         """Ack a message."""

@@ -114,7 +114,7 @@ class FailoverConnection:
 
     @property
     def address(self) -> NodeAddress | None:
-        """The node that the session is connected to."""
+        """Address of the node that the session is connected to; None without a connection."""
         connection = self._connection  # Other threads read it too.
         return None if connection is None else connection.address
 
