@@ -108,7 +108,7 @@ def test_a_failing_go_leads_to_the_release(
 def test_another_program_is_discarded(bare_machine: Path, releases: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = hashlib.sha256(b"another one").hexdigest()
     serve(monkeypatch, releases, expected)
-    with pytest.raises(MissingToolError, match="thrown away") as caught:
+    with pytest.raises(MissingToolError, match="deleted") as caught:
         tool.toxiproxy_server()
     assert SHA256 in str(caught.value)
     assert expected in str(caught.value)
