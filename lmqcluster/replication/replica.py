@@ -246,7 +246,7 @@ class Replica:
     def stood_still(self, seconds: float) -> None:
         """Extend the timeouts after a stall, in which this member did not listen."""
         self.core.stood_still(seconds)
-        log.info("stood still", seconds=round(seconds, 3))
+        log.info("event loop stalled", seconds=round(seconds, 3))
 
     def keep_alive(self) -> None:
         """Send heartbeats while a sync blocks the core."""

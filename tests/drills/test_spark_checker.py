@@ -12,7 +12,7 @@ from lmqcluster_chaos.judges.spark_checker import (
     PASS,
     UNKNOWN,
     VerifySettings,
-    judged,
+    verdict_of,
     verify,
 )
 from pyspark.sql import SparkSession
@@ -122,8 +122,8 @@ NO_FAULT = dict.fromkeys(FAULTS, 0)
 def test_one_case_of_any_fault_fails_despite_unclear_figures(fault: str) -> None:
     unclear = {"acknowledged": 0, "delivered": 0, "undecided": 3, "unreadable_lines": 5}
     reason = f"{fault.replace('_', ' ')}: 1"
-    assert judged({**NO_FAULT, fault: 1}, HEALTHY) == (GUILTY, [reason])
-    assert judged({**NO_FAULT, fault: 1}, unclear) == (GUILTY, [reason])
+    assert verdict_of({**NO_FAULT, fault: 1}, HEALTHY) == (GUILTY, [reason])
+    assert verdict_of({**NO_FAULT, fault: 1}, unclear) == (GUILTY, [reason])
 
 
 @pytest.mark.parametrize(
@@ -136,11 +136,11 @@ def test_one_case_of_any_fault_fails_despite_unclear_figures(fault: str) -> None
     ],
 )
 def test_unclear_figures_neither_pass_nor_fail(figure: str, count: int, reason: str) -> None:
-    assert judged(NO_FAULT, {**HEALTHY, figure: count}) == (UNKNOWN, [reason])
+    assert verdict_of(NO_FAULT, {**HEALTHY, figure: count}) == (UNKNOWN, [reason])
 
 
 def test_a_healthy_run_passes() -> None:
-    assert judged(NO_FAULT, HEALTHY) == (PASS, [])
+    assert verdict_of(NO_FAULT, HEALTHY) == (PASS, [])
 
 
 def excuse_everything(history: History) -> None:

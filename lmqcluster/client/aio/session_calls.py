@@ -182,7 +182,7 @@ class ClientSession:
             try:
                 await self._client.end_session(self.id)
             except LmqError as exc:
-                logger.warning("a session ends later, because the cluster could not be told: %s", exc)
+                logger.warning("a session could not be ended and expires later: %s", exc)
 
     async def abandon(self) -> None:
         """Stop renewing the session, which then ends `ttl` seconds after its last renewal, or earlier with the block."""

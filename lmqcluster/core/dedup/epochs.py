@@ -75,7 +75,7 @@ class Epochs:
             raise RefusedError(
                 "epoch_conflict",
                 f"epoch {epoch} is older than the {len(self.finished)} epochs that the cluster remembers, up to {self.last},"
-                " so that nobody can say whether its rows are stored; nothing is stored now",
+                " so whether its rows are stored is unknown; nothing is stored now",
             )
         return epoch in self.finished
 

@@ -24,8 +24,8 @@ from ..queues.patterns.patterns import compile_pattern
 from .permissions import Permission, Scope
 
 __all__ = [
-    "NOBODY",
     "SECRET_BYTES_MIN",
+    "UNKNOWN_CLIENT",
     "Access",
     "KeyHolder",
     "Principal",
@@ -191,9 +191,9 @@ class KeyHolder(Principal):
         return queue.startswith(self.prefix)
 
 
-NOBODY = Principal("nobody", Role.READ, EVERY_QUEUE)
+UNKNOWN_CLIENT = Principal("unknown", Role.READ, EVERY_QUEUE)
 """An unknown client without permissions."""
-NOBODY.revoke()
+UNKNOWN_CLIENT.revoke()
 
 
 class Access:

@@ -105,7 +105,7 @@ def _refusal(result: TokenResult, name: str) -> LmqError:
             "left: lmq-admin subscription rm, job rm, session end, queue rm"
         )
         return LmqError("overloaded", text, retryable=False)
-    text = "the first token must have the role admin, be for all queues and not expire: else nobody could make another"
+    text = "the first token must have the role admin, be for all queues and not expire; otherwise no client could create another"
     return LmqError("conflict", text, retryable=False)
 
 

@@ -78,7 +78,7 @@ def impasse(status: ReplicaStatus) -> str | None:
     if status.durability == "memory":
         return f"{text}: restart {', '.join(remembering)} too, and the cluster starts over"
     return (
-        f"{text}. Whether an acknowledged write is lost nobody can tell, so this is yours to decide: stop all nodes, make"
+        f"{text}. No node can tell whether an acknowledged write is lost, so this is your decision: stop all nodes, make"
         f" {' or '.join(remembering)} go on alone (lmq-admin recover --data-dir DIR), empty the others' folders and let them join"
     )
 

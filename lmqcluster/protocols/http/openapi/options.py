@@ -119,7 +119,7 @@ OPTION_SCHEMAS: Final[Json] = {
     "LabelCount": _object(
         {
             "label": _TEXT,
-            "count": {**_COUNT, "description": "Messages with the label that nobody holds."},
+            "count": {**_COUNT, "description": "Messages with the label that are not under lease."},
             "stale": {"type": "boolean"},
         },
         "label",

@@ -133,7 +133,12 @@ def _operation_paths(queue: str) -> Json:
     operations = {
         "purge": ("purgeQueue", purge, "Purged", "Purge"),
         "move": ("moveMessages", move, "Moved", "Move"),
-        "withdraw": ("withdrawMessages", "Remove messages with a label that nobody holds", "Withdrawn", "Withdraw"),
+        "withdraw": (
+            "withdrawMessages",
+            "Remove messages with a label that are not under lease",
+            "Withdrawn",
+            "Withdraw",
+        ),
         "redrive": ("redriveMessages", redrive, "Redriven", "Redrive"),
         "bind": ("bindQueue", "Have copies of what is pushed to the queue stored in another one", "Bound", "Binding"),
         "unbind": ("unbindQueue", "End a binding", "Unbound", "Binding"),

@@ -67,7 +67,7 @@ _QUEUE: Final[Json] = {
     "pushes_waiting": {**_COUNT, "description": "Pushes that wait for room in the full queue."},
     "dead_letters": {
         **_COUNT,
-        "description": "Messages that the cluster has put here, dead letters and expired ones, that nobody holds.",
+        "description": "Messages that the cluster has put here, dead letters and expired ones, that are not under lease.",
     },
     "size": {**_COUNT, "description": "All messages; an open window counts as one."},
     "bytes": {**_COUNT, "description": "Bytes of all bodies."},

@@ -41,7 +41,7 @@ TOKEN_SCHEMAS: Final[Json] = {
             "principal": {
                 **_PRINCIPAL,
                 "type": ["string", "null"],
-                "description": "A new principal, or one to share; null: one of its own, of the token's name, which must be new.",
+                "description": "A new principal, or one to share; null: a new one with the name of the token.",
             },
         },
     },

@@ -43,7 +43,7 @@ def _start(
 ) -> None:
     settles = flag_of(options, b"auto_ack")
     if settles and not connection.is_answered(msgid):
-        raise LmqError("bad_request", "what a notification pulls reaches nobody, so it must not be acknowledged")
+        raise LmqError("bad_request", "a notification has no reply, so its pull must not acknowledge")
     service, puller = connection.service, SettlingPuller if settles else ManyPuller
     lease_s = seconds_of(options, b"lease")
     if b"session" in options:

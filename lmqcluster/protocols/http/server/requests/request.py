@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from aiohttp import hdrs, web
 
-from .....node.access.access import NOBODY, Access, Principal
+from .....node.access.access import UNKNOWN_CLIENT, Access, Principal
 from .....node.access.clients import client_of
 from .....wire.errors import LmqError
 from .body import BodyReader
@@ -61,7 +61,7 @@ class Request(web.BaseRequest):
         super().__init__(message, payload, protocol, writer, task, loop, **kwargs)
         self.raw_query = ""
         self.route = ""
-        self.principal: Principal = NOBODY
+        self.principal: Principal = UNKNOWN_CLIENT
         self._request_s = request_s
 
     def parameters(self) -> Query:
