@@ -94,7 +94,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
     source("definitions", "export", str(file))
     admin = admin_of(target)
     changes = [
-        "would replace the default properties, 0 rules, by 1 rule",
+        "would replace the default properties, 0 rules, with 1 rule",
         "would create queue held",
         "would suspend queue held",
         'would create queue hooked with hooks {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}',
@@ -151,7 +151,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert "created only with --new-tokens FILE: shop, root, brief" in without.err
     dry = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--dry-run", stdin=wanted)
     assert [line.split()[:4] for line in dry.out.splitlines()] == [
-        ["would", "make", "token", name] for name in ("root", "shop", "brief")
+        ["would", "create", "token", name] for name in ("root", "shop", "brief")
     ]
     assert "make token shop of principal shops for ^orders" in dry.out
     assert not secrets.exists()
@@ -215,4 +215,4 @@ def test_an_import_asks_for_confirmation(target: NodeProcess, tmp_path: Path) ->
     assert (code, seen.splitlines()[-1]) == (130, "lmq-admin: not done")
     code, seen = run_in_terminal("lmq-admin", *words, typed=b"y\n", typed_at=b"[y/N]")
     assert code == 0
-    assert seen.splitlines()[-1] == "1 change is made."
+    assert seen.splitlines()[-1] == "1 change was made."

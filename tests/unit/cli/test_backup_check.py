@@ -68,7 +68,7 @@ def test_a_state_is_a_state(tmp_path: Path) -> None:
     ("blocks", "records", "reason"),
     [
         ([], 0, "it holds no state"),
-        ([(Kind.RECORDS, WHOLE)], 1, "there are 2 records and should be 1"),
+        ([(Kind.RECORDS, WHOLE)], 1, f"there are {len(STATE)} records and should be 1"),
         ([(Kind.RECORDS, msgpack.packb(STATE[0]))], 1, "not hold a whole state"),
         ([(Kind.RECORDS, WHOLE + msgpack.packb(["end", len(STATE)]))], len(STATE) + 1, None),
         ([(Kind.RECORDS, msgpack.packb(STATE[-1]))], 1, "does not begin with its header"),
