@@ -7,7 +7,6 @@ import pytest
 from lmqcluster.core.dedup.node_sequences import NodeSequences
 from lmqcluster.core.owners.quotas import Kind, Quotas
 from lmqcluster.core.queue.lease_table import LeaseTable
-from lmqcluster.core.state.patterns import PatternView
 from lmqcluster.core.state.state import REMEMBER_US
 from tests.property.driver import SECOND, Driver, numbers
 
@@ -128,25 +127,6 @@ def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):
         driver.machine.apply(0, origin, 1, sequence, [])
     assert [record[0] for record in driver.machine.batch_sessions.records()] == [b"c", b"a", b"d"]
-
-
-def test_a_view_of_a_pattern_leaves_no_trail_beside_a_long_lease() -> None:
-    """Each round lowers the queue's earliest due time and raises it again to the end of the long lease."""
-    driver, view = Driver(), PatternView()
-    driver.set(Q, timeout=3600)
-    driver.push(Q, b"slow")
-    queue = driver.machine.queues[Q]
-    view.add(queue)
-    driver.pull(Q)
-    ends_us = driver.now_us + 3600 * SECOND
-    for _ in range(ROUNDS):
-        driver.wait(0.001)
-        driver.push(Q, b"x")
-        view.note(queue)
-        assert view.earliest() == (driver.now_us, queue)
-        driver.ack(Q, driver.pull_one(Q)[1])
-        assert view.earliest() == (ends_us, queue)
-        assert len(view._heap) <= 2 + 64 + 1
 
 
 def test_bytes_of_bodies_are_accounted_exactly() -> None:

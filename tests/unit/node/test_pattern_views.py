@@ -12,10 +12,13 @@ from lmqcluster.core import Op
 from lmqcluster.core.log.commands import Match
 from lmqcluster.node.process import fair_slices as turns
 from lmqcluster.node.queues.patterns import patterns
+from lmqcluster.node.queues.patterns import view as pattern_view
 from lmqcluster.node.queues.patterns import views as pattern_views
 from lmqcluster.node.queues.patterns.patterns import client_pattern
-from lmqcluster.node.queues.patterns.views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews, View
+from lmqcluster.node.queues.patterns.view import View
+from lmqcluster.node.queues.patterns.views import CLIENT_VIEWS_MAX, VIEWS_MAX, PatternViews
 from lmqcluster.wire.errors import LmqError
+from tests.property.driver import SECOND, Driver
 
 from .command_bench import Bench, until
 
@@ -43,7 +46,7 @@ class Matches:
 def counted(monkeypatch: pytest.MonkeyPatch) -> Matches:
     """Counts every match of a view."""
     counter = Matches()
-    monkeypatch.setattr(pattern_views, "client_pattern", counter.compile)
+    monkeypatch.setattr(pattern_view, "client_pattern", counter.compile)
     return counter
 
 
@@ -370,3 +373,26 @@ def test_a_wait_whose_pattern_finds_too_much_ends_with_the_reason(monkeypatch: p
         assert (client.got, bench.pulls.waiting(), len(bench.views)) == (["quota_exceeded"], 0, 0)
 
     run(scenario)
+
+
+def test_a_view_of_a_pattern_leaves_no_trail_beside_a_long_lease() -> None:
+    """Each round lowers the queue's earliest due time and raises it again to the end of the long lease."""
+
+    async def opened() -> View:
+        return View(b".", A, asyncio.get_running_loop().create_future())
+
+    driver, view, queue_name = Driver(), asyncio.run(opened()), b"q"
+    driver.set(queue_name, timeout=3600)
+    driver.push(queue_name, b"slow")
+    queue = driver.machine.queues[queue_name]
+    view.add(queue)
+    driver.pull(queue_name)
+    ends_us = driver.now_us + 3600 * SECOND
+    for _ in range(5_000):
+        driver.wait(0.001)
+        driver.push(queue_name, b"x")
+        view.note(queue)
+        assert view.earliest() == (driver.now_us, queue)
+        driver.ack(queue_name, driver.pull_one(queue_name)[1])
+        assert view.earliest() == (ends_us, queue)
+        assert len(view._heap) <= 2 + 64 + 1

@@ -13,8 +13,8 @@ from .test_structure import modules
 SPLIT_CLASSES = {
     # The parts of a queue and of the state become objects that a queue and the machine have.
     "QueueContents", "QueueCounters", "QueueTable",
-    # The service has a command sender; the view of a pattern is one class of the node.
-    "CommandSender", "PatternView",
+    # The service has a command sender.
+    "CommandSender",
     # The blocking client is generated, and the asyncio client has its groups of calls.
     "BatchCalls", "JobCalls", "QueueCalls", "SessionCalls", "SessionClient", "SettleCalls", "TransactionCalls",
     "SyncPeeks", "SyncQueueCalls", "SyncSessionCalls",

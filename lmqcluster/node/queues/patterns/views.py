@@ -16,12 +16,11 @@ from enum import Enum
 from time import perf_counter
 
 from ....core import Applied, Machine, Queue
-from ....core.state.patterns import PatternView
 from ....wire.errors import LmqError
 from ...process.fair_slices import SLICE_S, FairSlices
-from .patterns import client_pattern
+from .view import View
 
-__all__ = ["CLIENT_LISTED_MAX", "CLIENT_VIEWS_MAX", "LISTED_MAX", "VIEWS_MAX", "PatternViews", "View"]
+__all__ = ["CLIENT_LISTED_MAX", "CLIENT_VIEWS_MAX", "LISTED_MAX", "VIEWS_MAX", "PatternViews"]
 
 VIEWS_MAX = 512
 """Largest number of patterns for which a node keeps views."""
@@ -32,41 +31,6 @@ LISTED_MAX = 1_000_000
 CLIENT_LISTED_MAX = 500_000
 """Most queues that the views of one client list."""
 FORGET_AFTER_S = 60.0
-
-
-class View(PatternView):
-    """The queues that match one pattern.
-
-    Attributes:
-        client: the client that opened the view first; the view counts against its share.
-        users: number of users; while there are any, the view is kept.
-        complete: done when all queues have been checked; fails with the `LmqError` that ended the view.
-        on_change: called when the view shows more or earlier messages.
-        on_end: called with the error when the view cannot be kept.
-    """
-
-    __slots__ = ("client", "complete", "filling", "matches", "on_change", "on_end", "pattern", "used_s", "users")
-
-    def __init__(self, pattern: bytes, client: bytes, complete: asyncio.Future[None]) -> None:
-        super().__init__()
-        self.pattern = pattern
-        self.client = client
-        self.matches = client_pattern(pattern)
-        self.users = 0
-        self.used_s = 0.0
-        self.complete = complete
-        self.filling: asyncio.Task[None] | None = None
-        self.on_change: Callable[[], None] = _nothing
-        self.on_end: Callable[[LmqError], None] = _nothing
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether the view can be used."""
-        return self.complete.done() and self.complete.exception() is None
-
-
-def _nothing(*_arguments: object) -> None:
-    """Ignore an event of a view that has no listener."""
 
 
 class _Event(Enum):
@@ -132,7 +96,7 @@ class PatternViews:
         """Release the view for one user."""
         view.users -= 1
         if not view.users:
-            view.on_change = view.on_end = _nothing
+            view.ignore_events()
         view.used_s = self._loop.time()
 
     async def settled(self, view: View) -> None:

@@ -17,7 +17,8 @@ from ....ports import ConnectionSlot
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand
-from ..patterns.views import PatternViews, View
+from ..patterns.view import View
+from ..patterns.views import PatternViews
 
 __all__ = [
     "CANDIDATES_MAX",

@@ -1,29 +1,62 @@
-"""Queues by regular expression: which match, and which of them has the earliest message.
-
-Nodes keep views of the patterns that their clients use, outside the state machine, and propose commands that name
-queues.
-"""
+"""The queues that match one pattern, and which of them has the earliest message."""
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 
-from ..queue.queue import Queue
+from ....core import Queue
+from ....wire.errors import LmqError
+from .patterns import client_pattern
 
-__all__ = ["PatternView"]
+__all__ = ["View"]
 
 _SWEEP_MIN = 64
 
 
-class PatternView:
-    """The queues that one pattern finds, with a heap of lower bounds of their earliest due times."""
+def _nothing(*_arguments: object) -> None:
+    """Ignore an event of a view that has no listener."""
 
-    __slots__ = ("_bounds", "_heap", "queues")
 
-    def __init__(self) -> None:
+class View:
+    """The queues that match one pattern, with a heap of lower bounds of their earliest due times.
+
+    Attributes:
+        client: the client that opened the view first; the view counts against its share.
+        users: number of users; while there are any, the view is kept.
+        complete: done when all queues have been checked; fails with the `LmqError` that ended the view.
+        on_change: called when the view shows more or earlier messages.
+        on_end: called with the error when the view cannot be kept.
+    """
+
+    __slots__ = (
+        "_bounds", "_heap", "client", "complete", "filling", "matches", "on_change", "on_end", "pattern", "queues", "used_s",
+        "users",
+    )  # fmt: skip
+
+    def __init__(self, pattern: bytes, client: bytes, complete: asyncio.Future[None]) -> None:
         self.queues: dict[bytes, Queue] = {}
         self._heap: list[tuple[int, bytes]] = []
         self._bounds: dict[bytes, int] = {}
+        self.pattern = pattern
+        self.client = client
+        self.matches = client_pattern(pattern)
+        self.users = 0
+        self.used_s = 0.0
+        self.complete = complete
+        self.filling: asyncio.Task[None] | None = None
+        self.on_change: Callable[[], None] = _nothing
+        self.on_end: Callable[[LmqError], None] = _nothing
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether the view can be used."""
+        return self.complete.done() and self.complete.exception() is None
+
+    def ignore_events(self) -> None:
+        """Call no function any more when the view changes or ends."""
+        self.on_change = self.on_end = _nothing
 
     def add(self, queue: Queue) -> None:
         """Add a queue that matches."""
