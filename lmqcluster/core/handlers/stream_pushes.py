@@ -58,14 +58,12 @@ class MarkedPushes:
             epoch, run: set by a job that writes in epochs; the note is then the digests of the messages.
 
         Returns:
-            A flag for each: stored now, or stored before by an earlier run of the epoch; an empty list for a
-                repetition.
+            A flag for each: stored now, or before by an earlier run of the epoch; an empty list for a repetition.
 
         Raises:
             ValueError: an argument is malformed.
             RefusedError: ``out_of_sequence``, ``epoch_conflict``, ``forbidden``, ``quota_exceeded``, ``full``,
-                ``too_large``; nothing was
-                stored.
+                ``too_large``; nothing was stored.
         """
         for text in (job, stream):
             if type(text) is not bytes or not 0 < len(text) <= _NAME_BYTES_MAX:
