@@ -178,8 +178,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program."""
     options = parser().parse_args(arguments)
     with Cluster(3) as cluster:
-        for node in cluster:
-            node.wait_upgraded()
         Console().print(uvloop.run(measure(options, cluster)))
     return 0
 

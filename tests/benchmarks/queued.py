@@ -189,8 +189,6 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         cluster = stack.enter_context(Cluster(3, directory=folder))
-        for node in cluster:
-            node.wait_upgraded()
         pids = [node.pid for node in cluster if node.pid is not None]
         systems = [System("lmqcluster, 3 nodes", [node.queued for node in cluster], pids)]
         if given.queued is not None:

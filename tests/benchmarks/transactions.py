@@ -122,8 +122,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program. Return the exit status: 0, or 1 if messages are missing or too many."""
     options = parser().parse_args(arguments)
     with Cluster(3) as cluster:
-        for node in cluster:
-            node.wait_upgraded()
         table, complete = uvloop.run(measure(options, cluster))
     Console().print(table)
     if not complete:

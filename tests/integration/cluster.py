@@ -29,8 +29,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self, TypeVar
 
-from lmqcluster.core import Machine
-
 from .forks import ForkedNode, fork_node
 
 READY_S = 180.0
@@ -258,19 +256,6 @@ class NodeProcess:
             self.wait_ready()
         return self
 
-    def wait_upgraded(self) -> None:
-        """Wait until the cluster has switched to the newest machine version, which happens soon after it is founded."""
-
-        def upgraded() -> bool:
-            try:
-                status, body = fetch(self.http, "/v1/cluster")
-            except (OSError, http.client.HTTPException):
-                return False
-            # Without a token the version cannot be read.
-            return status in (401, 403) or json.loads(body)["machine_version"] >= Machine.VERSION_MAX
-
-        wait_for(upgraded, "the newest machine version")
-
     def wait_ready(self, timeout_s: float = READY_S) -> None:
         """Wait until the node reports that it can serve requests.
 
@@ -394,13 +379,11 @@ class Cluster:
         )
 
     def start(self) -> Self:
-        """Start all nodes and wait until each is ready and has the newest machine version."""
+        """Start all nodes and wait until each is ready."""
         for node in self.nodes:
             node.start(wait=False)
         for node in self.nodes:
             node.wait_ready()
-        for node in self.nodes:
-            node.wait_upgraded()
         return self
 
     def add_node(self, *, start: bool = True) -> NodeProcess:

@@ -21,7 +21,6 @@ _numbers = itertools.count(1)
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A cluster of one for the whole session."""
     with NodeProcess(tmp_path_factory.mktemp("node")) as process:
-        process.wait_upgraded()
         yield process
 
 
@@ -29,8 +28,6 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
 def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes for the whole session, for tests that kill and pause no node."""
     with with_kestrel_ports(Cluster(3, directory=tmp_path_factory.mktemp("shared"))) as nodes:
-        for process in nodes:
-            process.wait_upgraded()
         yield nodes
 
 
@@ -45,8 +42,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 def kestrel_cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes for one test with the ports for Kestrel's clients."""
     with with_kestrel_ports(Cluster(3, directory=tmp_path)) as nodes:
-        for process in nodes:
-            process.wait_upgraded()
         yield nodes
 
 

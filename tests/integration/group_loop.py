@@ -89,8 +89,6 @@ async def group_loop(
 ) -> Book:
     """Push everything, then consume and kill until all is done and at least `kills_min` nodes were killed."""
     book, rng = Book(groups, size), random.Random(seed)
-    for node in cluster:
-        node.wait_upgraded()
     await _fill(cluster, groups, size)
     begun_s = time.monotonic()
     empty = asyncio.Event()
@@ -166,8 +164,6 @@ def _size(cluster: Cluster) -> int:
 
 async def fairness(cluster: Cluster, turns: int) -> list[tuple[float, float]]:
     """Return the p99 of the time from push to delivery in seconds, without and with the flood, of each turn."""
-    for node in cluster:
-        node.wait_upgraded()
     found = []
     async with AsyncClient(cluster.leader().rpc) as client:
         for turn in range(turns):

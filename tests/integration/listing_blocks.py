@@ -271,8 +271,6 @@ def main() -> int:
     given = parser.parse_args()
     too_long: list[Measured] = []
     with tempfile.TemporaryDirectory() as directory, with_all_ports(given.nodes, Path(directory)) as cluster:
-        for each in cluster:
-            each.wait_upgraded()
         node = cluster.leader()
         fill(node, given.queues)
         print(measure(node, Listing("nothing, for five seconds", _wait), 1), flush=True)

@@ -67,8 +67,6 @@ def _content(number: int) -> bytes:
 async def move_loop(cluster: Cluster, messages: int, seed: int, *, kills_min: int = 0) -> Outcome:
     """Move `messages` messages and kill until that is done and at least `kills_min` kills happened; then count."""
     outcome, rng = Outcome(messages), random.Random(seed)
-    for node in cluster:
-        node.wait_upgraded()
     async with AsyncClient(cluster.rpc_addresses) as client:
         await client.update_props(SOURCE, {"timeout": LEASE_S, "retry": 1_000_000})
         for first in range(0, messages, BATCH):

@@ -91,7 +91,6 @@ class _Ending:
 def _prepared(node: NodeProcess, listening: dict[str, str]) -> Target:
     target = Target(listening, 0)
     if node.name == "open":
-        node.wait_upgraded()
         prepare(node.http)
     elif node.name == "guarded":
         made = {"name": OTHERS, "role": "write", "queues": "^others$"}

@@ -72,7 +72,6 @@ def test_an_epoch_is_the_same_through_every_node_and_after_crashes(cluster: Clus
 
 
 def test_batches_end_in_every_way(cluster: Cluster, queue_name: str) -> None:
-    cluster[0].wait_upgraded()
     with client_of(*cluster) as client:
         client.push_many(queue_name, list("abcdef"))
         name = f"{queue_name}-s"

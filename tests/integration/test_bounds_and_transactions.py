@@ -16,7 +16,6 @@ MESSAGES = 400
 
 
 def _set(node: NodeProcess, queue: str, **properties: Any) -> None:
-    node.wait_upgraded()
     target, body = f"/v1/queues/{queue}/properties", json.dumps(properties).encode()
     assert call(node.http, "PATCH", target, body, {"Content-Type": "application/json"}).status == 204
 

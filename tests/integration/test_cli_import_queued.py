@@ -18,7 +18,6 @@ from .queued_http import QueuedHttp
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     with NodeProcess(tmp_path_factory.mktemp("source")) as process:
-        process.wait_upgraded()
         yield process
 
 

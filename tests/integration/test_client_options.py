@@ -74,7 +74,6 @@ class Blocking:
 
 @pytest.fixture(params=["async", "blocking"])
 def client(request: pytest.FixtureRequest, node: NodeProcess) -> Iterator[Blocking]:
-    node.wait_upgraded()
     if request.param == "blocking":
         with Client(node.rpc, decode=True) as made:
             yield Blocking(made, None)

@@ -21,7 +21,6 @@ TEXT = PAGE.read_text(encoding="utf-8")
 def fresh_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A fresh node: the examples show ids and counts."""
     with NodeProcess(tmp_path_factory.mktemp("docs")) as process:
-        process.wait_upgraded()
         yield process
 
 

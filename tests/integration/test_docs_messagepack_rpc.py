@@ -27,7 +27,6 @@ def test_the_conversation_at_the_beginning_is_a_real_one(node: NodeProcess) -> N
 
 @pytest.mark.parametrize("method", FOUND, ids=lambda method: method.name)
 def test_a_method_takes_as_many_arguments_as_its_call_shows(node: NodeProcess, method: Method) -> None:
-    node.wait_upgraded()
     fewest, most = len(method.required), len(method.required) + len(method.optional)
     with Rpc(node.rpc) as rpc:
         for count in {max(0, fewest - 1), most + 1} - {fewest}:

@@ -123,7 +123,6 @@ ELSEWHERE = {("auth", "conflict")}
 def rpc(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rpc]:
     """A connection to a node with a queue, a claimed subscription, and one that has settled epoch 1."""
     with NodeProcess(tmp_path_factory.mktemp("docs")) as node, Rpc(node.rpc) as connection:
-        node.wait_upgraded()
         connection.call("push", QUEUE, 1, {"key": "k"})
         connection.call("update_props", FULL, {"max_items": 0})
         connection.call("update_props", ROOM_FOR_ONE, {"max_items": 1})

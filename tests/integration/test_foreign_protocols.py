@@ -92,7 +92,6 @@ def open_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]
     """A node with every port of ``lmq dev`` and without tokens."""
     arguments = [word for name in PROTOCOLS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path_factory.mktemp("open"), arguments=arguments) as process:
-        process.wait_upgraded()
         yield process
 
 

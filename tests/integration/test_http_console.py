@@ -126,7 +126,6 @@ def test_waiting_pulls_and_connections_are_listed(node: NodeProcess, queue_name:
 
 
 def test_holders_of_messages_are_listed(node: NodeProcess, queue_name: str) -> None:
-    node.wait_upgraded()
     api = Api(node.http)
     path = f"/v1/leases?queue={queue_name}"
     assert api.ok("GET", path) == {"leases": [], "total": 0, "complete": True}
@@ -158,7 +157,6 @@ def test_holders_of_messages_are_listed(node: NodeProcess, queue_name: str) -> N
 
 
 def test_a_lease_of_a_session_ends_with_it(node: NodeProcess, queue_name: str) -> None:
-    node.wait_upgraded()
     api = Api(node.http)
     api.ok("POST", f"/v1/queues/{queue_name}/messages", {"messages": [{"content": "x"}]})
     session = api.ok("POST", "/v1/sessions", {"ttl": 60})["session"]

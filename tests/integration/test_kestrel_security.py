@@ -261,7 +261,6 @@ def impatient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]
     flags = ["--request-seconds-max=1", "--message-bytes-max=1MiB", "--durability=memory"]
     listening = [word for name in KESTREL_PORTS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path_factory.mktemp("impatient"), arguments=[*flags, *listening]) as process:
-        process.wait_upgraded()
         yield process
 
 
@@ -305,7 +304,6 @@ def test_items_beyond_the_bound_are_not_stored(impatient: NodeProcess) -> None:
 def test_an_orderly_stop_answers_waiting_requests_and_returns_open_items(tmp_path: Path) -> None:
     arguments = [word for name in KESTREL_PORTS for word in (f"--{name}", f"127.0.0.1:{ports.take()}")]
     with NodeProcess(tmp_path, arguments=arguments) as node:
-        node.wait_upgraded()
         with contextlib.ExitStack() as stack:
             memcache, holder = (stack.enter_context(Lines(node)) for _ in range(2))
             text, thrift = (stack.enter_context(Lines(node, name)) for name in ("text", "thrift"))

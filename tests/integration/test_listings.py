@@ -28,7 +28,6 @@ MiB = 1 << 20
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
     """A node with many queues."""
     with with_all_ports(1, tmp_path_factory.mktemp("filled")) as cluster:
-        cluster[0].wait_upgraded()
         fill(cluster[0], QUEUES, 2_000)
         yield cluster[0]
 

@@ -33,7 +33,6 @@ def test_8_1_push_answers_byte_for_byte(queue: Queue) -> None:
 
 def test_a_push_returns_the_sequence_of_the_message(queue: Queue) -> None:
     """This is not part of LMQ: an id that is stable over deliveries, beside answers that stay LMQ's."""
-    queue.node.wait_upgraded()
     pushed = queue.push(b"body", query="?sequence=true")
     assert int(pushed["x-lmq-message-sequence"]) > 0
     first = queue.pull()
@@ -51,7 +50,6 @@ def test_the_sequence_is_returned_only_on_request(queue: Queue) -> None:
 
 
 def test_a_message_in_a_window_has_the_sequence_of_the_compound_message(queue: Queue) -> None:
-    queue.node.wait_upgraded()
     queue.set('{"accum":0.2}')
     opened, joined = queue.push(b"1", query="?sequence=true"), queue.push(b"2", query="?sequence=true")
     assert "x-lmq-message-sequence" not in joined.headers

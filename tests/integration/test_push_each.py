@@ -20,7 +20,6 @@ from .raw_rpc import Rpc
 
 @pytest.fixture
 def rpc(node: NodeProcess) -> Iterator[Rpc]:
-    node.wait_upgraded()
     with Rpc(node.rpc) as connection:
         yield connection
 

@@ -375,7 +375,6 @@ KEY_PATH = "a%2Fkey%20of%20sixteen%20bytes"
 
 def test_keys_and_tokens(secret_cluster: Cluster) -> None:
     first, second, _ = secret_cluster.nodes
-    first.wait_upgraded()
     open_api = QueuedHttp(first.queued)
     assert open_api("PUT", "/queue/orders-1").status == 200
     secret = QueuedHttp(first.http)("POST", "/v1/tokens", {"name": "boss", "role": "admin"}).value["token"]
@@ -415,9 +414,8 @@ def guarded(tmp_path: Path) -> Iterator[tuple[NodeProcess, QueuedHttp]]:
     token_file = tmp_path / "admin-token"
     token_file.write_text(secret)
     with NodeProcess(tmp_path, arguments=[f"--admin-token-file={token_file}", "--request-log=on"]) as node:
-        node.wait_upgraded()
         admin = QueuedHttp(node.queued, headers={"Authorization": secret})
-        wait_for(lambda: admin("PUT", "/queue/orders-1").status in (200, 409), "the newest machine version")
+        wait_for(lambda: admin("PUT", "/queue/orders-1").status in (200, 409), "the first queue")
         assert admin("PUT", f"/api-key/{KEY_PATH}", {"prefix": "orders-"}).status == 200
         yield node, admin
 
@@ -541,7 +539,6 @@ def waiting(node: NodeProcess) -> int:
 
 def test_limits_of_all_queues_hold_besides_those_of_each_and_survive_a_restart_as_keys_do(tmp_path: Path) -> None:
     with NodeProcess(tmp_path) as node:
-        node.wait_upgraded()
         api = QueuedHttp(node.queued, "msgpack")
         for name in ("a", "b", "keyed"):
             api("PUT", f"/queue/{name}")

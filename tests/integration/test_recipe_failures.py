@@ -52,7 +52,6 @@ else:
 def disrupted_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Three nodes that the tests of this module kill and restart."""
     with Cluster(3, directory=tmp_path_factory.mktemp("hurt")) as nodes:
-        nodes[0].wait_upgraded()
         yield nodes
 
 

@@ -15,8 +15,6 @@ KILLS = 2
 
 
 def test_redrive_over_kills_of_the_leader(cluster: Cluster) -> None:
-    for node in cluster:
-        node.wait_upgraded()
     asyncio.run(_redrive_over_kills(cluster))
 
 

@@ -23,7 +23,6 @@ DEADLINE_S = 180.0
 
 @pytest.fixture
 def rpc(node: NodeProcess) -> Iterator[Rpc]:
-    node.wait_upgraded()
     with Rpc(node.rpc) as connection:
         yield connection
 
@@ -31,7 +30,6 @@ def rpc(node: NodeProcess) -> Iterator[Rpc]:
 @pytest.fixture
 def typed(node: NodeProcess) -> Iterator[Rpc]:
     """A connection of a producer, whose messages have more keys."""
-    node.wait_upgraded()
     with Rpc(node.rpc) as connection:
         assert connection.call("producer", f"producer {time.time_ns()}", 1) == b"ok"
         yield connection
@@ -75,7 +73,6 @@ def test_the_sequence_is_that_of_the_window(rpc: Rpc, node: NodeProcess, queue_n
 
 
 def test_pushes_of_a_producer_that_ask_for_the_sequence_take_numbers(node: NodeProcess, queue_name: str) -> None:
-    node.wait_upgraded()
     producer = f"producer {time.time_ns()}"
     with Rpc(node.rpc) as first:
         first.call("producer", producer, 1)

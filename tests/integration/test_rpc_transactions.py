@@ -15,7 +15,6 @@ from .raw_rpc import Rpc, is_error, pull_all
 
 @pytest.fixture
 def rpc(node: NodeProcess) -> Iterator[Rpc]:
-    node.wait_upgraded()
     with Rpc(node.rpc) as connection:
         yield connection
 

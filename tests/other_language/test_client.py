@@ -59,8 +59,6 @@ def run(program: list[str], scenario: str, cluster: Cluster, queue_name: str) ->
 
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_the_client_works(shared_cluster: Cluster, queue_name: str, program: list[str], scenario: str) -> None:
-    for node in shared_cluster:
-        node.wait_upgraded()
     done = run(program, scenario, shared_cluster, queue_name)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     queue = shared_cluster[0].get_json(f"/v1/queues/{queue_name}")

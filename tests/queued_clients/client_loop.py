@@ -57,7 +57,6 @@ def _faults(cluster: Cluster, rng: random.Random, until_s: float, work: Work) ->
 
 def run(cluster: Cluster, seconds: float, seed: int) -> list[str]:
     """Work for `seconds`, then drain the queue; return the violations, and print the rest."""
-    cluster.nodes[0].wait_upgraded()
     client(cluster.nodes[0].queued).create_queue(QUEUE)
     work, rng = Work(cluster, QUEUE, HIDDEN_S, seed), random.Random(seed)
     producers = [work.start(work.producer(lambda number: _names(work, number)), number) for number in range(PRODUCERS)]

@@ -106,8 +106,6 @@ def run(program: Path, bodies: Sequence[bytes], kills: int, seed: int, outage_s:
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         cluster = stack.enter_context(Cluster(3, directory=folder))
-        for node in cluster:
-            node.wait_upgraded()
         data = folder / "queued"
         with real_queued(program, data) as system:
             source = QueuedHttp(system.addresses[0], "msgpack")

@@ -13,8 +13,6 @@ FOLDER = Path(__file__).parent
 
 
 def test_every_call_of_the_client(shared_cluster: Cluster, queue_name: str) -> None:
-    for node in shared_cluster:
-        node.wait_upgraded()
     addresses = ",".join(node.queued for node in shared_cluster)
     command = [nodejs(), str(FOLDER / "scenario.mjs"), f"{installed_client()}/", addresses, queue_name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S, check=False)

@@ -51,7 +51,6 @@ KEY = "a key of sixteen bytes"
 
 def test_keys_of_the_client(secret_cluster: Cluster) -> None:
     node = secret_cluster.nodes[0]
-    node.wait_upgraded()
     secret = QueuedHttp(node.http)("POST", "/v1/tokens", {"name": "boss", "role": "admin"}).value["token"]
     admin = client(node.queued, secret)
     wait_for(lambda: requests.get(f"http://{node.queued}/queues", timeout=30).status_code == 401, "a token is needed")
@@ -71,7 +70,6 @@ def test_keys_of_the_client(secret_cluster: Cluster) -> None:
 
 def test_nothing_is_lost_or_delivered_twice_while_nodes_are_killed(cluster: Cluster) -> None:
     """This uses both published clients; ``python -m tests.queued_clients.client_loop`` does it for longer."""
-    cluster.nodes[0].wait_upgraded()
     client(cluster.nodes[0].queued).create_queue("work")
     work = Work(cluster, "work", HIDDEN_S)
     deadline_s = time.monotonic() + DEADLINE_S

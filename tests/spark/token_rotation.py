@@ -147,7 +147,6 @@ def main(arguments: list[str] | None = None) -> int:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="lmq-rotation-") as name, NodeProcess(Path(name)) as node:
-        node.wait_upgraded()
         tokens = Tokens(node)
         builder = SparkSession.Builder().master("local[2]").config("spark.driver.memory", "1g")
         settings = {
