@@ -117,7 +117,7 @@ class History:
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
-            [Op.PUSH_ITEMS, queue, [self._item()], b"", owner],
+            [Op.PUSH_ITEMS, queue, [self._item()], owner],
             [Op.PUSH_EACH, [self._queue(), queue], self._item()],
             [Op.PUSH_TRAITS, queue, self._rows(), owner],
             [Op.PUSH_TRAITS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],

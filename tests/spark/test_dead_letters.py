@@ -206,7 +206,7 @@ BAD = {
     "not SQL to send": (None, {"value": "text ||"}, USAGE, "--set value"),
     "another type": (None, {"value": "array(text)"}, USAGE, "column 'value' must be"),
     "no value": (None, {"value": "nullif(text, 'm-000001')"}, BAD_DATA, "its value is null; nothing was sent"),
-    "a label too long": (None, {"label": "repeat(text, 100)"}, BAD_DATA, "its label has not 1 to 255 bytes"),
+    "a label too long": (None, {"label": "repeat(text, 100)"}, BAD_DATA, "its label must have 1 to 255 bytes"),
     "a type too long": (None, {"content_type": "repeat('x', 5000)"}, BAD_DATA, "its content type"),
     "a time that is none": (None, {"delay": "double('NaN')"}, BAD_DATA, "its delay"),
     "a priority too large": (None, {"priority": "bigint(1) << 40"}, BAD_DATA, "its priority"),
@@ -234,7 +234,7 @@ def test_bad_sql_and_values_that_cannot_be_sent_move_nothing(
 
 
 def test_a_queue_is_not_its_own_target_and_needs_a_readable_name(spark: SparkSession, dead: Letters) -> None:
-    with pytest.raises(PipelineError, match="in which they are"):
+    with pytest.raises(PipelineError, match="that they are in"):
         redrive(spark, dead.wanted(), Edits(to=dead.dead, values={}), dead.dead)
     for name in ("a,b", " a", ""):
         with pytest.raises(PipelineError, match="cannot be read"):
