@@ -178,7 +178,7 @@ def test_subscriptions_are_listed_and_abandoned(admin, node: NodeProcess, queue_
     assert (batch["epoch"], batch["state"], batch["messages"]) == ("7", "live", "2")
     refused = admin("subscription", "abandon", queue_name)
     assert refused.code == 2
-    assert f"would give back 2 messages that subscription {queue_name} holds" in refused.one_line_error()
+    assert f"would release 2 messages that subscription {queue_name} holds" in refused.one_line_error()
     assert admin("subscription", "abandon", queue_name, "--yes").code == 0
     with Client(node.rpc) as client:
         client.reserve_batch(queue_name, 8, queue=queue_name, count=2)
@@ -264,7 +264,7 @@ def test_no_quorum(cluster: Cluster) -> None:
     status = run("lmq-admin", "--node", survivor.http, "status")
     assert status.code == 69
     assert len(table(status.out)) == 3, "the table is shown all the same"
-    assert "has no quorum: it reaches 1 of 3 nodes, 2 are needed" in status.one_line_error()
+    assert "has no quorum: it reaches 1 of 3 nodes and needs 2" in status.one_line_error()
     push = run("lmq-admin", "--node", survivor.http, "message", "push", "q", "x")
     assert push.code in (69, 75), "refused, or its outcome is unknown"
     assert push.one_line_error()

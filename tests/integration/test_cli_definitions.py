@@ -153,7 +153,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     assert [line.split()[:4] for line in dry.out.splitlines()] == [
         ["would", "create", "token", name] for name in ("root", "shop", "brief")
     ]
-    assert "make token shop of principal shops for ^orders" in dry.out
+    assert "create token shop of principal shops for ^orders" in dry.out
     assert not secrets.exists()
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert (done.code, done.out) == (0, "")
@@ -171,7 +171,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
     other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
-    assert "token shop has another role" in admin("definitions", "import", "-", stdin=other, **root).err
+    assert "token shop has a different role" in admin("definitions", "import", "-", stdin=other, **root).err
 
 
 def test_secrets_are_never_written_over_a_file(target: NodeProcess, tmp_path: Path) -> None:

@@ -141,7 +141,7 @@ def test_a_dead_node_is_reported_and_not_restarted(dev: Dev) -> None:
     again = dev.wait_line("To restart it: .*lmq start ").partition("lmq start ")[2].split()
     assert run("lmq-admin", "--node", dev.http[0], "message", "push", "q", "x").code == 0
     os.kill(dev.pid("n2"), signal.SIGKILL)
-    assert "1 of 3 nodes are running: too few" in dev.wait_line("n2 was killed by SIGKILL")
+    assert "1 of 3 nodes are running: no quorum" in dev.wait_line("n2 was killed by SIGKILL")
 
     with subprocess.Popen(command_line("lmq", "start", *again), stderr=subprocess.DEVNULL) as revived:
         wait_for(lambda: run("lmq", "ping", "--node", dev.http[2]).code == 0, "the node that was started again")

@@ -96,7 +96,7 @@ def test_the_confirmation_shows_the_affected_queues(node: NodeProcess, queues: l
     lines = seen.splitlines()
     assert lines[:3] == [f"would delete queue {name} with 2 messages" for name in queues]
     assert lines[3].startswith("Delete 3 queues with 6 messages, as shown? [y/N]")
-    assert lines[-1] == "3 queues are deleted."
+    assert lines[-1] == "3 queues were deleted."
 
 
 def test_a_context_reaches_its_cluster(node: NodeProcess, tmp_path: Path, queue_name: str) -> None:

@@ -107,7 +107,7 @@ def test_dead_letters_are_redriven(admin: Admin, queue_name: str) -> None:
     pulled = json.loads(done(admin("message", "pull", queue_name, "--max", "5", "--no-ack", "--json")))["messages"]
     done(admin("message", "nack", queue_name, *(message["id"] for message in pulled), "--json"))
     assert done(admin("queue", "redrive", dead, "--dry-run")) == (
-        f"would send messages of queue {dead} (3 waiting messages) back to where they came from\n"
+        f"would send messages of queue {dead} (3 waiting messages) to where they came from\n"
     )
     assert json.loads(done(admin("queue", "redrive", dead, "--max", "1", "--yes", "--json"))) == {"redriven": 1}
     assert json.loads(done(admin("queue", "redrive", dead, "--rate", "1000", "--yes", "--json"))) == {"redriven": 2}

@@ -93,7 +93,7 @@ def test_a_purge_can_be_declined(admin, node: NodeProcess, queue_name: str) -> N
     code, seen = run_in_terminal(*purge, typed=b"n\n")
     assert (code, f"Remove 2 waiting messages from queue {queue_name}" in seen) == (130, True)
     code, seen = run_in_terminal(*purge, typed=b"y\n")
-    assert (code, f"2 messages are removed from queue {queue_name}." in seen) == (0, True)
+    assert (code, f"2 messages were removed from queue {queue_name}." in seen) == (0, True)
 
 
 def test_move(admin, queue_name: str) -> None:

@@ -310,7 +310,7 @@ def test_a_queue_is_created_if_requested(admin, node: NodeProcess, queue_name: s
     )
     assert run_in_terminal(*command) == (0, f"The properties of queue {queue_name} were set.\n")
     pushed = run_in_terminal("lmq-admin", "--node", node.http, "message", "push", queue_name, "letter")
-    assert pushed == (0, f"One message of 6 B is in queue {queue_name}.\n")
+    assert pushed == (0, f"One message of 6 B was pushed to queue {queue_name}.\n")
 
 
 def test_leaving_asks_for_confirmation(node: NodeProcess) -> None:

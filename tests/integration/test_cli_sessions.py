@@ -62,7 +62,7 @@ def test_a_session_is_shown_and_ended_with_all_it_holds(node: NodeProcess, secre
         held = {"leased": 1, "locks": 1, "queues": 1}
         assert row == {"session": session, "owner": "one", "ttl_s": 3600.0, **held}
         words = admin("session", "end", session, "--dry-run").out
-        assert words == f"would end session {session}, with 1 lease, 1 lock and 1 turn\n"
+        assert words == f"would end session {session}, with 1 lease, 1 lock and 1 queue\n"
         assert admin("session", "end", session, "--yes").code == 0
         assert (listed(admin, "session"), listed(admin, "lock")) == ([], [])
         with pytest.raises(LmqError, match="has ended"):

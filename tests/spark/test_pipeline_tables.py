@@ -126,7 +126,7 @@ def test_an_interrupted_merge_is_discarded_or_finished(
     push(client, queue, numbered(300))
     with monkeypatch.context() as patched:
         patched.setattr(
-            Compaction if plan_is_written else Storage, "_carry_out" if plan_is_written else "write_text", killed
+            Compaction if plan_is_written else Storage, "_execute" if plan_is_written else "write_text", killed
         )
         with pytest.raises(KilledError):
             archive(spark, settings, watch)

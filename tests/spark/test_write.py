@@ -305,7 +305,7 @@ def test_replacing_a_queue_is_refused(spark: SparkSession, servers: str, queue: 
 @pytest.mark.parametrize(("value", "name", "column"), [(None, "q", "value"), ("a", None, "queue")])
 def test_a_null_is_refused(spark: SparkSession, servers: str, value: str | None, name: str | None, column: str) -> None:
     rows = spark.createDataFrame([(value, name)], "value string, queue string")
-    with pytest.raises(PySparkException, match=f"column '{column}' holds 1 null"):
+    with pytest.raises(PySparkException, match=f"column '{column}' contains 1 null"):
         write(rows, servers)
 
 
