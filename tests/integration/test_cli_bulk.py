@@ -90,7 +90,7 @@ def test_bad_rows_can_be_skipped_and_are_counted(admin, queue_name: str) -> None
     ("arguments", "code", "text"),
     [
         (["replay", "-"], 2, "pass either --queue-by COLUMN or --queue TEMPLATE"),
-        (["replay", "-", "--queue-by", "q", "--queue", "x"], 2, "give either"),
+        (["replay", "-", "--queue-by", "q", "--queue", "x"], 2, "pass either"),
         (["replay", "-", "--queue", "x", "--queue-prefix", "p"], 2, "--queue-prefix applies to --queue-by"),
         (["replay", "-", "--queue", "{"], 2, "the queue template '{' is malformed"),
         (["replay", "-", "--queue", "x"], 2, "pass --format"),

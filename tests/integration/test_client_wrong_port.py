@@ -109,8 +109,8 @@ def status(where: str, secure: TlsNode | None = None) -> Result:
         ("rpc", True, "MessagePack-RPC without TLS answers there, not HTTP over TLS; --node takes the HTTP address"),
         ("rpcs", False, "MessagePack-RPC over TLS answers there, not HTTP without TLS; --node takes the HTTP address"),
         ("rpcs", True, "MessagePack-RPC over TLS answers there, not HTTP over TLS; --node takes the HTTP address"),
-        ("http", True, "HTTP without TLS answers there, not HTTP over TLS; leave --ca-file"),
-        ("https", False, "HTTP over TLS answers there, not HTTP without TLS; give --ca-file"),
+        ("http", True, "HTTP without TLS answers there, not HTTP over TLS; omit --ca-file"),
+        ("https", False, "HTTP over TLS answers there, not HTTP without TLS; pass --ca-file"),
     ],
 )
 def test_a_program_reports_what_answers(
