@@ -22,7 +22,6 @@ DEADLINE_S = 180.0
 def run(folder: Path, main: Callable[[Guarded], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(DEADLINE_S), guarded_node(folder) as guarded:
-            await until(lambda: guarded.node.replica.machine.version >= 2)
             await main(guarded)
 
     asyncio.run(bounded())

@@ -498,8 +498,6 @@ def test_bound_queues_get_copies(rpc: Rpc, queue_name: str) -> None:
 def on_guarded_node(folder: Path, main: Callable[[Guarded], Coroutine[Any, Any, None]]) -> None:
     async def bounded() -> None:
         async with asyncio.timeout(DEADLINE_S), guarded_node(folder) as guarded:
-            while guarded.node.service.machine().version < 3:
-                await guarded.node.service.barrier()
             await main(guarded)
 
     asyncio.run(bounded())
