@@ -143,7 +143,7 @@ class PeerFigures:
         try:
             figures = await replica.transport.ask(address, VERB, [], timeout_s=ASK_TIMEOUT_S)
         except LookupError:
-            # An older program does not know the request, but it is reachable.
+            # The member does not serve this request, but it is reachable.
             figures = {}
         except (OSError, TimeoutError, FrameError):
             # The age of the last contact shows the failure.

@@ -254,7 +254,7 @@ class QueueTable:
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
         settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
         if settings.deliveries < 1:
-            # Front ends refuse a negative retry; older ones accepted it, and every push would be dropped.
+            # Front ends refuse a negative retry. One that the log has anyway must not drop every push.
             return settings._replace(deliveries=1)
         return settings
 

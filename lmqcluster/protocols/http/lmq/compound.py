@@ -31,7 +31,7 @@ def part_headers(part: Part) -> Iterator[tuple[bytes, bytes]]:
 
 
 def emitted_headers(headers: Headers) -> Iterator[tuple[bytes, bytes]]:
-    """Yield the preserved headers that an answer may carry. An older release that reserved fewer names may have stored others."""
+    """Yield the preserved headers that an answer may carry. A later release may reserve names that are stored already."""
     for name, value in headers:
         if not is_reserved(name.decode("latin-1")):
             yield name, header_value(value)

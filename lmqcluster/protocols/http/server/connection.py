@@ -34,10 +34,7 @@ READ_BUFFER_BYTES: Final = 64 * 1024
 SMALL_BYTES: Final = 16 * 1024
 """Size up to which requests and answers are not counted, because the socket buffers may hold as much."""
 COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
-"""Maximum size that is counted, so that a client that holds nothing else can be served.
-
-Machine version 1 let compound messages grow without a limit.
-"""
+"""Maximum size that is counted, so that a client that holds nothing else can be served."""
 _SMALL_HEAD_BYTES: Final = 4096
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""
