@@ -16,12 +16,13 @@ _OTHERS = "others"
 
 
 class _Entry:
-    __slots__ = ("count", "ending", "logged_s")
+    __slots__ = ("count", "ending", "logged_s", "reason")
 
     def __init__(self, logged_s: float) -> None:
         self.logged_s = logged_s
         self.count = 0
         self.ending = Ending.IDLE
+        self.reason = ""
 
 
 class RateLimitedLog:
@@ -48,14 +49,15 @@ class RateLimitedLog:
             return
         entry.count += 1
         entry.ending = ending
+        entry.reason = reason
 
     def flush(self, now_s: float) -> None:
-        """Log the counts that were held back for a minute, and forget clients without any."""
+        """Log the counts that were held back for a minute with the latest reason; forget clients without any."""
         for name, entry in list(self._entries.items()):
             if entry.logged_s > now_s - PERIOD_S:
                 continue
             if entry.count:
-                self._write(name, entry.ending, entry.count, "")
+                self._write(name, entry.ending, entry.count, entry.reason)
                 entry.count, entry.logged_s = 0, now_s
             else:
                 del self._entries[name]

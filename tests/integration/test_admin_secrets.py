@@ -13,11 +13,13 @@ from .cluster import NodeProcess, ports, wait_for
 from .programs import run
 from .raw_rpc import Rpc
 
+SECRET = {"LMQ_CLUSTER_SECRET": "the-secret-of-one-cluster"}
+
 
 @pytest.fixture
 def node_with_a_secret(tmp_path: Path) -> Iterator[NodeProcess]:
     """One node."""
-    with NodeProcess(tmp_path, "n1", environment={"LMQ_CLUSTER_SECRET": "the-secret-of-one-cluster"}) as node:
+    with NodeProcess(tmp_path, "n1", environment=SECRET) as node:
         yield node
 
 
@@ -34,10 +36,15 @@ def test_both_sides_report_different_secrets(node_with_a_secret: NodeProcess, tm
             result = run("lmq-admin", "--node", joiner.http, "join", one.raft)
             assert result.code == 69
             assert "secret" in result.one_line_error()
-            # Each node dials the other, so each also listens.
+            dialler = NodeProcess(tmp_path, "n4", environment=SECRET, peers=[joiner.raft])
+            dialler.start(wait=False)
+            try:
+                wait_for(lambda: complaints(joiner), "the dialled side says it")
+            finally:
+                dialler.kill()
             back = run("lmq-admin", "--node", one.http, "join", joiner.raft)
             assert back.code == 69
-            wait_for(lambda: complaints(joiner), "the dialled side says it")
+            assert "secret" in back.one_line_error()
             for node in (one, joiner):
                 with Rpc(node.rpc) as rpc:
                     assert rpc.call("push", "q", 1) == b"ok"

@@ -190,7 +190,7 @@ def test_a_worker_waits_for_the_cluster(tmp_path: Path) -> None:
             wait_for(lambda: numbers(workers.runs("add"))[1], "the task")
             # It also recovers from an outage of the whole cluster.
             kill(cluster)
-            wait_for(lambda: "tried again" in workers.log("early").read_text(), "the worker notices")
+            wait_for(lambda: "failed; retrying" in workers.log("early").read_text(), "the worker notices")
             cluster.start()
             workers.send("add", 2)
             wait_for(lambda: numbers(workers.runs("add"))[2], "the task after the outage")

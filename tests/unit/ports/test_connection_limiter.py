@@ -259,13 +259,16 @@ def test_a_spare_connection_is_for_administration_alone() -> None:
 def test_a_client_gets_one_line_a_minute() -> None:
     log = RateLimitedLog("http")
     with structlog.testing.capture_logs() as lines:
-        for _ in range(1000):
+        log.count("10.0.0.1", Ending.HANDSHAKE, "no TLS", 100.0)
+        for _ in range(999):
             log.count("10.0.0.1", Ending.BAD_REQUEST, "not a request", 100.0)
         log.flush(159.0)
         assert [line["event"] for line in lines] == ["connections ended"]
         log.flush(160.5)
-        assert [line["count"] for line in lines[1:]] == [999]
-        assert log.totals[Ending.BAD_REQUEST] == 1000
+        assert [(line["count"], line["reason"], line["detail"]) for line in lines[1:]] == [
+            (999, Ending.BAD_REQUEST.value, "not a request")
+        ]
+        assert log.totals[Ending.BAD_REQUEST] == 999
         # The number of lines is bounded for any number of clients.
         del lines[:]
         for number in range(5000):
