@@ -110,11 +110,10 @@ class Connection:
         lines = head.split(b"\r\n")
         pairs = [line.partition(b": ") for line in lines[1:]]
         headers = {name.decode("latin-1"): value for name, _separator, value in pairs}
-        length = int(headers.get("content-length", b"0")) if has_body else 0
-        while len(self._buffer) < length:
-            self._more()
-        body = bytes(self._buffer[:length])
-        del self._buffer[:length]
+        if has_body and headers.get("transfer-encoding") == b"chunked":
+            body = self._chunks()
+        else:
+            body = self._bytes(int(headers.get("content-length", b"0")) if has_body else 0)
         return Answer(int(lines[0].split(b" ")[1]), tuple(lines), body, headers)
 
     def read_line(self) -> bytes:
@@ -143,6 +142,21 @@ class Connection:
         finally:
             self.socket.settimeout(before)
         return False
+
+    def _chunks(self) -> bytes:
+        body = bytearray()
+        while size := int(self.read_line(), 16):
+            body += self._bytes(size)
+            self.read_line()
+        self.read_line()
+        return bytes(body)
+
+    def _bytes(self, length: int) -> bytes:
+        while len(self._buffer) < length:
+            self._more()
+        data = bytes(self._buffer[:length])
+        del self._buffer[:length]
+        return data
 
     def _until(self, end: bytes) -> bytes:
         while end not in self._buffer:

@@ -13,6 +13,7 @@ from lmqcluster import Client, LmqError
 from lmqcluster.node.queues.patterns.views import CLIENT_VIEWS_MAX
 
 from .cluster import Cluster, NodeProcess, wait_for
+from .elections import assert_no_election
 from .raw_rpc import Rpc, notification, open_rpc, request
 
 QUEUES = 4_000
@@ -20,10 +21,6 @@ QUEUES = 4_000
 
 def _client(*nodes: NodeProcess) -> Client:
     return Client([node.rpc for node in nodes], decode=True)
-
-
-def _terms(cluster: Cluster) -> set[int]:
-    return {node.get_json("/v1/cluster")["term"] for node in cluster}
 
 
 @pytest.fixture(scope="module")
@@ -42,43 +39,45 @@ def test_patterns_over_thousands_of_queues_do_not_block_other_clients(crowded: C
     """An attacker waits on patterns at every node and requests backlogs, all the time with new patterns; a client of a
     follower still pushes and pulls, and no leader is elected.
     """
-    terms = _terms(crowded)
-    stop = threading.Event()
-    refused: list[Any] = []
-    done = threading.Event()
 
-    def attack(node: NodeProcess, place: int) -> None:
-        with Rpc(node.rpc) as rpc:
-            for number in range(CLIENT_VIEWS_MAX + 20):
-                rpc.send(request(number, "pull_any", f"^crowd/.*{place}{number}$|none", 600))
-            for number in range(20):
-                rpc.send(request(1_000 + number, "backlog", f"[{place}]{number}$", True))
-            for _ in range(20 + 20):
-                reply = rpc.read()
-                if reply.error is not None:
-                    refused.append(reply.error)
-            done.set()
-            stop.wait(60)
+    def attack_all() -> None:
+        stop = threading.Event()
+        refused: list[Any] = []
+        done = threading.Event()
 
-    attackers = [threading.Thread(target=attack, args=(node, place)) for place, node in enumerate(crowded)]
-    follower = crowded.followers()[0]
-    with _client(follower) as client:
-        for attacker in attackers:
-            attacker.start()
-        try:
-            pushed = 0
-            while not done.is_set() or pushed < 200:
-                client.push("victim", str(pushed))
-                (message,) = client.pull_many("victim", 1, timeout=20)
-                message.ack()
-                pushed += 1
-        finally:
-            stop.set()
+        def attack(node: NodeProcess, place: int) -> None:
+            with Rpc(node.rpc) as rpc:
+                for number in range(CLIENT_VIEWS_MAX + 20):
+                    rpc.send(request(number, "pull_any", f"^crowd/.*{place}{number}$|none", 600))
+                for number in range(20):
+                    rpc.send(request(1_000 + number, "backlog", f"[{place}]{number}$", True))
+                for _ in range(20 + 20):
+                    reply = rpc.read()
+                    if reply.error is not None:
+                        refused.append(reply.error)
+                done.set()
+                stop.wait(60)
+
+        attackers = [threading.Thread(target=attack, args=(node, place)) for place, node in enumerate(crowded)]
+        follower = crowded.followers()[0]
+        with _client(follower) as client:
             for attacker in attackers:
-                attacker.join()
-    assert refused
-    assert all(b"quota_exceeded" in error for error in refused)
-    assert _terms(crowded) == terms, "a leader was elected"
+                attacker.start()
+            try:
+                pushed = 0
+                while not done.is_set() or pushed < 200:
+                    client.push("victim", str(pushed))
+                    (message,) = client.pull_many("victim", 1, timeout=20)
+                    message.ack()
+                    pushed += 1
+            finally:
+                stop.set()
+                for attacker in attackers:
+                    attacker.join()
+        assert refused
+        assert all(b"quota_exceeded" in error for error in refused)
+
+    assert_no_election(crowded, attack_all)
 
 
 def test_a_client_that_waits_on_many_patterns_does_not_block_the_others(crowded: Cluster, queue_name: str) -> None:

@@ -14,6 +14,7 @@ from lmqcluster import Client
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 
 from .cluster import Cluster, NodeProcess, wait_for
+from .elections import assert_no_election, terms
 from .test_durability_restart import CUT_BYTES, snapshot
 
 TIMEOUT_S = 120.0
@@ -49,10 +50,6 @@ class Disks:
         for node in nodes or self.cluster.nodes:
             self.controls[node.name].slow_syncs(seconds)
 
-    def terms(self) -> set[int]:
-        """Return the terms that the nodes know."""
-        return {node.get_json("/v1/cluster")["term"] for node in self.cluster.nodes}
-
 
 @pytest.fixture
 def disks(tmp_path: Path) -> Iterator[Disks]:
@@ -64,28 +61,30 @@ def disks(tmp_path: Path) -> Iterator[Disks]:
 
 
 def test_syncs_longer_than_an_election_timeout_cause_no_election(disks: Disks) -> None:
-    before = disks.terms()
-    follower = disks.cluster.followers()[0]
-    with Client(follower.rpc, timeout_s=TIMEOUT_S) as client:
-        disks.slow(SLOW_S)
-        for number in range(3):
-            client.push("q", b"%d" % number)
-        disks.slow(0.0)
-        assert [message.content for message in client.pull_many("q", 3)] == [b"0", b"1", b"2"]
-    assert disks.terms() == before
+    def push() -> None:
+        with Client(disks.cluster.followers()[0].rpc, timeout_s=TIMEOUT_S) as client:
+            disks.slow(SLOW_S)
+            for number in range(3):
+                client.push("q", b"%d" % number)
+            disks.slow(0.0)
+            assert [message.content for message in client.pull_many("q", 3)] == [b"0", b"1", b"2"]
+
+    assert_no_election(disks.cluster, push)
 
 
 def test_a_slow_write_of_a_large_entry_causes_no_election(disks: Disks) -> None:
-    before = disks.terms()
     body = random.Random(1).randbytes(MESSAGE_BYTES_MAX)
-    with Client(disks.cluster.leader().rpc, timeout_s=TIMEOUT_S) as client:
-        disks.slow(PIECE_S)
-        client.push("q", body)
-        disks.slow(0.0)
-        message = client.pull("q", timeout=TIMEOUT_S)
-        assert message is not None
-        assert message.content == body
-    assert disks.terms() == before
+
+    def push() -> None:
+        with Client(disks.cluster.leader().rpc, timeout_s=TIMEOUT_S) as client:
+            disks.slow(PIECE_S)
+            client.push("q", body)
+            disks.slow(0.0)
+            message = client.pull("q", timeout=TIMEOUT_S)
+            assert message is not None
+            assert message.content == body
+
+    assert_no_election(disks.cluster, push)
 
 
 def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:
@@ -128,7 +127,7 @@ def test_a_hanging_read_for_another_member_blocks_nothing(disks: Disks) -> None:
             client.push_many("line", [bytes(LINE_BODY_BYTES)] * BATCH)
         for node in others:
             snapshot(node)
-        before = {node.get_json("/v1/cluster")["term"] for node in others}
+        before = terms(others)
         control.hang_reads("snapshots")
         late.start(wait=False)
         for next_kind in ("pages", None):
@@ -136,4 +135,4 @@ def test_a_hanging_read_for_another_member_blocks_nothing(disks: Disks) -> None:
             client.push("q", b"during")
             control.hang_reads(next_kind)
     late.wait_ready()
-    assert disks.terms() == before
+    assert terms(disks.cluster) == before
