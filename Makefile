@@ -15,7 +15,7 @@ UNIT_JOBS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := install
-.PHONY: help install lock up check lint fmt test unit coverage docs sim soak deploy-check drill drill-soak example bench clean
+.PHONY: help install lock up check lint fmt test unit coverage docs release sim soak deploy-check drill drill-soak example bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,7 +47,7 @@ up: $(RUNTIME) ## Run a cluster of three nodes on this machine
 lint: install ## Check style, types and import rules
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy lmqcluster cli chaos tests
+	$(BIN)/mypy lmqcluster cli chaos deploy tests
 	$(BIN)/lint-imports
 
 fmt: install ## Format the code and fix what ruff can fix
@@ -71,6 +71,9 @@ coverage: install ## Report the lines that tests run: make coverage COVERAGE_TES
 docs: install ## Build the documentation into build/site
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --config-file .mkdocs.yml
 	@echo 'Open build/site/index.html; its search needs a web server, such as python -m http.server --directory build/site'
+
+release: install ## Build sdist, wheel, image, site, SBOM and checksums into dist/
+	$(BIN)/python -m deploy.release $(RELEASE_ARGS)
 
 check: lint unit ## Run lint and unit: before every commit
 
@@ -109,5 +112,5 @@ bench: install ## Measure speed, with plots in build/bench: make bench BENCH_ARG
 	$(BIN)/python -m tests.benchmarks.transactions $(TRANSACTION_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.spark $(SPARK_BENCH_ARGS)
 
-clean: ## Remove .venv, var and build
-	rm -rf $(VENV) var build *.egg-info
+clean: ## Remove .venv, var, build and dist
+	rm -rf $(VENV) var build dist *.egg-info

@@ -6,8 +6,6 @@ The order is that of RabbitMQ's overview: waiting messages, nodes, traffic, queu
 Python.
 """
 
-# ruff: noqa: INP001 - a script on its own
-
 from __future__ import annotations
 
 import json

@@ -17,7 +17,7 @@ def terms(nodes: Iterable[NodeProcess]) -> set[int]:
 
 
 def assert_no_election(nodes: Iterable[NodeProcess], step: Callable[[], None]) -> None:
-    """Run a step; repeat it if there was an election meanwhile, which a busy machine causes now and then.
+    """Run a step; repeat it if a leader was elected during it, which a busy machine causes at times.
 
     A step that causes elections causes one in every attempt.
 

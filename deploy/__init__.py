@@ -1,0 +1,1 @@
+"""Deployment files, and the program that builds a release."""
