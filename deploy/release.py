@@ -36,7 +36,7 @@ _NOT_INSTALLED = {".md"}
 
 
 class ReleaseError(Exception):
-    """What must be changed before this commit can be released."""
+    """A reason why this commit cannot be released."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -131,7 +131,7 @@ def _tracked(root: Path, *folders: str) -> list[str]:
 
 def build_packages(root: Path, output: Path, epoch: int) -> tuple[Path, Path]:
     """Build the sdist, and the wheel from it."""
-    # Without an environment of its own: the locked setuptools gives the same bytes in every build.
+    # The locked setuptools of this environment gives the same bytes in every build.
     _run(sys.executable, "-m", "build", "--no-isolation", "--outdir", str(output), ".", cwd=root, epoch=epoch)
     (wheel,), (sdist,) = output.glob("*.whl"), output.glob("*.tar.gz")
     _run(sys.executable, "-m", "twine", "--no-color", "check", "--strict", str(wheel), str(sdist))

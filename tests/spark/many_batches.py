@@ -51,9 +51,9 @@ def session(folder: Path) -> SparkSession:
 
 
 def kept(node: NodeProcess) -> dict[str, Any]:
-    """Return the state that the cluster keeps of the application, and the memory of its whole state."""
+    """Return what the cluster keeps of all jobs, and the memory of its whole state."""
     with Client(node.rpc) as client:
-        jobs = [job for job in client.jobs() if job["name"] == APPLICATION]
+        jobs = client.jobs()
     page = fetch(node.http, "/metrics")[1].decode()
     used = next(line.split()[1] for line in page.splitlines() if line.startswith("lmq_memory_used_bytes"))
     return {"jobs": [{k: v for k, v in job.items() if k != "idle_s"} for job in jobs], "state_bytes": int(float(used))}
