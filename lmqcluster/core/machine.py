@@ -13,7 +13,7 @@ from .handlers.keyed_pushes import KeyedPushes
 from .handlers.polls import PollCommands
 from .handlers.queues import QueueCommands
 from .handlers.sessions import SessionCommands
-from .handlers.stream_pushes import MarkedPushes
+from .handlers.stream_pushes import StreamPushes
 from .handlers.traits import TraitCommands
 from .handlers.transactions import Transactions
 from .handlers.waiting_pushes import WaitingPushCommands
@@ -70,7 +70,7 @@ class Machine(State):
         }
 
     def _message_handlers(self) -> _Handlers:
-        pushes, marked, traits = KeyedPushes(self), MarkedPushes(self), TraitCommands(self)
+        pushes, marked, traits = KeyedPushes(self), StreamPushes(self), TraitCommands(self)
         return {
             Op.PUSH_ITEMS: pushes.push_items,
             Op.PUSH_EACH: pushes.push_each,
@@ -153,12 +153,12 @@ class Machine(State):
         """
         self.now_us = max(self.now_us, now_us)
         self.ready, self.created, self.deleted, self.notices = [], [], [], []
-        if self.backlogs.thin:
-            # Only chunks that earlier batches made thin, so that the pages needed are known ahead.
-            self.backlogs.gather_again(self._touch)
+        if self.pager.sparse:
+            # Only chunks that earlier batches made sparse, so that the pages needed are known ahead.
+            self.pager.gather_again(self._touch)
         if self.now_us >= self.expiry.next_us:
             self.expiry.run(self.now_us)
-        status = self.batch_sessions.admit(origin, incarnation, sequence)
+        status = self.node_sequences.admit(origin, incarnation, sequence)
         if status != "applied":
             return Applied(status, [], self.ready, notices=self.notices)
         results = [self._execute(command) for command in commands]

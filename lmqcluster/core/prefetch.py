@@ -9,7 +9,14 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 from typing import Protocol
 
-from .log.command_layout import given_back, session_that_gives_back, steps_of, stored_in, taken_from, taken_to
+from .log.command_layout import (
+    deliveries_returned_by,
+    session_released_by,
+    source_of_move,
+    sources_of_pull,
+    steps_of,
+    target_of_push,
+)
 from .log.commands import Command
 from .messages.bodies import Body
 from .messages.message import Message
@@ -31,7 +38,7 @@ _ENDING_MAX = 10_000
 
 class _State(Protocol):
     queues: dict[bytes, Queue]
-    backlogs: Pager
+    pager: Pager
     timers: RichTimers
     lease_watch: LeaseExpiry
     sessions: Sessions
@@ -39,29 +46,30 @@ class _State(Protocol):
 
 def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
     """Implement `Machine.pages_ahead`."""
-    backlogs = state.backlogs
-    if not (backlogs.thin or backlogs.paged_messages or backlogs.paged_body_bytes):
+    pager = state.pager
+    if not (pager.sparse or pager.paged_messages or pager.paged_body_bytes):
         return []
     steps = list(chain.from_iterable(map(steps_of, commands)))
-    found = dict.fromkeys(chunk.page for chunk in backlogs.absent_thin()) if backlogs.thin else {}
-    if backlogs.paged_messages:
-        found |= dict.fromkeys(islice(_of_lines(state, steps), PAGES_MAX))
-    if backlogs.paged_body_bytes:
-        ending = islice(_that_end(state, now_us), _ENDING_MAX)
-        returned = _leased(state, chain(_given_back(steps), islice(_of_sessions(state, now_us, steps), END_STEPS)))
-        moving = chain(ending, returned, _taken_to_others(state, steps), _shortened(state, steps))
-        found |= dict.fromkeys(islice(_of_bodies(moving), PAGES_MAX))
+    found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
+    if pager.paged_messages:
+        found |= dict.fromkeys(islice(_pages_of_queues(state, steps), PAGES_MAX))
+    if pager.paged_body_bytes:
+        ending = islice(_expiring_messages(state, now_us), _ENDING_MAX)
+        of_sessions = islice(_deliveries_of_sessions(state, now_us, steps), END_STEPS)
+        returned = _leased(state, chain(_deliveries_given_back(steps), of_sessions))
+        moving = chain(ending, returned, _messages_being_moved(state, steps), _shortened(state, steps))
+        found |= dict.fromkeys(islice(_pages_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
 
 
 # --- messages in line -------------------------------------------------------------------------------------------------
 
 
-def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
+def _pages_of_queues(state: _State, steps: list[Command]) -> Iterator[bytes]:
     """Yield the pages of the chunks that are next in the line of a queue."""
     taken: dict[bytes, int] = {}
     for step in steps:
-        names, count = taken_from(step)
+        names, count = sources_of_pull(step)
         if not count:
             names, count = _discarded(state, step)
         for name in names:
@@ -74,7 +82,7 @@ def _of_lines(state: _State, steps: list[Command]) -> Iterator[bytes]:
 
 def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
     """Return the queue that discards old messages for a push, and about how many."""
-    name, count = stored_in(step)
+    name, count = target_of_push(step)
     queue = state.queues.get(name)
     options = None if queue is None else queue.settings.options
     return ([name], count) if options is not None and options.discard_old_when_full else ([], 0)
@@ -83,7 +91,7 @@ def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
 # --- bodies of messages that go elsewhere ---------------------------------------------------------------------------------
 
 
-def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
+def _pages_of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
     """Yield the pages of the bodies of these messages."""
     for message in messages:
         chunk = message.content.missing() if isinstance(message.content, Body) else None
@@ -91,7 +99,7 @@ def _of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
             yield chunk.page
 
 
-def _that_end(state: _State, now_us: int) -> Iterator[Message]:
+def _expiring_messages(state: _State, now_us: int) -> Iterator[Message]:
     """Yield messages that expire, or whose last lease expires, and that go to another queue."""
     for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
         options = queue.settings.options
@@ -99,7 +107,7 @@ def _that_end(state: _State, now_us: int) -> Iterator[Message]:
             yield from islice(queue.rich.expired(now_us), _QUEUES_MAX)
     for name in islice(state.lease_watch.due(now_us), _QUEUES_MAX):
         leaving = state.queues.get(name)
-        if leaving is not None and leaving.gathered is not None and _passes_on(leaving):
+        if leaving is not None and leaving.gathered is not None and _has_dead_letter_target(leaving):
             ended = islice(leaving.leases.ended(now_us), _QUEUES_MAX)
             yield from (one for one in ended if one.remaining <= 0 or leaving.is_expired(one, now_us))
 
@@ -116,24 +124,24 @@ def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[
             yield message
 
 
-def _given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+def _deliveries_given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
     """Yield number and queue of the deliveries that clients give back one by one."""
     for step in steps:
-        name, numbers = given_back(step)
+        name, numbers = deliveries_returned_by(step)
         yield from ((number, name) for number in numbers)
 
 
-def _of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+def _deliveries_of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
     """Yield number and queue of the deliveries of sessions that end, or that give some back."""
     yield from state.sessions.ending(now_us)
     for step in steps:
-        yield from state.sessions.held(session_that_gives_back(step))
+        yield from state.sessions.held(session_released_by(step))
 
 
-def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
+def _messages_being_moved(state: _State, steps: list[Command]) -> Iterator[Message]:
     """Yield messages that are moved or redriven, those of a sorted line in its order."""
     for step in steps:
-        name, label, count = taken_to(step)
+        name, label, count = source_of_move(step)
         queue = state.queues.get(name)
         if queue is None or queue.gathered is None:
             continue
@@ -146,15 +154,17 @@ def _taken_to_others(state: _State, steps: list[Command]) -> Iterator[Message]:
 
 def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
     """Yield messages of short lines that move to backlogs because all queues together hold too much."""
-    if not state.backlogs.is_crowded():
+    if not state.pager.is_crowded():
         return
-    for name in dict.fromkeys(name for step in steps for name in (stored_in(step)[0], given_back(step)[0])):
+    for name in dict.fromkeys(
+        name for step in steps for name in (target_of_push(step)[0], deliveries_returned_by(step)[0])
+    ):
         queue = state.queues.get(name)
         if queue is not None and queue.backlog is None and queue.gathered is not None:
-            yield from islice(queue.ready, state.backlogs.sizes.crowd_head, None)
+            yield from islice(queue.ready, state.pager.sizes.crowd_head, None)
 
 
-def _passes_on(queue: Queue) -> bool:
+def _has_dead_letter_target(queue: Queue) -> bool:
     """Return whether the queue forwards expired or exhausted messages to another one."""
     options = queue.settings.options
     return options is not None and bool(options.dead_letters or options.expire_to)

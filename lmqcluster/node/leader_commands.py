@@ -46,7 +46,7 @@ class LeaderCommands:
         # Due times of pushes are relative to it.
         self._set_time(replica, proposer)
 
-    def tend(self, replica: Replica, proposer: Proposer) -> None:
+    def propose_due(self, replica: Replica, proposer: Proposer) -> None:
         """Set the time of day and raise the machine version to the newest that all members understand, if this node leads.
 
         Until that upgrade, every node behaves like the oldest program in the cluster, so a rolling upgrade keeps replicas equal.

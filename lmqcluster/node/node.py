@@ -122,7 +122,7 @@ class Node:
         self._about = NodeInfo(config.name, "", "")
         self._salt = b""
         self._leadership: tuple[str, int] | None = None
-        self._own_commands = LeaderCommands()
+        self._leader_commands = LeaderCommands()
         self._access_upkeep = AccessUpkeep(self.access, self._machine)
         self._founding: Founding | None = None
         self._is_stopping = False
@@ -179,7 +179,7 @@ class Node:
             stats=self.stats,
             membership=self.membership,
             access=self._access_upkeep,
-            own_commands=self._own_commands,
+            leader_commands=self._leader_commands,
             digests=self.digests,
         )
         self._periodic.start()
@@ -261,7 +261,7 @@ class Node:
             self.events.begin(self.replica.machine)
         self._access_upkeep.follow()
         self.access.exclude(None)
-        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.batch_sessions)
+        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.node_sequences)
         self.views.replaced()
         return proposer, Pulls(proposer, self._machine, self.replica.clock, self.views)
 
@@ -269,7 +269,7 @@ class Node:
         """Finish the start of a membership, after the service has got its proposer and pulls."""
         # A loaded snapshot may hold the salt, and the log may contain nothing after it.
         self._take_salt()
-        self.membership.tend()
+        self.membership.refuse_clients_if_outside()
 
     def _tell_opened(self) -> None:
         status = self.replica.status()
@@ -427,7 +427,7 @@ class Node:
         if own:
             proposer.applied(sequence, applied)
             if applied.status == "duplicate":
-                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.batch_sessions)
+                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.node_sequences)
         if applied.ready:
             pulls.notice(applied.ready)
         self.service.events.applied(applied)
@@ -448,7 +448,7 @@ class Node:
             # A new link to the same leader calls this too.
             self._leadership = leadership
             self.observed.leader_changes += 1
-        self._own_commands.begin(self.replica, self.service.proposer)
+        self._leader_commands.begin(self.replica, self.service.proposer)
         self.service.proposer.resend()
 
     def state_replaced(self) -> None:
@@ -458,7 +458,7 @@ class Node:
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
-        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.batch_sessions)
+        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.node_sequences)
         self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
         self.views.replaced()
         self.service.pulls.notice_all()

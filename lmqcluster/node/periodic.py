@@ -55,7 +55,7 @@ class PeriodicWork:
         stats: Stats,
         membership: Membership,
         access: AccessUpkeep,
-        own_commands: LeaderCommands,
+        leader_commands: LeaderCommands,
         digests: ReplicaDigests,
     ) -> None:
         self._replica = replica
@@ -66,7 +66,7 @@ class PeriodicWork:
         self._stats = stats
         self._membership = membership
         self._access = access
-        self._own_commands = own_commands
+        self._leader_commands = leader_commands
         self._digests = digests
         self._state_log = StateLog()
         self._lag_due_s = time.monotonic()
@@ -111,7 +111,7 @@ class PeriodicWork:
         service.disk_shortage = self._disk.shortage
         self._state_log.note_disk(self._disk.shortage)
         if not self._is_retired:
-            self._membership.tend()
+            self._membership.refuse_clients_if_outside()
             status = replica.status()
             self._state_log.note_health(health(status, is_stopping=False))
             self._state_log.note_problem(impasse(status))
@@ -138,16 +138,16 @@ class PeriodicWork:
     def tend_cluster(self) -> float:
         """Run the leader's periodic commands, and compare replicas."""
         replica, proposer = self._replica(), self._service.proposer
-        self._own_commands.tend(replica, proposer)
-        self._digests.tend(replica, proposer)
+        self._leader_commands.propose_due(replica, proposer)
+        self._digests.compare_when_due(replica, proposer)
         return UPGRADE_PERIOD_S
 
     def let_time_pass(self) -> float:
         """Advance log time if this node leads and an expiry is overdue."""
-        overdue = self._own_commands.let_time_pass(self._replica(), self._service.proposer)
+        overdue = self._leader_commands.let_time_pass(self._replica(), self._service.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 
     def tend_access(self) -> float:
         """Follow the tokens of the cluster and revoke expired ones."""
-        self._access.tend(self._service)
+        self._access.revoke_expired(self._service)
         return ACCESS_PERIOD_S

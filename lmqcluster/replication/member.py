@@ -48,7 +48,7 @@ class MemberView(Protocol):
     def finish(self) -> bool:
         """Carry out the consequences of a step; return whether there is more to do immediately."""
 
-    def stood_still(self, seconds: float) -> None:
+    def on_event_loop_stall(self, seconds: float) -> None:
         """Extend the timeouts after a stall of the event loop, in which this member has heard no other."""
 
     def keep_alive(self) -> None:

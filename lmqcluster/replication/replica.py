@@ -144,7 +144,7 @@ class Replica:
         self._page_reader: Worker = ThreadWorker("page reads")
         self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable, reader=self._page_reader)
         self.throttle = Throttle(self.pages)
-        self.page_exchange = PageExchange(self.pages, lambda: self.machine.backlogs, self._send_at_once)
+        self.page_exchange = PageExchange(self.pages, lambda: self.machine.pager, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self,
             storage.snapshots,
@@ -237,15 +237,15 @@ class Replica:
     def advance(self) -> None:
         """Run a tick of the core: commit, apply, append and send."""
         core = self.core
-        core.is_throttled = self.throttle.update(self.machine.backlogs) or self.page_supply.is_waiting()
+        core.is_throttled = self.throttle.update(self.machine.pager) or self.page_supply.is_waiting()
         core.doTick(0)
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
             self._news_timer = self._loop.call_later(PATIENCE_S, self._tell_news)
 
-    def stood_still(self, seconds: float) -> None:
+    def on_event_loop_stall(self, seconds: float) -> None:
         """Extend the timeouts after a stall, in which this member did not listen."""
-        self.core.stood_still(seconds)
+        self.core.on_event_loop_stall(seconds)
         log.info("event loop stalled", seconds=round(seconds, 3))
 
     def keep_alive(self) -> None:
@@ -264,7 +264,7 @@ class Replica:
         self._note_changes()
         self._tend_files()
         # Messages that could not be paged out while batches came are paged out now, as fast as the disk permits.
-        paging = self.machine.backlogs.page_out(PAGES_PER_BATCH) > 0
+        paging = self.machine.pager.page_out(PAGES_PER_BATCH) > 0
         held = core.is_installing() or core.is_throttled
         unapplied = core.applied_index() < core.commit_index() and not held
         alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
@@ -498,8 +498,8 @@ class Replica:
         self.applied_batches += 1
         self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
-        self.machine.backlogs.page_out(PAGES_PER_BATCH)
-        self.core.is_throttled = self.throttle.update(self.machine.backlogs)
+        self.machine.pager.page_out(PAGES_PER_BATCH)
+        self.core.is_throttled = self.throttle.update(self.machine.pager)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
         return True
 

@@ -125,7 +125,7 @@ class Steps:
         if stall_s >= STALL_S:
             # The disk may have been given work since.
             self._moved_s = min(self._moved_s + stall_s, self._loop.time())
-            self._owner.stood_still(stall_s)
+            self._owner.on_event_loop_stall(stall_s)
 
     def _pass_time(self) -> None:
         """Send heartbeats and entries during a sync."""

@@ -39,11 +39,11 @@ def watch(patch: pytest.MonkeyPatch) -> None:
 
 
 def _watched(self: Machine, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Any]) -> Any:
-    store = self.backlogs.store
+    store = self.pager.store
     if not isinstance(store, AnnouncedPages):
         return _apply(self, now_us, origin, incarnation, sequence, commands)
     # Pages read lately may be evicted for those read first.
-    store.announced = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.backlogs._read_back)}
+    store.announced = {*self.pages_ahead(now_us, commands), *(chunk.page for chunk in self.pager._read_back)}
     try:
         return _apply(self, now_us, origin, incarnation, sequence, commands)
     finally:

@@ -11,7 +11,7 @@ import msgpack
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.messages.message import loaded
 
-__all__ = ["Driver", "bodies", "compile_pattern", "copied", "numbers", "over_the_wire", "records"]
+__all__ = ["Driver", "bodies", "compile_pattern", "copied", "counters", "numbers", "over_the_wire", "records"]
 
 SECOND = 1_000_000
 
@@ -61,7 +61,7 @@ class Driver:
         self.now_us = max(1_000 * SECOND, self.machine.now_us)
         self.origin = b"node-1"
         self.incarnation = 1
-        self.sequence = self.machine.batch_sessions.last_sequence(self.origin, 1)
+        self.sequence = self.machine.node_sequences.last_sequence(self.origin, 1)
         self.ready: list[bytes] = []
 
     def wait(self, seconds: float) -> None:
@@ -158,3 +158,9 @@ class Driver:
 
 def _pairs(properties: dict[str, Any]) -> list[list[Any]]:
     return [[name.encode(), value] for name, value in properties.items()]
+
+
+def counters(machine: Machine) -> dict[str, int]:
+    """Return the sums of the queues' counters, those of deleted queues included."""
+    queues = machine.queues.values()
+    return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in machine.retired.items()}

@@ -69,7 +69,7 @@ class _Replicas:
     def _empty(self) -> Machine:
         machine = Machine(compile_pattern)
         if self.small_chunks:
-            machine.backlogs.sizes = _SMALL_CHUNKS
+            machine.pager.sizes = _SMALL_CHUNKS
         return machine
 
     def apply(self, now_us: int, origin: bytes, sequence: int, commands: list[list[Any]]) -> Applied:

@@ -13,7 +13,7 @@ from hypothesis.stateful import initialize, invariant, rule
 from lmqcluster.core import Machine, Op
 from lmqcluster.core.messages.bodies import Body, BodyChunk, BodyTail
 from lmqcluster.core.queue import paged_tail as backlog
-from lmqcluster.core.queue import pager as backlogs
+from lmqcluster.core.queue import pager
 from lmqcluster.core.queue.paged_tail import ChunkSizes
 from lmqcluster.core.snapshot.records import Restoration
 from tests.unit.core.page_store import MemoryPages
@@ -62,8 +62,8 @@ def shrink(patch: pytest.MonkeyPatch) -> None:
         gather_bytes_all=0,
     )
     patch.setattr(backlog, "CHUNK_SIZES", sizes)
-    patch.setattr(backlogs, "READ_BACK_BYTES", 6)
-    patch.setattr(backlogs, "THIN_MAX", 1)
+    patch.setattr(pager, "READ_BACK_BYTES", 6)
+    patch.setattr(pager, "SPARSE_MAX", 1)
     watch(patch)
 
 
@@ -91,7 +91,7 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
         self.commands = []
         super()._batch(step_us, commands)
         self.twin.apply(self.stamp_us, b"n", 1, self.sequence, self.commands)
-        self.machine.backlogs.page_out(1 + self.sequence % 3)
+        self.machine.pager.page_out(1 + self.sequence % 3)
 
     def _expected(self, command: list[Any]) -> Any:
         self.commands.append(command)
@@ -107,10 +107,10 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", rows]])
         self._batch(0, [[Op.PULL, b"a", 6]])
         self._batch(0, [[Op.ACK, b"a", [age]] for age in ages])
-        for _ in list(self.machine.backlogs.thin):
+        for _ in list(self.machine.pager.sparse):
             self._batch(0, [])
         for queue in self.machine.queues.values():
-            assert queue.gathered is None or not any(chunk.is_thin() for chunk in queue.gathered.chunks)
+            assert queue.gathered is None or not any(chunk.is_sparse() for chunk in queue.gathered.chunks)
 
     @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
     def continue_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
@@ -150,9 +150,9 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 def empty(store: MemoryPages, *, resident: bool) -> Machine:
     """Return a machine with this store, which it uses only if necessary with `resident`."""
     machine = Machine(compile_pattern)
-    machine.backlogs.store = store
+    machine.pager.store = store
     if not resident:
-        machine.backlogs.resident_bytes_max = 0
+        machine.pager.resident_bytes_max = 0
     return machine
 
 
@@ -175,7 +175,7 @@ def named(machine: Machine) -> list[Any]:
 
 def check_sums(machine: Machine) -> None:
     """Compare the counts of a machine with the contents of its queues."""
-    common = machine.backlogs
+    common = machine.pager
     gathered = [queue.gathered for queue in machine.queues.values() if queue.gathered is not None]
     chunks = [chunk for bodies in gathered for chunk in bodies.chunks]
     lines = [queue.backlog.chunks for queue in machine.queues.values() if queue.backlog is not None]
@@ -185,8 +185,8 @@ def check_sums(machine: Machine) -> None:
     resident = [*chunks, *(chunk for line in lines for chunk in line)]
     assert common.resident_bytes == sum(chunk.memory_bytes() for chunk in resident if chunk.is_here())
     assert {chunk.page for chunk in resident if chunk.page} <= set(common.pages())
-    thin = {found() for _, _, found in common.thin}
-    assert {chunk for chunk in chunks if chunk.is_thin()} <= thin
+    sparse = {found() for _, _, found in common.sparse}
+    assert {chunk for chunk in chunks if chunk.is_sparse()} <= sparse
     for queue in machine.queues.values():
         held = {id(body) for body in _bodies(machine, queue.name)}
         known = [] if queue.gathered is None else [id(body) for body in _standing(queue.gathered.chunks)]

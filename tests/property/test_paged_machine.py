@@ -53,12 +53,12 @@ class PagedMachineAgainstModel(MachineAgainstModel):
     def __init__(self) -> None:
         super().__init__()
         self.pages = AnnouncedPages()
-        self.machine.backlogs.store = self.pages
-        self.machine.backlogs.resident_bytes_max = 0
+        self.machine.pager.store = self.pages
+        self.machine.pager.resident_bytes_max = 0
 
     def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
         status = super()._send(node, incarnation, sequence, commands)
-        self.machine.backlogs.page_out(1 + sequence % 3)
+        self.machine.pager.page_out(1 + sequence % 3)
         return status
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH | PULL, min_size=3, max_size=8))
@@ -87,19 +87,19 @@ class PagedMachineAgainstModel(MachineAgainstModel):
             super().restart_from_a_snapshot(which)
 
     def teardown(self) -> None:
-        backlogs = self.machine.backlogs
+        pager = self.machine.pager
         chunks = [chunk for queue in self.machine.queues.values() if queue.backlog for chunk in queue.backlog.chunks]
-        assert len(backlogs) == len(chunks)
-        assert backlogs.paged_messages == sum(chunk.bodies for chunk in chunks if chunk.messages is None)
-        assert backlogs.paged_bytes == sum(chunk.body_bytes for chunk in chunks if chunk.messages is None)
-        assert backlogs.resident_bytes == sum(chunk.memory_bytes() for chunk in chunks if chunk.messages is not None)
-        assert sorted(backlogs.pages()) == sorted(chunk.page for chunk in chunks if chunk.page)
+        assert len(pager) == len(chunks)
+        assert pager.paged_messages == sum(chunk.bodies for chunk in chunks if chunk.messages is None)
+        assert pager.paged_bytes == sum(chunk.body_bytes for chunk in chunks if chunk.messages is None)
+        assert pager.resident_bytes == sum(chunk.memory_bytes() for chunk in chunks if chunk.messages is not None)
+        assert sorted(pager.pages()) == sorted(chunk.page for chunk in chunks if chunk.page)
 
 
 def _empty(store: MemoryPages) -> Machine:
     machine = Machine(compile_pattern)
-    machine.backlogs.store = store
-    machine.backlogs.resident_bytes_max = 0
+    machine.pager.store = store
+    machine.pager.resident_bytes_max = 0
     return machine
 
 
@@ -124,7 +124,7 @@ def test_a_lost_page_stops_the_machine() -> None:
     push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
     machine.apply(1, b"n", 1, 1, [[Op.BARRIER]])
     machine.apply(1, b"n", 1, 2, [push, push])
-    assert machine.backlogs.page_out(10)
+    assert machine.pager.page_out(10)
     pages.payloads.clear()
     with pytest.raises(PageError):
         machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 12]])
@@ -150,25 +150,25 @@ def _long_line(pages: MemoryPages) -> Machine:
 def test_while_the_disk_lags_only_chunks_that_have_pages_leave_memory() -> None:
     pages = BusyPages()
     machine = _long_line(pages)
-    backlogs = machine.backlogs
-    resident = backlogs.resident_bytes
-    assert backlogs.page_out(10) == 0
-    backlogs.resident_bytes_max = resident
+    pager = machine.pager
+    resident = pager.resident_bytes
+    assert pager.page_out(10) == 0
+    pager.resident_bytes_max = resident
     with machine.freeze_view(pages=True) as view:
         assert list(view.records())
-    assert backlogs.resident_bytes == resident
-    backlogs.resident_bytes_max = 0
-    assert backlogs.page_out(3) == 3
-    assert backlogs.page_out(1_000) == len(backlogs) - 3
-    assert backlogs.resident_bytes == 0
+    assert pager.resident_bytes == resident
+    pager.resident_bytes_max = 0
+    assert pager.page_out(3) == 3
+    assert pager.page_out(1_000) == len(pager) - 3
+    assert pager.resident_bytes == 0
     pulled = machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 40]]).results[0]
     assert len(pulled) == 40
 
 
 def test_a_snapshot_releases_its_chunks_if_far_too_much_is_in_memory() -> None:
     machine = _long_line(BusyPages())
-    backlogs = machine.backlogs
-    backlogs.resident_bytes_max = backlogs.resident_bytes // 5
+    pager = machine.pager
+    pager.resident_bytes_max = pager.resident_bytes // 5
     with machine.freeze_view(pages=True) as view:
         assert list(view.records())
-    assert 0 < backlogs.resident_bytes <= 2 * backlogs.resident_bytes_max
+    assert 0 < pager.resident_bytes <= 2 * pager.resident_bytes_max

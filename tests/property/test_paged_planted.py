@@ -23,7 +23,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def bodies_that_never_leave(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(QueueContents, "_let_go", lambda *_args: None)
+    patch.setattr(QueueContents, "_release_bodies", lambda *_args: None)
 
 
 def the_wrong_body_of_a_page(patch: pytest.MonkeyPatch) -> None:
@@ -64,7 +64,7 @@ def gathered_again_in_another_order(patch: pytest.MonkeyPatch) -> None:
 
 
 def waste_without_end(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Pager, "gather_again", lambda common, _touched: common.thin.clear())
+    patch.setattr(Pager, "gather_again", lambda common, _touched: common.sparse.clear())
 
 
 def chunks_that_depend_on_memory(patch: pytest.MonkeyPatch) -> None:

@@ -44,7 +44,7 @@ def an_old_tag_after_an_lmq_pull(patch: pytest.MonkeyPatch) -> None:
 
 
 def numbers_kept_for_ever(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(MessageIndex, "gone", lambda *_args: None)
+    patch.setattr(MessageIndex, "on_removed", lambda *_args: None)
 
 
 def snapshots_without_numbers(patch: pytest.MonkeyPatch) -> None:

@@ -336,8 +336,8 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         queues = self.machine.queues.values()
         lines = [queue.rich for queue in queues if queue.rich is not None]
         for machine in (self.machine, self.replica):
-            assert machine.stock.trait_bytes == sum(rich.trait_bytes for rich in lines)
-            assert machine.stock.body_bytes == sum(queue.body_bytes for queue in queues)
+            assert machine.totals.trait_bytes == sum(rich.trait_bytes for rich in lines)
+            assert machine.totals.body_bytes == sum(queue.body_bytes for queue in queues)
 
     @invariant()
     def replicas_are_equal(self) -> None:

@@ -20,7 +20,7 @@ from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.queue.store import QueueContents
-from lmqcluster.core.routing import admission as intake
+from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from lmqcluster.core.routing.waiting_pushes import WaitingPushes
@@ -49,7 +49,7 @@ def no_groups(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "gone", lambda *_args: False)
+    patch.setattr(RichLines, "on_removed", lambda *_args: False)
 
 
 def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
@@ -65,7 +65,7 @@ def one_too_many(patch: pytest.MonkeyPatch) -> None:
     def has_room(one: Queue, options: QueueOptions, more_items: int = 0, _more_bytes: int = 0) -> bool:
         return options.max_items is None or one.waiting() + more_items <= options.max_items
 
-    patch.setattr(intake, "_has_room", has_room)
+    patch.setattr(admission, "_has_room", has_room)
 
 
 def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:
@@ -162,7 +162,7 @@ def pushes_that_overtake(patch: pytest.MonkeyPatch) -> None:
         finally:
             one.pushes_waiting = waiting
 
-    _wrapped(patch, intake, "_refusal", refusal)
+    _wrapped(patch, admission, "_refusal", refusal)
 
 
 def room_that_is_not_noted(patch: pytest.MonkeyPatch) -> None:

@@ -113,13 +113,13 @@ class _SimNode(Node):
 
     def _upgrade(self) -> None:
         """Do the work of `PeriodicWork.tend_cluster` on the simulated loop, from the start."""
-        self._own_commands.tend(self.replica, self.service.proposer)
-        self.digests.tend(self.replica, self.service.proposer)
+        self._leader_commands.propose_due(self.replica, self.service.proposer)
+        self.digests.compare_when_due(self.replica, self.service.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:
         """Do the work of `PeriodicWork.let_time_pass` on the simulated loop."""
-        self._own_commands.let_time_pass(self.replica, self.service.proposer)
+        self._leader_commands.let_time_pass(self.replica, self.service.proposer)
         self._loop.call_later(EXPIRY_PERIOD_S, self._expire)
 
     def batch_applied(
@@ -142,7 +142,7 @@ class _SimNode(Node):
 
     def state_replaced(self) -> None:
         self._check_version()
-        self.ledger.state_replaced(self._host, self.replica.machine.batch_sessions.records())
+        self.ledger.state_replaced(self._host, self.replica.machine.node_sequences.records())
         super().state_replaced()
 
 
@@ -198,7 +198,7 @@ class _WatchedReplica(Replica):
         for record in self.storage.snapshots.records(info):
             restoration.take(record)
         machine = restoration.finish()
-        machine.backlogs.store = self.pages
+        machine.pager.store = self.pages
         self._check_state(info.index, machine)
         if info.index >= self.journal.first_index and info.members != self.core.members_at(info.index):
             detail = f"{self.host.id} names {sorted(info.members)} as the members of index {info.index}"
@@ -249,7 +249,7 @@ class NodeReplica(RaftState):
         self._build(storage)
         replica = self.node.replica
         if storage.latest is not None:
-            ledger.state_replaced(host, replica.machine.batch_sessions.records())
+            ledger.state_replaced(host, replica.machine.node_sequences.records())
         for node_id, address in replica.core.members().items():
             replica.transport.addNode(PeerNode(node_id, address))
         replica.steps.tick()

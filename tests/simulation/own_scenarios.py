@@ -317,8 +317,8 @@ def flood_on_a_slow_disk(subject: Subject) -> set[str]:
         for _ in range(200):
             stage.propose(leader, 10)
             stage.run_for(0.05)
-            backlogs = leader.replica.node.replica.machine.backlogs
-            most = max(most, len(backlogs) - backlogs.pages_total)
+            pager = leader.replica.node.replica.machine.pager
+            most = max(most, len(pager) - pager.pages_total)
         leader.disk_s = well
         kinds = {"memory full"} if most > FLOOD_CHUNKS_MAX else set()
         return kinds | ({"deposed"} if leader.replica.core.term() != term else set()) | stage.finish()

@@ -64,7 +64,7 @@ def _newest_members(self: RaftCore) -> tuple[int, int, dict[str, str]]:
 def _installed_by_length(self: RaftCore, node: Any, message: Any) -> None:
     if message["term"] >= self.term() and message["index"] <= self._journal.last_index:
         self._follow(node, message["term"])
-        self._intake.reply(node, message, installed=True)
+        self._admission.reply(node, message, installed=True)
     else:
         _on_snapshot(self, node, message)
 
@@ -111,8 +111,8 @@ def _version_heard_so_far(self: Replica) -> int:
     return min([self._about.machine_version, *heard])
 
 
-def _throttled_by_unwritten_pages(_self: Throttle, backlogs: Pager) -> bool:
-    return backlogs.is_flooded()
+def _throttled_by_unwritten_pages(_self: Throttle, pager: Pager) -> bool:
+    return pager.is_flooded()
 
 
 def _asking_no_member(_self: SnapshotRequests, in_vain: Callable[[], None]) -> None:
@@ -131,7 +131,7 @@ PLANTED = {
     "earlier terms committed by counting": switch([(RaftCore, "_SyncObj__getEntries", _of_the_present_term)]),
     "no replica judges the digests": switch([(ReplicaDigests, "_judge", lambda *_arguments: None)]),
     "version of the members heard so far": switch([(Replica, "common_machine_version", _version_heard_so_far)]),
-    "nothing is throttled": switch([(Throttle, "update", lambda _self, _backlogs: False)]),
+    "nothing is throttled": switch([(Throttle, "update", lambda _self, _pager: False)]),
     "throttled by pages that are never written": switch([(Throttle, "update", _throttled_by_unwritten_pages)]),
     "pages are not waited for": switch([(PageWait, "may_apply", lambda *_arguments: True)]),
     "no newer state is asked for": switch([(SnapshotRequests, "begin", _asking_no_member)]),

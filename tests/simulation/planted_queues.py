@@ -10,7 +10,7 @@ from lmqcluster.core.messages.message import Message, RichMessage
 from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
-from lmqcluster.core.routing import admission as intake
+from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from tests.simulation.switches import switch
@@ -23,7 +23,7 @@ _place = Queue._place
 _remove = Queue.remove
 _settle = Transactions._settle
 _send = DeadLetterRouter.send
-_gone = RichLines.gone
+_gone = RichLines.on_removed
 
 
 def _at_once(self: Admission, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
@@ -92,8 +92,8 @@ PLANTED_QUEUES = {
     "priorities ignored": switch([(RichMessage, "place", lambda self: (0, self.due_us, self.sequence))]),
     "labels half withdrawn": switch([(Queue, "remove", _all_but_one)]),
     "groups ignored": switch([(RichLines, "_line_up", _all_in_line)]),
-    "last of a group first": switch([(RichLines, "gone", _last_of_group)]),
-    "one too many in a full queue": switch([(intake, "_has_room", _one_too_many)]),
+    "last of a group first": switch([(RichLines, "on_removed", _last_of_group)]),
+    "one too many in a full queue": switch([(admission, "_has_room", _one_too_many)]),
     "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),
     "expired messages lost": switch([(DeadLetterRouter, "expired", lambda *_: None)]),
     "redriven messages lost": switch([(DeadLetterRouter, "send", lambda *_: None)]),

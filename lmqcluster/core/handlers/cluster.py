@@ -59,7 +59,7 @@ class ClusterCommands:
             raise ValueError("a token must be bytes")
         counted = (
             *(token, state.version, state.now_us, state.salt, state.last_delivery, state.last_sequence),
-            *(len(state.queues), state.stock.messages, state.stock.body_bytes, state.stock.property_bytes),
+            *(len(state.queues), state.totals.messages, state.totals.body_bytes, state.totals.property_bytes),
             *(state.deleted_total, state.aged_total),
             *(len(state.bindings), len(state.tokens), sorted(state.waiting_pushes.gaining), state.defaults.row()),
             *(state.sessions.last, state.locks.last_token, state.waiting_pushes.last, state.batches.last_session),

@@ -39,7 +39,7 @@ class KeyedPushes:
         checked = [checked_item(item) for item in items]
         checked_owner(owner)
         queue = state.queue(name)
-        if queue.special and len(checked) * state.intake.reach(queue) > COPIES_MAX:
+        if queue.special and len(checked) * state.admission.reach(queue) > COPIES_MAX:
             raise RefusedError("too_large", f"the copies of {len(checked)} messages are too many; push fewer at once")
         digests = self._check_keys(queue, owner, checked)
         return [self._push_keyed(queue, owner, item, digest) for item, digest in zip(checked, digests, strict=True)]
@@ -50,7 +50,7 @@ class KeyedPushes:
         flags: list[tuple[bytes, int]] = []
         copies = 0
         for queue in self._named.queues(names):
-            copies += self._state.intake.reach(queue)
+            copies += self._state.admission.reach(queue)
             flag = self._store(queue, checked) if copies <= COPIES_MAX else int(PushFlag.OVERSIZED)
             flags.append((queue.name, flag))
         return flags

@@ -21,7 +21,7 @@ class PushPlan:
     def __init__(self, state: State, owner: bytes) -> None:
         self._state = state
         self._owner = owner
-        self._room = Room(state.intake)
+        self._room = Room(state.admission)
         self._new_keys: dict[tuple[bytes, bytes], bytes] = {}
 
     def add(self, queue: Queue, item: Item) -> None:

@@ -17,7 +17,7 @@ from ..routing.admission import PLAIN_PUSH, Push, Room, preserved_headers
 from ..state.state import State
 from .traits import checked_push
 
-__all__ = ["SEED_BYTES", "MarkedPushes"]
+__all__ = ["SEED_BYTES", "StreamPushes"]
 
 SEED_BYTES = 16
 _NAME_BYTES_MAX = 255
@@ -25,7 +25,7 @@ _SEQUENCES = (list, tuple)
 _ONLY_BYTES = {bytes}
 
 
-class MarkedPushes:
+class StreamPushes:
     """The commands."""
 
     def __init__(self, state: State) -> None:
@@ -93,7 +93,7 @@ class MarkedPushes:
 
     def _store(self, queue: Queue, items: list[tuple[Item, Push]]) -> None:
         if queue.special:
-            room = Room(self._state.intake)
+            room = Room(self._state.admission)
             for item, _ in items:
                 room.require(queue, len(item.content))
         # Messages that differ only in their bodies are stored together: that takes a third of the time.

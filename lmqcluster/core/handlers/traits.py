@@ -67,17 +67,17 @@ class TraitCommands:
 
     def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> list[tuple[int, int]]:
         """Store bodies with equal options and without content type, headers and keys: the usual batch, and fast."""
-        queue, intake = self._state.queue(name), self._state.intake
-        if not intake.takes_all(queue, bodies):
+        queue, admission = self._state.queue(name), self._state.admission
+        if not admission.takes_all(queue, bodies):
             return self._store(queue, [(Item(body, None, (), None), push) for body in bodies], owner)
-        return _all_stored(intake.store_alike(queue, bodies, push), len(bodies))
+        return _all_stored(admission.store_alike(queue, bodies, push), len(bodies))
 
     def _store(self, queue: Queue, checked: list[tuple[Item, Push]], owner: bytes) -> list[tuple[int, int]]:
-        intake = self._state.intake
-        if all(item.key is None for item, _ in checked) and intake.takes_all(
+        admission = self._state.admission
+        if all(item.key is None for item, _ in checked) and admission.takes_all(
             queue, [item.content for item, _ in checked]
         ):
-            return _all_stored(intake.store_all(queue, checked), len(checked))
+            return _all_stored(admission.store_all(queue, checked), len(checked))
         plan = PushPlan(self._state, owner)
         for item, _ in checked:
             plan.add(queue, item)

@@ -88,7 +88,7 @@ class WaitingPushCommands:
                     table.gaining.discard(name)
                     break
                 table.settle(push, result)
-                served += len(push.items) * state.intake.reach(queue)
+                served += len(push.items) * state.admission.reach(queue)
         if table.gaining:
             state.expiry.at(0)
 

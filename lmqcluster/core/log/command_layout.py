@@ -13,16 +13,16 @@ from typing import Any, Final
 from .commands import Command, Op, Place
 
 __all__ = [
-    "CONTENTS", "COUNT", "DIGEST", "ITEM", "MEMBER", "NUMBERS", "OP", "QUEUE", "ROWS", "SUBSCRIPTION", "TARGET", "TOKEN",
-    "TYPE", "Asked", "abandon_batches", "ack_step", "asked_of", "asks_in_session", "asks_with_lease", "asks_with_poll",
-    "barrier", "begin_epoch", "bind", "cancel_push", "charge_and_known", "claim", "clear_properties", "create_for",
-    "create_indexed", "delete", "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest",
-    "end_jobs", "end_session", "extend_step", "finish_epoch", "found", "give_back", "give_back_step",
-    "leave_queue", "lock", "may_share", "move", "open_session", "operation_asked", "owner_and_number", "producer_of", "pull",
-    "pull_again", "pull_asking", "pull_first", "purge", "push", "push_each", "push_existing",
-    "push_items", "push_marked", "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session",
-    "report_digest", "reserve", "session_asked", "set_api_key", "set_defaults", "set_properties", "set_time",
-    "set_token", "settle", "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock",
+    "CONTENTS", "COUNT", "DIGEST", "ITEM", "MEMBER", "NUMBERS", "OP", "QUEUE", "ROWS", "SUBSCRIPTION", "TARGET",
+    "TOKEN", "TYPE", "PullOptions", "abandon_batches", "ack_step", "barrier", "begin_epoch", "bind", "can_coalesce",
+    "cancel_push", "charge_and_known", "claim", "clear_properties", "create_for", "create_indexed", "delete",
+    "delete_api_key", "delete_polled", "delete_subscription", "delete_token", "digest", "end_jobs", "end_session",
+    "extend_step", "finish_epoch", "found", "give_back", "give_back_step", "lease_pull", "leave_queue", "lock", "move",
+    "open_session", "operation_of", "owner_and_number", "poll_pull", "producer_of", "pull", "pull_again", "pull_first",
+    "pull_options_of", "pull_with", "purge", "push", "push_each", "push_existing", "push_items", "push_marked",
+    "push_or_wait", "push_rows", "push_step", "redrive", "renew", "renew_salt", "renew_session", "report_digest",
+    "reserve", "session_of", "session_pull", "set_api_key", "set_defaults", "set_properties", "set_time", "set_token",
+    "settle", "settle_batches", "suspend", "suspend_endpoints", "throttle", "transaction", "unbind", "unlock",
     "update", "upgrade", "with_limit", "withdraw",
 ]  # fmt: skip
 
@@ -55,7 +55,7 @@ MEMBER: Final = 2
 DIGEST: Final = 3
 """Of `report_digest`."""
 
-_ASKED: Final = 3
+_OPTIONS: Final = 3
 _PRODUCER: Final = 4
 _NUMBERED: Final = frozenset((Op.PUSH, Op.PUSH_TRAITS))
 
@@ -99,7 +99,7 @@ _SESSION_AT: Final[dict[int, int]] = {Op.END_SESSION: 1, Op.LEAVE_QUEUE: 2}
 """Position, in commands that release a session's deliveries, of the session."""
 
 
-def taken_from(command: Command) -> tuple[list[bytes], int]:
+def sources_of_pull(command: Command) -> tuple[list[bytes], int]:
     """Return the queues from which a command takes messages, and the most messages that it takes from each."""
     op = command[OP]
     places = _TAKES.get(op) if isinstance(op, int) else None
@@ -113,7 +113,7 @@ def taken_from(command: Command) -> tuple[list[bytes], int]:
     return [name for name in names if type(name) is bytes], max(0, count)
 
 
-def stored_in(command: Command) -> tuple[bytes, int]:
+def target_of_push(command: Command) -> tuple[bytes, int]:
     """Return the queue into which a command pushes, and the number of messages; an empty name for none."""
     op = command[OP]
     place = _STORES.get(op) if isinstance(op, int) else None
@@ -123,7 +123,7 @@ def stored_in(command: Command) -> tuple[bytes, int]:
     return command[QUEUE], len(rows) if type(rows) is list else 0
 
 
-def copied_to(command: Command) -> Sequence[bytes]:
+def targets_of_copies(command: Command) -> Sequence[bytes]:
     """Return the queues into each of which a command puts a copy of the same message."""
     names = command[1] if command[OP] == Op.PUSH_EACH and len(command) > 1 else ()
     return names if type(names) is list and set(map(type, names)) <= _ONLY_BYTES else ()
@@ -137,7 +137,7 @@ def steps_of(command: Command) -> list[Command]:
     return [step for step in steps if type(step) is list and step]
 
 
-def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
+def source_of_move(command: Command) -> tuple[bytes, bytes | None, int]:
     """Return the source queue of a command that moves messages, the label if it selects by one, and the most messages."""
     is_redrive = command[OP] == Op.REDRIVE
     place = 4 if is_redrive else 3
@@ -149,12 +149,12 @@ def taken_to(command: Command) -> tuple[bytes, bytes | None, int]:
     return command[QUEUE], label, max(0, min(command[place], _MOVED_MAX))
 
 
-def sent_to(command: Command) -> bytes:
+def target_of_move(command: Command) -> bytes:
     """Return the queue to which a `move` or `redrive` takes messages; empty if each returns to where it came from."""
     return command[TARGET] if type(command[TARGET]) is bytes else b""
 
 
-def given_back(command: Command) -> tuple[bytes, list[int]]:
+def deliveries_returned_by(command: Command) -> tuple[bytes, list[int]]:
     """Return the queue in which a command gives deliveries back, and their numbers; an empty name for none."""
     is_one = isinstance(command[OP], int) and command[OP] in _GIVES_BACK and len(command) > NUMBERS
     if not is_one or type(command[QUEUE]) is not bytes:
@@ -163,7 +163,7 @@ def given_back(command: Command) -> tuple[bytes, list[int]]:
     return command[QUEUE], [number for number in numbers if type(number) is int]
 
 
-def session_that_gives_back(command: Command) -> int:
+def session_released_by(command: Command) -> int:
     """Return the session whose deliveries a command gives back, -1 for none."""
     op = command[OP]
     place = _SESSION_AT.get(op) if isinstance(op, int) else None
@@ -242,7 +242,7 @@ def end_jobs(names: list[bytes], owner: bytes) -> Command:
 
 # --- pull -------------------------------------------------------------------------------------------------------------
 
-Asked = tuple[Any, ...]
+PullOptions = tuple[Any, ...]
 """The request of a pull beyond queue and count: the operation and its further arguments."""
 
 
@@ -256,18 +256,18 @@ def pull_first(queues: list[bytes], count: int) -> Command:
     return [Op.PULL_FIRST, queues, count]
 
 
-def pull_asking(asked: Asked, queue: bytes, count: int) -> Command:
+def pull_with(options: PullOptions, queue: bytes, count: int) -> Command:
     """Return a pull with this request."""
-    op, *arguments = asked
+    op, *arguments = options
     return [op, queue, count, *arguments]
 
 
-def asks_with_lease(lease_us: int, *, settles: bool = False) -> Asked:
+def lease_pull(lease_us: int, *, settles: bool = False) -> PullOptions:
     """Return a request for a lease of this length; with `settles` the messages are settled at once."""
     return (Op.PULL_LEASE, lease_us, settles)
 
 
-def asks_in_session(lease_us: int, session: int, charge: int, known: int, *owned: bytes) -> Asked:
+def session_pull(lease_us: int, session: int, charge: int, known: int, *owned: bytes) -> PullOptions:
     """Return a request for leases that end with a session.
 
     `known` is the last number that the client has received, -1 if it does not report one.
@@ -275,41 +275,41 @@ def asks_in_session(lease_us: int, session: int, charge: int, known: int, *owned
     return (Op.PULL_IN_SESSION, lease_us, session, charge, known, *owned)
 
 
-def asks_with_poll(hidden_us: int, *, takes_hidden: bool) -> Asked:
+def poll_pull(hidden_us: int, *, takes_hidden: bool) -> PullOptions:
     """Return a request for a poll by id and tag that has not been counted yet."""
     return (Op.POLL, hidden_us, takes_hidden, False)
 
 
-def operation_asked(asked: Asked) -> Op:
+def operation_of(options: PullOptions) -> Op:
     """Return the operation of a request."""
-    op: Op = asked[0]
+    op: Op = options[0]
     return op
 
 
-def session_asked(asked: Asked) -> int | None:
+def session_of(options: PullOptions) -> int | None:
     """Return the session in which a pull is made, None for none."""
-    return asked[2] if asked[0] == Op.PULL_IN_SESSION else None
+    return options[2] if options[0] == Op.PULL_IN_SESSION else None
 
 
-def asked_of(command: Command) -> Asked:
+def pull_options_of(command: Command) -> PullOptions:
     """Return the request of a pull that is sent again for waiting clients; a poll is counted only once."""
     if command[OP] == Op.POLL:
-        return (command[OP], *command[_ASKED : _ASKED + 2], True)
-    return (command[OP], *command[_ASKED:])
+        return (command[OP], *command[_OPTIONS : _OPTIONS + 2], True)
+    return (command[OP], *command[_OPTIONS:])
 
 
 def pull_again(command: Command) -> Command:
     """Return the same pull, sent again for waiting clients."""
-    return pull_asking(asked_of(command), command[QUEUE], command[COUNT])
+    return pull_with(pull_options_of(command), command[QUEUE], command[COUNT])
 
 
-def may_share(command: Command, asked: Asked) -> bool:
+def can_coalesce(command: Command, options: PullOptions) -> bool:
     """Return whether a pull from the same queue with this request may share the command.
 
     It may not if one of the pulls could return deliveries that the other one got.
     """
-    op, *arguments = asked
-    if command[OP] != op or command[_ASKED:] != arguments:
+    op, *arguments = options
+    if command[OP] != op or command[_OPTIONS:] != arguments:
         return False
     return bool(op == Op.PULL_LEASE or (op == Op.PULL_IN_SESSION and arguments[3] < 0))
 

@@ -169,7 +169,7 @@ class BodyChunk(Pageable):
     def let_go(self) -> None:
         self._bodies = None
 
-    def is_thin(self) -> bool:
+    def is_sparse(self) -> bool:
         """Return whether more bytes have left than remain."""
         return 2 * self.live_bytes < self.size_bytes
 
@@ -211,7 +211,7 @@ class QueueBodies:
         queue: the queue.
         chunks: full chunks.
         tails: unfinished chunks, by key.
-        again: the rest of thin chunks.
+        again: the rest of sparse chunks.
     """
 
     __slots__ = ("_bytes_max", "_common", "_count_max", "again", "chunks", "queue", "tails")

@@ -79,7 +79,7 @@ class IndexedQueue(Queue):
             message.sequence, message.due_us, message.remaining, message.meta, message.content, PLAIN_TRAITS
         )
         rich.ready_us, rich.pushed_us, rich.delivered = message.ready_us, message.pushed_us, message.delivered
-        self.enriched().came(rich)
+        self.enriched().on_added(rich)
         return rich
 
     def _earliest(self, now_us: int, count: int) -> list[Message]:
@@ -99,7 +99,7 @@ class IndexedQueue(Queue):
                 taken.append(hidden)
                 passed -= 1
             else:
-                self._give_up(hidden, now_us)
+                self._remove_undeliverable(hidden, now_us)
         self.passed_over += passed
         self._note_room()
         return taken
@@ -177,7 +177,7 @@ class IndexedQueue(Queue):
             if named is not None:
                 self._take_named(named)
                 self.acked_total += 1
-                self._left(named.message, now_us)
+                self._on_removed(named.message, now_us)
         if not self.leases.messages:
             self.leases.forget_order()
         return results

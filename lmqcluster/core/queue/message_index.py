@@ -54,7 +54,7 @@ class MessageIndex:
         """Remove a message that left its line."""
         self._lined.pop(message.sequence, None)
 
-    def gone(self, message: RichMessage) -> None:
+    def on_removed(self, message: RichMessage) -> None:
         """Remove a message that left the queue."""
         self._numbers.pop(message.sequence, None)
 

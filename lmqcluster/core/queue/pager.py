@@ -22,8 +22,8 @@ __all__ = ["Pager"]
 
 READ_BACK_BYTES = 16 << 20
 """Cache size for bodies that were read from pages: others of the same page are likely to be read next."""
-THIN_MAX = 4
-"""Number of thin body chunks that one batch gathers again, which bounds the time it takes."""
+SPARSE_MAX = 4
+"""Number of sparse body chunks that one batch gathers again, which bounds the time it takes."""
 
 
 class Pager:
@@ -38,12 +38,12 @@ class Pager:
         paged_body_bytes: bytes of the bodies that are not in memory though their messages are.
         idle_bytes: bytes of bodies in memory that have left their queues.
         loads_total, pages_total: chunks that were paged in, and turned into pages.
-        thin: body chunks more than half of whose bytes have left, the one with the lowest sequence first.
+        sparse: body chunks more than half of whose bytes have left, the one with the lowest sequence first.
     """
 
-    def __init__(self, stock: Totals) -> None:
-        """Create the pager; `stock` holds the totals of all queues."""
-        self._stock = stock
+    def __init__(self, totals: Totals) -> None:
+        """Create the pager; `totals` holds the totals of all queues."""
+        self._totals = totals
         self.sizes = backlog.CHUNK_SIZES
         self.store: PageStore | None = None
         self.resident_bytes = 0
@@ -54,7 +54,7 @@ class Pager:
         self.idle_bytes = 0
         self.loads_total = 0
         self.pages_total = 0
-        self.thin: list[tuple[int, int, ref[BodyChunk]]] = []
+        self.sparse: list[tuple[int, int, ref[BodyChunk]]] = []
         # By the lowest sequence of each chunk, which is unique.
         self._in_line: dict[int, Chunk] = {}
         # Resident chunks, the one that was filled last at the end because it is needed last. Weak references: the
@@ -74,8 +74,8 @@ class Pager:
 
     def is_crowded(self) -> bool:
         """Return whether all queues together hold so much that short lines get backlogs too."""
-        stock = self._stock
-        return stock.body_bytes + backlog.MESSAGE_BYTES * stock.messages >= self.sizes.crowd_bytes
+        totals = self._totals
+        return totals.body_bytes + backlog.MESSAGE_BYTES * totals.messages >= self.sizes.crowd_bytes
 
     # --- in memory, or not ----------------------------------------------------------------------------------------
 
@@ -89,7 +89,7 @@ class Pager:
                 if not chunk.page and store.is_busy():
                     break
                 self.save(chunk)
-                self._let_go(chunk)
+                self._release_bodies(chunk)
                 done += 1
             self._resident.pop()
         return done
@@ -104,7 +104,7 @@ class Pager:
             self.save_columns(chunk, chunk.columns())
             if self.resident_bytes > 2 * self.resident_bytes_max:
                 # `page_out` lags behind the pushes, so the order of eviction no longer matters.
-                self._let_go(chunk)
+                self._release_bodies(chunk)
 
     def save_columns(self, chunk: Pageable, columns: Columns) -> None:
         """Write a chunk with these columns to the store."""
@@ -131,7 +131,7 @@ class Pager:
         if chunk is not None:
             self.save(chunk)
 
-    def _let_go(self, chunk: Pageable) -> None:
+    def _release_bodies(self, chunk: Pageable) -> None:
         """Evict a chunk in line that has a page."""
         if chunk.is_here():
             self.resident_bytes -= chunk.memory_bytes()
@@ -234,9 +234,9 @@ class Pager:
             self.idle_bytes += size
         else:
             self.paged_body_bytes -= size
-        was_thin = 2 * (chunk.live_bytes + size) < chunk.size_bytes
-        if chunk.is_thin() and chunk.live_bytes and not was_thin:
-            self._note_thin(chunk)
+        was_sparse = 2 * (chunk.live_bytes + size) < chunk.size_bytes
+        if chunk.is_sparse() and chunk.live_bytes and not was_sparse:
+            self._note_sparse(chunk)
 
     def body_lives(self, chunk: BodyChunk, size: int) -> None:
         """Update the sums for a body from a snapshot that is still in its queue."""
@@ -247,31 +247,31 @@ class Pager:
 
     def bodies_loaded(self, chunk: BodyChunk) -> None:
         """Note that all bodies of a chunk from a snapshot are known."""
-        if chunk.is_thin():
-            self._note_thin(chunk)
+        if chunk.is_sparse():
+            self._note_sparse(chunk)
 
-    def _note_thin(self, chunk: BodyChunk) -> None:
-        heappush(self.thin, (chunk.first, next(self._tie), ref(chunk)))
+    def _note_sparse(self, chunk: BodyChunk) -> None:
+        heappush(self.sparse, (chunk.first, next(self._tie), ref(chunk)))
         if not chunk.is_at_hand() and self.store is not None:
             self.store.want(chunk.page)
 
-    def absent_thin(self) -> list[BodyChunk]:
+    def absent_sparse(self) -> list[BodyChunk]:
         """Return those chunks that `gather_again` takes next and that must be paged in."""
-        thin = list[tuple[int, int, ref[BodyChunk]]]()
+        sparse = list[tuple[int, int, ref[BodyChunk]]]()
         chunks = list[BodyChunk]()
-        while self.thin and len(thin) < THIN_MAX:
-            entry = heappop(self.thin)
+        while self.sparse and len(sparse) < SPARSE_MAX:
+            entry = heappop(self.sparse)
             chunk = entry[2]()
             # Chunks that have left need no paging in.
             if chunk is not None and chunk.in_line:
-                thin.append(entry)
+                sparse.append(entry)
                 chunks.append(chunk)
-        for entry in thin:
-            heappush(self.thin, entry)
+        for entry in sparse:
+            heappush(self.sparse, entry)
         return [chunk for chunk in chunks if not chunk.is_at_hand()]
 
     def gather_again(self, touched: Callable[[HasName], object]) -> None:
-        """Gather the rest of some thin chunks; `touched` is called first for each of their queues.
+        """Gather the rest of some sparse chunks; `touched` is called first for each of their queues.
 
         Raises:
             PageError: a page is unavailable. If the chunk stayed as it is, this node's pages would differ from those
@@ -279,8 +279,8 @@ class Pager:
                 nodes, which could then not replace them. `prefetch` names these pages beforehand.
         """
         done = 0
-        while self.thin and done < THIN_MAX:
-            chunk = heappop(self.thin)[2]()
+        while self.sparse and done < SPARSE_MAX:
+            chunk = heappop(self.sparse)[2]()
             if chunk is not None and chunk.in_line:
                 touched(chunk.owner.queue)
                 chunk.owner.gather_again(chunk)

@@ -53,11 +53,11 @@ class Queue(QueueContents):
         name: bytes,
         settings: Settings,
         endings: SettlementHistory,
-        stock: Totals,
-        backlogs: Pager,
+        totals: Totals,
+        pager: Pager,
         exits: Exits,
     ) -> None:
-        super().__init__(name, settings, endings, stock, backlogs)
+        super().__init__(name, settings, endings, totals, pager)
         self.exits = exits
 
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
@@ -106,7 +106,7 @@ class Queue(QueueContents):
             delivered.append((name, number, message.remaining, message))
         self.pulled_total += len(due)
         self.leases.add(deadline_us, last_number + 1, due)
-        if self.body_bytes >= self.backlogs.sizes.gather_bytes:
+        if self.body_bytes >= self.pager.sizes.gather_bytes:
             self._gather_leased(due, now_us)
         if self.rich is not None:
             self.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
@@ -138,7 +138,7 @@ class Queue(QueueContents):
                 rich.follows(message)
                 taken.append(message)
             else:
-                self._give_up(message, now_us)
+                self._remove_undeliverable(message, now_us)
                 passed += 1
         return passed
 
@@ -152,7 +152,7 @@ class Queue(QueueContents):
             message.remaining -= 1
             message.delivered += 1
             delivered.append((self.name, last_number + len(delivered) + 1, message.remaining, message))
-            self._left(message, now_us)
+            self._on_removed(message, now_us)
         self.pulled_total += len(delivered)
         self.acked_total += len(delivered)
         return delivered
@@ -232,7 +232,7 @@ class Queue(QueueContents):
                 if whole_groups:
                     passed += self._follow(rich, message, taken, now_us, count)
             else:
-                self._give_up(message, now_us)
+                self._remove_undeliverable(message, now_us)
                 passed += 1
         self.passed_over += passed
         if taken and self.pushes_waiting:
@@ -249,7 +249,7 @@ class Queue(QueueContents):
 
     # --- giving up ------------------------------------------------------------------------------------------------
 
-    def _give_up(self, message: Message, now_us: int) -> None:
+    def _remove_undeliverable(self, message: Message, now_us: int) -> None:
         """Expire or drop an undeliverable message that is in no line."""
         if self.is_expired(message, now_us):
             self._expire(message, now_us)
@@ -258,29 +258,29 @@ class Queue(QueueContents):
 
     def _expire(self, message: Message, now_us: int) -> None:
         """Expire a message: remove it or forward it to `expire_to`."""
-        self._left(message, now_us)
+        self._on_removed(message, now_us)
         self.expired_total += 1
         self.exits.expired(self, message)
 
     def _drop(self, message: Message, now_us: int) -> None:
         """Drop a message without deliveries left, or dead-letter it."""
-        self._left(message, now_us)
+        self._on_removed(message, now_us)
         if self.settings.options is None or not self.settings.options.dead_letters:
             self.dropped_total += 1
             return
         self.dead_lettered_total += 1
         self.exits.exhausted(self, message)
 
-    def _left(self, message: Message, now_us: int) -> None:
+    def _on_removed(self, message: Message, now_us: int) -> None:
         """Account for a message that is neither in line nor leased any more."""
-        self._let_go((message,))
+        self._release_bodies((message,))
         self.add_to_sums(-content_count(message.content), -content_bytes(message.content))
         if self.rich is not None:
             self._note_change(self._pass_turn(self.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
         """Give the next message of the group its turn; return whether there is one."""
-        return isinstance(message, RichMessage) and rich.gone(message, now_us, self.pre_images)
+        return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
         if has_gained or self.pushes_waiting or not len(self):
@@ -300,7 +300,7 @@ class Queue(QueueContents):
             if message is None:
                 break
             taken.append(message)
-            self._left(message, now_us)
+            self._on_removed(message, now_us)
         return taken
 
     def clear_line(self) -> int:
@@ -314,7 +314,7 @@ class Queue(QueueContents):
         """Remove messages that are in line."""
         for message in messages:
             if self.rich is not None and self.rich.take(message):
-                self._left(message, now_us)
+                self._on_removed(message, now_us)
 
     def destination_of(self, message: Message, now_us: int) -> bytes | None:
         """Return where a leased message goes if it is given back now: None for in line, empty for nowhere, or a queue's name."""
@@ -383,7 +383,7 @@ class Queue(QueueContents):
             else:
                 bodies += content_count(content)
                 body_bytes += content_bytes(content)
-                self._let_go((message,))
+                self._release_bodies((message,))
             results.append(True)
         if not leased:
             self.leases.forget_order()

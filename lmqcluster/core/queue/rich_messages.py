@@ -50,7 +50,7 @@ class RichLines:
         "_labelled",
         "_moved",
         "_prioritised",
-        "_stock",
+        "_totals",
         "current",
         "followers",
         "held",
@@ -61,8 +61,8 @@ class RichLines:
         "waiting",
     )
 
-    def __init__(self, stock: Totals, leased: Iterable[Message]) -> None:
-        self._stock = stock
+    def __init__(self, totals: Totals, leased: Iterable[Message]) -> None:
+        self._totals = totals
         self.trait_bytes = 0
         self.waiting: SortedList[RichMessage] = SortedList()
         self.scheduled: SortedList[RichMessage] = SortedList()
@@ -87,13 +87,13 @@ class RichLines:
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
-    def came(self, message: RichMessage) -> None:
+    def on_added(self, message: RichMessage) -> None:
         """Count a message that arrived in the queue."""
         self._count(_trait_bytes(message.traits))
 
     def _count(self, trait_bytes: int) -> None:
         self.trait_bytes += trait_bytes
-        self._stock.trait_bytes += trait_bytes
+        self._totals.trait_bytes += trait_bytes
 
     def enter(self, message: RichMessage, now_us: int) -> None:
         """Put a new or returned message in line by its due time."""
@@ -110,7 +110,7 @@ class RichLines:
             if message.traits is PLAIN_TRAITS and message.due_us <= now_us:
                 plain.append(message)
             else:
-                self.came(message)
+                self.on_added(message)
                 self.enter(message, now_us)
         if plain:
             self.enter_plain(plain, plain[0].due_us, now_us)
@@ -186,11 +186,11 @@ class RichLines:
             for label in {b"", traits.label}:
                 self._moved.add((label, message.sequence), message)
 
-    def gone(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
+    def on_removed(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """Account for a message that left the queue and pass its group's turn on; return whether a message got it."""
         self._count(-_trait_bytes(message.traits))
         if self.index is not None:
-            self.index.gone(message)
+            self.index.on_removed(message)
         group = message.traits.group
         return bool(group) and self._leaves_turn(message) and self._pass_on(group, now_us, pre_images)
 

@@ -74,7 +74,7 @@ class QueueContents(QueueCounters):
         settings: effective properties; kept up to date by the machine.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the machine's revision when the queue was last touched, see `QueueTable.touched`.
-        stock: totals over all queues, to which this one contributes.
+        totals: totals over all queues, to which this one contributes.
         ready: due messages without traits; empty only if there is no backlog.
         backlog: due messages behind them; None if there are none.
         bodies, body_bytes: number of pushed bodies in the queue, and their bytes.
@@ -91,7 +91,6 @@ class QueueContents(QueueCounters):
     __slots__ = (
         "_window_bytes",
         "backlog",
-        "backlogs",
         "bodies",
         "body_bytes",
         "created_us",
@@ -103,6 +102,7 @@ class QueueContents(QueueCounters):
         "name",
         "own",
         "owner",
+        "pager",
         "passed_over",
         "pre_images",
         "pushes_waiting",
@@ -111,15 +111,15 @@ class QueueContents(QueueCounters):
         "rich",
         "settings",
         "special",
-        "stock",
         "suspended",
         "timer_us",
+        "totals",
         "watched_us",
         "window",
     )
 
     def __init__(
-        self, name: bytes, settings: Settings, endings: SettlementHistory, stock: Totals, backlogs: Pager
+        self, name: bytes, settings: Settings, endings: SettlementHistory, totals: Totals, pager: Pager
     ) -> None:
         super().__init__()
         self.name = name
@@ -130,8 +130,8 @@ class QueueContents(QueueCounters):
         self.settings = settings
         self.special = settings.options is not None
         self.revision = 0
-        self.stock = stock
-        self.backlogs = backlogs
+        self.totals = totals
+        self.pager = pager
         self.ready: deque[Message] = deque()
         self.backlog: PagedTail | None = None
         self.gathered: QueueBodies | None = None
@@ -186,7 +186,7 @@ class QueueContents(QueueCounters):
     def enriched(self) -> RichLines:
         """Return the lines of messages with traits; create them if needed."""
         if self.rich is None:
-            self.rich = RichLines(self.stock, self.leases.messages.values())
+            self.rich = RichLines(self.totals, self.leases.messages.values())
         return self.rich
 
     def finds_by_id(self) -> bool:
@@ -233,12 +233,12 @@ class QueueContents(QueueCounters):
 
         If a window has no room for another body, it is closed and the next one is opened.
         """
-        stock, count, size = self.stock, len(contents), sum(map(len, contents))
+        totals, count, size = self.totals, len(contents), sum(map(len, contents))
         self.pushed_total += count
         self.bodies += count
         self.body_bytes += size
-        stock.messages += count
-        stock.body_bytes += size
+        totals.messages += count
+        totals.body_bytes += size
         if self.settings.accum_us:
             return [self._accumulate(now_us, sequence + i, Part(*meta, content)) for i, content in enumerate(contents)]
         deliveries = self.settings.deliveries
@@ -247,7 +247,7 @@ class QueueContents(QueueCounters):
         ]
         if self.backlog is None:
             self.ready.extend(messages)
-            if len(self.ready) >= self.backlogs.sizes.head_messages_min:
+            if len(self.ready) >= self.pager.sizes.head_messages_min:
                 self._begin_backlog_if_long()
         else:
             self.backlog.extend(messages, meta, size)
@@ -262,17 +262,17 @@ class QueueContents(QueueCounters):
             self.backlog.append(self._whole(message))
 
     def _begin_backlog_if_long(self) -> None:
-        count, sizes = len(self.ready), self.backlogs.sizes
+        count, sizes = len(self.ready), self.pager.sizes
         if count >= sizes.head_messages or (self.body_bytes >= sizes.head_bytes and count >= sizes.head_messages_min):
             self.split_line()
-        elif count >= sizes.crowd_head and self.backlogs.is_crowded():
+        elif count >= sizes.crowd_head and self.pager.is_crowded():
             self.split_line()
             self._shorten_head(sizes.crowd_head)
 
     def split_line(self) -> None:
         """Start a backlog for new messages unless there is one or the queue has no ready messages."""
         if self.backlog is None and self.ready:
-            self.backlog = PagedTail(self.backlogs)
+            self.backlog = PagedTail(self.pager)
 
     def _shorten_head(self, count: int) -> None:
         """Move all but the first `count` ready messages to the new backlog."""
@@ -303,7 +303,7 @@ class QueueContents(QueueCounters):
     def take_line(self) -> int:
         """Remove all due messages without traits; return how many. The cost is one step per chunk and per message of the head."""
         count = self._ready_count()
-        self._let_go(self.ready)
+        self._release_bodies(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)
         body_bytes = sum(content_bytes(message.content) for message in self.ready)
         if self.backlog is not None:
@@ -347,7 +347,7 @@ class QueueContents(QueueCounters):
         self.add_to_sums(1, len(content))
         self._gather_new((message,), now_us)
         rich = self.enriched()
-        rich.came(message)
+        rich.on_added(message)
         rich.enter(message, now_us)
 
     def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
@@ -387,7 +387,7 @@ class QueueContents(QueueCounters):
         self.add_to_sums(content_count(content), content_bytes(content))
         self._gather_new((taken,), now_us)
         rich = self.enriched()
-        rich.came(taken)
+        rich.on_added(taken)
         rich.enter(taken, now_us)
 
     def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
@@ -476,24 +476,24 @@ class QueueContents(QueueCounters):
     def bodies_gathered(self) -> QueueBodies:
         """Return the bodies that may be paged out before their messages; create them if needed."""
         if self.gathered is None:
-            sizes = self.backlogs.sizes
-            self.gathered = QueueBodies(self, self.backlogs, sizes.bytes, sizes.messages)
+            sizes = self.pager.sizes
+            self.gathered = QueueBodies(self, self.pager, sizes.bytes, sizes.messages)
         return self.gathered
 
     def _gather_new(self, messages: Iterable[RichMessage], now_us: int) -> None:
         """Gather the bodies of new messages for paging out if they are large and memory use is high."""
-        sizes = self.backlogs.sizes
-        if self.body_bytes >= sizes.gather_bytes or self.stock.body_bytes >= sizes.gather_bytes_all:
+        sizes = self.pager.sizes
+        if self.body_bytes >= sizes.gather_bytes or self.totals.body_bytes >= sizes.gather_bytes_all:
             self._gather(messages, now_us)
 
     def _gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
         """Gather the bodies of newly leased messages if leased messages take much memory."""
         leased_bytes = self.body_bytes * len(self.leases.messages) // max(1, self.bodies)
-        if leased_bytes >= self.backlogs.sizes.gather_bytes:
+        if leased_bytes >= self.pager.sizes.gather_bytes:
             self._gather(messages, now_us)
 
     def _gather(self, messages: Iterable[Message], now_us: int) -> None:
-        body_min = self.backlogs.sizes.body
+        body_min = self.pager.sizes.body
         for message in messages:
             content = message.content
             if type(content) is bytes and len(content) >= body_min:
@@ -501,7 +501,7 @@ class QueueContents(QueueCounters):
                 key = key_of(priority, message.due_us, now_us)
                 message.content = self.bodies_gathered().gather(content, message.sequence, key)
 
-    def _let_go(self, messages: Iterable[Message]) -> None:
+    def _release_bodies(self, messages: Iterable[Message]) -> None:
         """Release the bodies of messages that leave the queue."""
         if self.gathered is not None:
             for message in messages:
@@ -535,11 +535,11 @@ class QueueContents(QueueCounters):
 
     def add_to_sums(self, bodies: int, body_bytes: int) -> None:
         """Change the sums by this number of bodies and bytes."""
-        stock = self.stock
+        totals = self.totals
         self.bodies += bodies
         self.body_bytes += body_bytes
-        stock.messages += bodies
-        stock.body_bytes += body_bytes
+        totals.messages += bodies
+        totals.body_bytes += body_bytes
 
     def uncount(self) -> None:
         """Subtract the contents of the queue from the totals, because it is deleted."""
@@ -547,15 +547,15 @@ class QueueContents(QueueCounters):
             self.backlog.clear()
         if self.gathered is not None:
             self.gathered.clear()
-        self.stock.messages -= self.bodies
-        self.stock.body_bytes -= self.body_bytes
-        self.stock.property_bytes -= property_bytes(self.own)
+        self.totals.messages -= self.bodies
+        self.totals.body_bytes -= self.body_bytes
+        self.totals.property_bytes -= property_bytes(self.own)
         if self.rich is not None:
-            self.stock.trait_bytes -= self.rich.trait_bytes
+            self.totals.trait_bytes -= self.rich.trait_bytes
 
     def set_own(self, own: dict[str, Any]) -> None:
         """Replace the queue's own properties; the caller updates `settings`."""
-        self.stock.property_bytes += property_bytes(own) - property_bytes(self.own)
+        self.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
         self.own = own
 
 

@@ -267,15 +267,15 @@ def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
 class Room:
     """Checks whether several pushes will all be accepted, before the first of them is stored."""
 
-    def __init__(self, intake: Admission) -> None:
-        self._intake = intake
+    def __init__(self, admission: Admission) -> None:
+        self._admission = admission
         self._copies = 0
         self._items: dict[bytes, int] = {}
         self._bytes: dict[bytes, int] = {}
 
     def take(self, queue: Queue, size: int) -> PushFlag:
         """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve nothing."""
-        targets = self._intake.targets(queue)
+        targets = self._admission.targets(queue)
         if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
             return PushFlag.OVERSIZED
         for one in targets.deciding:

@@ -17,7 +17,7 @@ class ExitState(Protocol):
     """The part of `QueueTable` that dead-lettering uses."""
 
     now_us: int
-    intake: Admission
+    admission: Admission
 
     def existing(self, name: bytes) -> Queue | None:
         """Return the queue of that name for modification, None if there is none."""
@@ -61,12 +61,12 @@ class DeadLetterRouter:
         target = self.target(queue, destination)
         before = message.traits if isinstance(message, RichMessage) else Traits()
         origin = Origin(queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
-        state.intake.receive(target, message, before._replace(expires_us=0, origin=origin))
+        state.admission.receive(target, message, before._replace(expires_us=0, origin=origin))
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:
         """Store a message that has left a queue in another one, without an origin."""
         traits = message.traits._replace(expires_us=0, origin=None)
-        self._state.intake.receive(self.target(queue, destination), message, traits)
+        self._state.admission.receive(self.target(queue, destination), message, traits)
 
     def target(self, queue: Queue, destination: bytes) -> Queue:
         """Return the queue that takes messages forwarded by another one; create it if needed."""

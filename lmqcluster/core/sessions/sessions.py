@@ -229,10 +229,10 @@ class Sessions:
             session = self._ends.first()
             if session is None or session.ends_us > now_us:
                 break
-            done += self._let_go(session, (1 << 62) if limit is None else limit - done)
+            done += self._release_all(session, (1 << 62) if limit is None else limit - done)
         return done
 
-    def _let_go(self, session: Session, limit: int) -> int:
+    def _release_all(self, session: Session, limit: int) -> int:
         state, done = self._state, self.release_leases(session, limit)
         if not session.leases:
             done += state.claims.leave_some(session.number, limit - done)

@@ -195,7 +195,7 @@ class Restoration(Generic[S]):
         ]
 
     def _take_sessions(self, rows: list[Any]) -> None:
-        self._machine.batch_sessions.load(_typed(rows, (bytes, int, int)))
+        self._machine.node_sequences.load(_typed(rows, (bytes, int, int)))
 
     def _take_producers(self, rows: list[Any]) -> None:
         self._machine.producers.load(_typed(rows, (bytes, bytes, int, int)))
@@ -318,7 +318,7 @@ class Restoration(Generic[S]):
         queue = self._current()
         if queue.backlog is not None or not queue.ready:
             raise ValueError("a queue has two backlogs, or one with nothing before it")
-        queue.backlog = PagedTail(queue.backlogs)
+        queue.backlog = PagedTail(queue.pager)
 
     def _backlog(self) -> PagedTail:
         backlog = self._current().backlog
@@ -424,7 +424,7 @@ class Restoration(Generic[S]):
         set_columns(messages, pushed, delivered)
         for message in messages if traits else ():
             if isinstance(message, RichMessage):
-                queue.enriched().came(message)
+                queue.enriched().on_added(message)
         return messages
 
 

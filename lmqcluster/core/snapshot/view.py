@@ -58,13 +58,13 @@ class SnapshotView:
         """Open the view. With `pages`, backlogs are written as names of pages in the machine's store instead of messages."""
         self.revision = revision
         self.pages: list[bytes] = []
-        self._named = self.pages if pages and machine.backlogs.store is not None else None
+        self._named = self.pages if pages and machine.pager.store is not None else None
         self._machine: State | None = machine
         self._pre_images = pre_images
         self._begun = False
         self._header = _header(machine)
         self._tables: list[tuple[str, Iterator[list[Any]]]] = [
-            ("sessions", machine.batch_sessions.rows()),
+            ("sessions", machine.node_sequences.rows()),
             ("producers", machine.producers.rows()),
             ("refused", machine.producers.refused.rows()),
             ("keys", machine.keys.rows()),
@@ -195,7 +195,7 @@ class _FrozenQueue:
         self._window = queue.window
         self._parts = content_count(queue.window.content) if queue.window is not None else 0
         self._ready = queue.ready.copy()
-        self._common = queue.backlogs
+        self._common = queue.pager
         self._chunks = None if queue.backlog is None else queue.backlog.chunks.copy()
         self._tail = deque(() if queue.backlog is None else queue.backlog.tail)
         self._named = named

@@ -40,7 +40,7 @@ def part_of_contents(state: QueueTable, number: int) -> Iterator[bytes]:
             break
         queue = state.queues[name]
         yield repr(_summary(queue)).encode()
-        for line in _lines(queue, number, state.backlogs.sizes.body):
+        for line in _lines(queue, number, state.pager.sizes.body):
             left -= 1
             yield repr(line).encode()
 

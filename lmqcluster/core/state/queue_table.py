@@ -63,8 +63,8 @@ class QueueTable:
         now_us: log time; never falls.
         queues: by name.
         names: the queues' names in order.
-        stock: totals over all queues.
-        backlogs: the paging state of long lines and bodies.
+        totals: totals over all queues.
+        pager: the paging state of long lines and bodies.
         defaults: the default properties.
         retired: counters of deleted queues, so that totals never fall.
         deleted_total: number of deleted queues, for any reason.
@@ -79,7 +79,7 @@ class QueueTable:
         lease_watch: the queues whose leases expire next.
         timers: the queues whose other timers are due next.
         bindings: which queues get copies of pushes to others.
-        intake: handles pushes to queues that need more than an append.
+        admission: handles pushes to queues that need more than an append.
         exits: routes messages that expire or have no deliveries left.
         idle: the queues that are deleted when unused.
         poll_limits: limits of polls of all queues together.
@@ -100,8 +100,8 @@ class QueueTable:
         self.last_sequence = 0
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
-        self.stock = Totals()
-        self.backlogs = Pager(self.stock)
+        self.totals = Totals()
+        self.pager = Pager(self.totals)
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
         self.deleted_total = 0
@@ -113,7 +113,7 @@ class QueueTable:
         self.lease_watch = LeaseExpiry(self)
         self.timers = RichTimers(self)
         self.bindings = Bindings()
-        self.intake = Admission(self)
+        self.admission = Admission(self)
         self.exits = DeadLetterRouter(self)
         self.idle = IdleQueues(self)
         self.poll_limits = PollLimits()
@@ -163,7 +163,7 @@ class QueueTable:
         # Most queues begin with equal settings and share one object. In a snapshot, the binding of a child may
         # precede it.
         settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
-        queue = IndexedQueue(name, settings, self.endings, self.stock, self.backlogs, self.exits)
+        queue = IndexedQueue(name, settings, self.endings, self.totals, self.pager, self.exits)
         queue.owner = owner
         queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
@@ -314,7 +314,7 @@ class QueueTable:
         Bodies that exceed a limit of the queue are flagged and not stored.
         """
         if queue.special or push is not PLAIN_PUSH:
-            return self.intake.store(queue, meta, contents, push)
+            return self.admission.store(queue, meta, contents, push)
         flags = queue.push(self.now_us, self.last_sequence + 1, meta, contents)
         self.last_sequence += len(contents)
         self.note_due(queue)
@@ -443,11 +443,6 @@ class QueueTable:
         queue = self.queues.get(name)
         # An empty queue is false.
         return {} if queue is None else queue.own
-
-    def totals(self) -> dict[str, int]:
-        """Return the sums of the queues' counters, those of deleted queues included."""
-        queues = self.queues.values()
-        return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in self.retired.items()}
 
 
 def check_numbers(numbers: list[int]) -> None:

@@ -30,7 +30,7 @@ class State(QueueTable):
 
     Attributes:
         salt: the fixed part of message ids, empty until the cluster is founded.
-        batch_sessions: the last applied batch of each node.
+        node_sequences: the last applied batch of each node.
         producers, keys, marks: which pushes have been stored.
         batches: batch leases.
         api_keys: keys for clients that know no tokens.
@@ -44,7 +44,7 @@ class State(QueueTable):
     def __init__(self, compile_pattern: Compile) -> None:
         super().__init__(compile_pattern)
         self.salt = b""
-        self.batch_sessions = NodeSequences()
+        self.node_sequences = NodeSequences()
         self.producers = Producers(REMEMBER_US, self.quotas)
         self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
         self.marks = StreamPositions(self.quotas)

@@ -34,7 +34,7 @@ class AccessUpkeep:
         machine = self._machine()
         self._access.follow(machine.tokens, machine.api_keys, time_of_day_us())
 
-    def tend(self, service: QueueService) -> None:
+    def revoke_expired(self, service: QueueService) -> None:
         """Revoke expired tokens and, if it is uncertain, find out whether there are tokens; called periodically."""
         self._access.expire(self._machine().tokens, time_of_day_us())
         if self._access.is_uncertain and (self._settling is None or self._settling.done()):

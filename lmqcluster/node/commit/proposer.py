@@ -88,20 +88,20 @@ class Holdable(Protocol):
 
 
 class PendingCommand:
-    """A command and the tickets of the requests that share it, in the order of its items.
+    """A command and the requests that share it, in the order of its items.
 
     Attributes:
         copies: approximate number of copies it stores, see `Carrier.copies_of`; set when it is added.
     """
 
-    __slots__ = ("answered", "command", "copies", "since_s", "sink", "size_bytes", "tickets")
+    __slots__ = ("answered", "command", "copies", "requests", "since_s", "sink", "size_bytes")
 
-    def __init__(self, command: Command, tickets: list[Any], sink: Sink) -> None:
+    def __init__(self, command: Command, requests: list[Any], sink: Sink) -> None:
         self.answered = False
         self.command = command
         self.copies = 0
         self.size_bytes = 0
-        self.tickets = tickets
+        self.requests = requests
         self.sink = sink
         self.since_s = time.monotonic()
 
@@ -113,7 +113,7 @@ class _Batch:
         self.sequence = sequence
         self.payload = payload
         self.groups = groups
-        self.items = sum(len(group.tickets) for group in groups)
+        self.items = sum(len(group.requests) for group in groups)
         self.since_s = since_s
         self.made_s = time.monotonic()
         self.sent_s = 0.0
@@ -124,7 +124,7 @@ class Proposer:
     """The batches of this node.
 
     Attributes:
-        tail: the group that was added last and may still grow, or None. Hot paths append to its command and tickets if they
+        tail: the group that was added last and may still grow, or None. Hot paths append to its command and requests if they
             fit, and then call `grew`. A group is small, so only `add` checks the limits.
         last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
@@ -210,7 +210,7 @@ class Proposer:
         """Count the bytes of an item appended to a group; a full group takes no more items."""
         group.size_bytes += size_bytes
         self._pending_bytes += size_bytes
-        if len(group.tickets) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
+        if len(group.requests) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
             self.tail = None
 
     def is_full(self) -> bool:
@@ -243,7 +243,7 @@ class Proposer:
         for group in self._pending:
             if waiting >= inflight:
                 break
-            waiting += len(group.tickets)
+            waiting += len(group.requests)
         return waiting >= inflight
 
     def _next_batch(self) -> _Batch | None:
@@ -257,11 +257,11 @@ class Proposer:
             self._pending
             and size < BATCH_BYTES
             and copies < BATCH_COPIES
-            and not (groups and len(groups[-1].tickets) >= GROUP_ITEMS_MAX)
+            and not (groups and len(groups[-1].requests) >= GROUP_ITEMS_MAX)
         ):
             group = self._pending.popleft()
             copies += group.copies
-            self.items_total += len(group.tickets)
+            self.items_total += len(group.requests)
             groups.append(group)
             commands.append(group.command)
             size += group.size_bytes
@@ -437,13 +437,13 @@ class Proposer:
         now_s = time.monotonic()
         self.commit_durations.observe(now_s - batch.made_s)
         for group in batch.groups:
-            if not group.tickets:
+            if not group.requests:
                 continue
             op = group.command[OP]
             durations = self.durations.get(op)
             if durations is None:
                 durations = self.durations[op] = Histogram()
-            durations.observe(now_s - group.since_s, len(group.tickets))
+            durations.observe(now_s - group.since_s, len(group.requests))
 
     def _complete(self, group: PendingCommand, result: Any) -> None:
         group.answered = True
@@ -460,7 +460,7 @@ class Proposer:
         if group.answered:
             return
         group.answered = True
-        self.failed_total[error.code] += len(group.tickets)
+        self.failed_total[error.code] += len(group.requests)
         try:
             group.sink.failed(group, error)
         except Exception:

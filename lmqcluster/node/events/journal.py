@@ -76,7 +76,7 @@ from typing import Any, Final
 from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
 from ...core.handlers.transactions import single_commands
 from ...core.handlers.waiting_pushes import Waits
-from ...core.log.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, sent_to
+from ...core.log.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, target_of_move
 from ...core.log.commands import PULLS, Command, Delivered
 from ...core.sessions.notices import Pushed as StoredLater
 from ...wire.ids import ReceiptFormat
@@ -195,7 +195,7 @@ class EventJournal:
                     others.append(Purged(command[QUEUE], result, _REMOVALS[op]))
             elif op in _MOVES:
                 if result:
-                    others.append(Moved(command[QUEUE], sent_to(command), result, _MOVES[op]))
+                    others.append(Moved(command[QUEUE], target_of_move(command), result, _MOVES[op]))
             else:
                 _note_offers(offered, command, result)
         for notice in applied.notices:

@@ -78,7 +78,7 @@ class Membership:
         self._become = become
         self.changing = asyncio.Lock()
 
-    def tend(self) -> None:
+    def refuse_clients_if_outside(self) -> None:
         """Refuse clients while the node belongs to no cluster, because it left or was removed.
 
         If it served them alone, it would acknowledge messages that the cluster never sees.
@@ -167,7 +167,7 @@ class Membership:
         new_id = status.id
         if not _may_resume(status, cluster["members"]):
             if not discard_data:
-                _refuse_to_lose(status, replica.machine)
+                _require_no_messages(status, replica.machine)
             new_id = fresh_id()
         log.info("joining", peer=peer, members=sorted(cluster["members"]), id=new_id)
         if cluster.get("guarded"):
@@ -286,7 +286,7 @@ def member_id(status: ReplicaStatus, member: str) -> str:
     return found[0]
 
 
-def _refuse_to_lose(status: ReplicaStatus, machine: Machine) -> None:
+def _require_no_messages(status: ReplicaStatus, machine: Machine) -> None:
     """Refuse to discard data that a node holds.
 
     Raises:

@@ -27,7 +27,7 @@ __all__ = ["DIGEST_EVERY", "ReplicaDigests"]
 log = structlog.get_logger("lmq.replica")
 
 DIGEST_EVERY = 60
-"""Number of calls of `tend` between comparisons."""
+"""Number of calls of `compare_when_due` between comparisons."""
 TOKEN_BYTES = 8
 
 
@@ -47,7 +47,7 @@ class ReplicaDigests:
         self._agreed = False
         self.compared_total = 0
 
-    def tend(self, replica: Replica, proposer: Proposer) -> None:
+    def compare_when_due(self, replica: Replica, proposer: Proposer) -> None:
         """Begin a comparison if this node leads and it is time, and report this node's digest; called periodically."""
         self._calls += 1
         if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
@@ -96,5 +96,5 @@ class ReplicaDigests:
         self._proposing = False
 
     def failed(self, group: PendingCommand, error: object) -> None:  # noqa: ARG002
-        """Note that the command may not have been applied; the next `tend` or comparison retries (`Sink`)."""
+        """Note that the command may not have been applied; the next `compare_when_due` or comparison retries (`Sink`)."""
         self._proposing = False

@@ -152,8 +152,8 @@ class _Scrape:
         replica = node.replica
         page.value("lmq_throttled_seconds_total", replica.throttle.seconds_total)
         page.value("lmq_page_wait_seconds_total", replica.page_supply.waited_s())
-        page.value("lmq_paged_messages", replica.machine.backlogs.paged_messages)
-        page.value("lmq_paged_body_bytes", replica.machine.backlogs.paged_body_bytes)
+        page.value("lmq_paged_messages", replica.machine.pager.paged_messages)
+        page.value("lmq_paged_body_bytes", replica.machine.pager.paged_body_bytes)
         page.value("lmq_page_files_bytes", replica.pages.size_bytes)
         page.value("lmq_pages_written_total", replica.pages.written_total)
         page.value("lmq_pages_read_total", replica.pages.read_total)

@@ -36,17 +36,17 @@ def stored_bytes(machine: Machine) -> int:
     These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes, and the state
     kept for owners.
     """
-    stock, quotas, backlogs = machine.stock, machine.quotas, machine.backlogs
+    totals, quotas, pager = machine.totals, machine.quotas, machine.pager
     return (
-        stock.body_bytes
-        - backlogs.paged_bytes
-        - backlogs.paged_body_bytes
-        + backlogs.idle_bytes
-        - MESSAGE_OVERHEAD_BYTES * backlogs.paged_messages
-        + stock.property_bytes
-        + stock.trait_bytes
+        totals.body_bytes
+        - pager.paged_bytes
+        - pager.paged_body_bytes
+        + pager.idle_bytes
+        - MESSAGE_OVERHEAD_BYTES * pager.paged_messages
+        + totals.property_bytes
+        + totals.trait_bytes
         + BINDING_BYTES * len(machine.bindings)
-        + MESSAGE_OVERHEAD_BYTES * stock.messages
+        + MESSAGE_OVERHEAD_BYTES * totals.messages
         + QUEUE_BYTES * len(machine.queues)
         + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)
         + quotas.total(Kind.NOTE_BYTES)

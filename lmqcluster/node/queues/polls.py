@@ -21,14 +21,14 @@ from .sending.push_items import PushItem, PushOptions
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
     from .pulls.deliveries import Delivery
-    from .pulls.pulls import Pulls, Ticket
+    from .pulls.pulls import PullRequest, Pulls
     from .sending.command_sender import CommandSender
 
 __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 
 HasRoom = Callable[[int], bool]
 WaitFor = Callable[
-    [Callable[[bytes, "Ticket"], None], bytes, tuple[int, float | None], HasRoom | None],
+    [Callable[[bytes, "PullRequest"], None], bytes, tuple[int, float | None], HasRoom | None],
     Coroutine[Any, Any, "list[Delivery]"],
 ]
 """Type of the function with which the service waits for messages; see `QueueService.pull`."""
@@ -170,15 +170,15 @@ class PolledQueues:
             has_room: as in a pull.
         """
         self._check(queue)
-        asked = layout.asks_with_poll(_microseconds(hide_s), takes_hidden=takes_hidden)
+        options = layout.poll_pull(_microseconds(hide_s), takes_hidden=takes_hidden)
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
-        start = self._pulls().start_asking
+        start = self._pulls().start_with
         if not takes_hidden and await self._is_empty(queue):
             if not wanted[1]:
                 self._note_empty(queue)
                 return []
-            start = self._pulls().wait_asking
-        delivered = await self._wait_for(partial(start, asked), queue, wanted, has_room)
+            start = self._pulls().wait_with
+        delivered = await self._wait_for(partial(start, options), queue, wanted, has_room)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 

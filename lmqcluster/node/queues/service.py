@@ -10,7 +10,7 @@ from typing import Any
 
 from ...core import Machine, Op, PushFlag, Queue
 from ...core.log import command_layout as layout
-from ...core.log.command_layout import CONTENTS, OP, QUEUE, TYPE, Asked
+from ...core.log.command_layout import CONTENTS, OP, QUEUE, TYPE, PullOptions
 from ...core.log.commands import Delivered, Place
 from ...core.queue.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ...core.state.hooked_names import HookedNames
@@ -27,7 +27,7 @@ from .patterns.patterns import check_pattern
 from .patterns.views import PatternViews
 from .polls import PolledQueues
 from .pulls.deliveries import Delivery, first_of, rendered
-from .pulls.pulls import Pulls, Ticket, Waiter
+from .pulls.pulls import PullRequest, Pulls, Waiter
 from .pulls.unsent import Unsent
 from .pulls.wait_lists import DeliverySink
 from .pushes.copies import push_copies
@@ -223,7 +223,7 @@ class QueueService(CommandSender):
         size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
         if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
             tail.command[CONTENTS].extend(contents)
-            tail.tickets.extend([share] * len(contents))
+            tail.requests.extend([share] * len(contents))
             self.proposer.grew(tail, size)
         else:
             command = layout.push(queue, None, contents, None, 0)
@@ -241,7 +241,7 @@ class QueueService(CommandSender):
             and tail.command[TYPE] == item.content_type
         ):
             tail.command[CONTENTS].append(item.content)
-            tail.tickets.append(future)
+            tail.requests.append(future)
             self.proposer.grew(tail, size)
         else:
             command = layout.push(queue, item.content_type, [item.content], None, 0)
@@ -283,7 +283,7 @@ class QueueService(CommandSender):
         self.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
-        start: Callable[[bytes, Ticket], None] = self.pulls.start
+        start: Callable[[bytes, PullRequest], None] = self.pulls.start
         if lease_s is not None:
             start = partial(self.pulls.start_with_lease, lease_us(lease_s))
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room, None if settles else place)
@@ -292,7 +292,7 @@ class QueueService(CommandSender):
     async def _pull_in_session(
         self,
         queue: bytes,
-        asked: Asked,
+        options: PullOptions,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
         place: ConnectionSlot | None,
@@ -300,7 +300,7 @@ class QueueService(CommandSender):
         unsent: Unsent,
     ) -> list[Delivery]:
         """Pull for `Sessions.pull`; `wanted` is the number of messages and the wait in seconds."""
-        start = partial(self.pulls.start_asking, asked)
+        start = partial(self.pulls.start_with, options)
         return await self._wait_for(start, queue, wanted, has_room, place, unsent=unsent)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
@@ -324,15 +324,15 @@ class QueueService(CommandSender):
     ) -> Delivery | None:
         """Lease one message, the one due first, from any queue whose name matches the pattern. See `pull`."""
 
-        def start(pattern: bytes, ticket: Ticket) -> None:
-            self.pulls.start_any(pattern, ticket, client)
+        def start(pattern: bytes, request: PullRequest) -> None:
+            self.pulls.start_any(pattern, request, client)
 
         found = await self._wait_for(start, pattern, (1, wait_s), has_room, place)
         return found[0] if found else None
 
     async def _wait_for(
         self,
-        start: Callable[[bytes, Ticket], None],
+        start: Callable[[bytes, PullRequest], None],
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
@@ -346,7 +346,7 @@ class QueueService(CommandSender):
 
     async def delivered(
         self,
-        start: Callable[[bytes, Ticket], None],
+        start: Callable[[bytes, PullRequest], None],
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
@@ -525,7 +525,7 @@ class _FlagSink:
     """Sink of commands of plain pushes, with a future for each flag."""
 
     def completed(self, group: PendingCommand, flags: list[int]) -> None:
-        for future, flag in zip(group.tickets, flags, strict=True):
+        for future, flag in zip(group.requests, flags, strict=True):
             if future.done():
                 continue
             if flag < PushFlag.FULL:
@@ -534,7 +534,7 @@ class _FlagSink:
                 future.set_exception(refusal_of(group.command[QUEUE], flag))
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        for future in group.tickets:
+        for future in group.requests:
             if not future.done():
                 future.set_exception(error.again())
 

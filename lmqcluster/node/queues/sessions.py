@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from ...core.log import command_layout as layout
-from ...core.log.command_layout import Asked
+from ...core.log.command_layout import PullOptions
 from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
@@ -16,7 +16,7 @@ from ..commit.proposer import PendingCommand
 from .pulls.deliveries import Delivery
 from .pulls.unsent import Unsent, unsent_in_session
 from .sending import requests
-from .sending.command_sender import CommandSender, unheard
+from .sending.command_sender import CommandSender, ignore_result
 from .sending.log_waiters import LogWaiters
 from .sending.naming import no_queue
 from .sending.times import lease_us
@@ -32,7 +32,7 @@ class Pull(Protocol):
     def __call__(
         self,
         queue: bytes,
-        asked: Asked,
+        options: PullOptions,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
         place: ConnectionSlot | None,
@@ -134,8 +134,10 @@ class Sessions:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         until_us = 0 if lease_s is None else lease_us(lease_s)
         number, known = self.number(session), self.known(after)
-        asked = layout.asks_in_session(until_us, number, charge, known, *service.owned(owner))
-        return await self._pull(queue, asked, (count, wait_s), has_room, place, unsent=unsent_in_session(charge, known))
+        options = layout.session_pull(until_us, number, charge, known, *service.owned(owner))
+        return await self._pull(
+            queue, options, (count, wait_s), has_room, place, unsent=unsent_in_session(charge, known)
+        )
 
     async def leave(self, queue: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Give up the turn or the standby place at an exclusive queue; leases of its messages end.
@@ -187,7 +189,7 @@ class Sessions:
             await service.ask(requests.unlock(name, number, owned))
             return None
         except asyncio.CancelledError:
-            service.proposer.add_first(PendingCommand(layout.unlock(name, number, *owned), [], unheard))
+            service.proposer.add_first(PendingCommand(layout.unlock(name, number, *owned), [], ignore_result))
             raise
         finally:
             granted.cancel()

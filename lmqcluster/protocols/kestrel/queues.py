@@ -239,7 +239,7 @@ class KestrelQueues:
             if found is None or head is None:
                 return None
             if not found.is_expired(head, machine.now_us):
-                return body_of((await self._service.pulls.absent.brought([head]))[0])
+                return body_of((await self._service.pulls.absent.fetched([head]))[0])
 
     # --- the rest -------------------------------------------------------------------------------------------------
 

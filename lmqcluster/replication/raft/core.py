@@ -373,7 +373,7 @@ class RaftCore(SyncObj):
         if self.is_leader() and term == self.term() and node in self._SyncObj__otherNodes:
             self._SyncObj__lastResponseTime[node] = library.monotonicTime()
 
-    def stood_still(self, seconds: float) -> None:
+    def on_event_loop_stall(self, seconds: float) -> None:
         """Postpone the campaign, or the end of leadership, by the length of a stall of this member.
 
         Messages may have arrived since, so no deadline is extended further than if all members had been heard just
@@ -382,7 +382,7 @@ class RaftCore(SyncObj):
         now_s, deadline_s = library.monotonicTime(), self._SyncObj__raftElectionDeadline
         latest_s = now_s + self._settings.election_max_s
         self._SyncObj__raftElectionDeadline = max(deadline_s, min(deadline_s + seconds, latest_s))
-        self._pre_vote.stood_still(seconds)
+        self._pre_vote.on_event_loop_stall(seconds)
         heard = self._SyncObj__lastResponseTime
         heard.update({node: min(heard_s + seconds, now_s) for node, heard_s in heard.items()})
 

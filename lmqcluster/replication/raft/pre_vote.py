@@ -39,7 +39,7 @@ class PreVote:
         """Note that the link to the leader broke."""
         self._heard_s = _NEVER
 
-    def stood_still(self, seconds: float) -> None:
+    def on_event_loop_stall(self, seconds: float) -> None:
         """Discount a stall, in which this member did not listen, from the time since the leader was heard."""
         self._heard_s = min(self._heard_s + seconds, library.monotonicTime())
 

@@ -38,7 +38,7 @@ class PageExchange:
 
     Args:
         pages: the node's own.
-        backlogs: returns the backlogs of its current state.
+        pager: returns the backlogs of its current state.
         send: sends a message to a member; False if it cannot be reached.
 
     Attributes:
@@ -46,9 +46,9 @@ class PageExchange:
         fetched_total: pages that came from other nodes.
     """
 
-    def __init__(self, pages: PageFiles, backlogs: Callable[[], Pager], send: Send) -> None:
+    def __init__(self, pages: PageFiles, pager: Callable[[], Pager], send: Send) -> None:
         self._pages = pages
-        self._backlogs = backlogs
+        self._pager = pager
         self._send = send
         self._loop = asyncio.get_running_loop()
         self._fetches: dict[_Fetch, None] = {}
@@ -60,7 +60,7 @@ class PageExchange:
 
     def fetch(self, node: PeerNode, pages: Iterable[bytes], done: Done) -> None:
         """Fetch as many of these pages from a member as it has; then call `done`."""
-        fetch = _Fetch(node, deque(pages), self._backlogs().lows(), done, self._loop.time())
+        fetch = _Fetch(node, deque(pages), self._pager().lows(), done, self._loop.time())
         self._fetches[fetch] = None
         self._go_on([fetch])
 
@@ -81,7 +81,7 @@ class PageExchange:
         """Handle a page request; reply with a denial if the page is missing."""
         if page not in self._pages:
             # Its messages may still be in memory only.
-            self._backlogs().save_chunk(low)
+            self._pager().save_chunk(low)
         self._pages.give(page, partial(self._give, node, page))
 
     def _give(self, node: PeerNode, page: bytes, stored: bytes | None) -> None:

@@ -127,7 +127,7 @@ class SnapshotKeeper:
 
     def request_for_space(self) -> None:
         """Take a snapshot if that frees more disk space than it takes. Call it in a step."""
-        files, needed = len(self._pages), len(self._owner.machine.backlogs)
+        files, needed = len(self._pages), len(self._owner.machine.pager)
         if files <= needed or self._loop.time() < self._no_space_before_s:
             return
         latest = self._store.latest
@@ -147,7 +147,7 @@ class SnapshotKeeper:
         if latest is None or self._closed or self._loop.time() < self._no_denial_before_s:
             return
         self._no_denial_before_s = self._loop.time() + DENIAL_PAUSE_S
-        if page in self._pages_of.get(latest, ()) and page not in set(self._owner.machine.backlogs.pages()):
+        if page in self._pages_of.get(latest, ()) and page not in set(self._owner.machine.pager.pages()):
             log.warning("a page of the latest snapshot is lost and of no other use, taking a new one", page=page.hex())
             self._owner.in_step(self.request)
 
@@ -421,8 +421,8 @@ class SnapshotKeeper:
 
     def _empty_machine(self) -> Machine:
         machine = Machine(self._compile)
-        machine.backlogs.store = self._pages
-        machine.backlogs.resident_bytes_max = self._backlog_bytes
+        machine.pager.store = self._pages
+        machine.pager.resident_bytes_max = self._backlog_bytes
         return machine
 
     def restore(self, info: SnapshotInfo | None) -> tuple[Machine, list[bytes]]:
@@ -455,7 +455,7 @@ class SnapshotKeeper:
             return
         stored = self._store.infos()
         self._pages_of = {info: pages for info, pages in self._pages_of.items() if info in stored}
-        self._pages.sweep(chain(machine.backlogs.pages(), self._receiving_pages, *self._pages_of.values()))
+        self._pages.sweep(chain(machine.pager.pages(), self._receiving_pages, *self._pages_of.values()))
 
 
 def _removed(error: Exception | None) -> None:

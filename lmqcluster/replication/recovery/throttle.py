@@ -28,9 +28,9 @@ class Throttle:
         self._since_s = 0.0
         self._loop = asyncio.get_running_loop()
 
-    def update(self, backlogs: Pager) -> bool:
+    def update(self, pager: Pager) -> bool:
         """Update and return `is_on`. If pages are not being written, for example on a full disk, nothing is held back."""
-        is_on = backlogs.is_flooded() and self._pages.is_writing
+        is_on = pager.is_flooded() and self._pages.is_writing
         if is_on != self.is_on:
             self.is_on = is_on
             now_s = self._loop.time()

@@ -12,7 +12,7 @@ from lmqcluster.core import Machine, Op
 from lmqcluster.core.messages.message import loaded
 from lmqcluster.core.messages.pages import PageError
 from lmqcluster.core.queue.paged_tail import CHUNK_SIZES
-from lmqcluster.core.queue.pager import THIN_MAX
+from lmqcluster.core.queue.pager import SPARSE_MAX
 from lmqcluster.core.snapshot.records import Restoration
 from lmqcluster.node.process.memory import stored_bytes
 from tests.property.driver import Driver, bodies, compile_pattern, numbers, over_the_wire
@@ -33,7 +33,7 @@ def paged_driver() -> tuple[Driver, MemoryPages]:
     """A machine that keeps as little as possible in memory."""
     pages = MemoryPages()
     machine = Machine(compile_pattern)
-    machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
+    machine.pager.store, machine.pager.resident_bytes_max = pages, 0
     return Driver(machine), pages
 
 
@@ -45,7 +45,7 @@ def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:
             for number in range(start, min(count, start + 20))
         ]
         driver.do(Op.PUSH_TRAITS, Q, rows)
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
 
 
 def push_plain(driver: Driver, count: int) -> None:
@@ -67,7 +67,7 @@ def test_the_bodies_of_a_short_queue_stay() -> None:
 def test_bodies_leave_memory_and_return_in_order() -> None:
     driver, _ = paged_driver()
     push(driver)
-    common = driver.machine.backlogs
+    common = driver.machine.pager
     beyond = COUNT * SIZE - CHUNK_SIZES.gather_bytes
     # Incomplete tails are in memory: ten tails of a quarter of a MiB.
     assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes
@@ -86,11 +86,11 @@ def test_delayed_bodies_that_become_due_together_share_pages() -> None:
             for number in range(start, start + 20)
         ]
         driver.do(Op.PUSH_TRAITS, Q, rows)
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     driver.wait(601)
     found = [number for _ in range(40) for number in numbers_read(driver)]
     assert sorted(found) == list(range(800))
-    common = driver.machine.backlogs
+    common = driver.machine.pager
     assert common.loads_total < 3 * common.pages_total
 
 
@@ -106,8 +106,8 @@ def test_many_leased_bodies_leave_memory() -> None:
     driver, _ = paged_driver()
     push_plain(driver, 600)
     delivered = [one for _ in range(60) for one in driver.pull(Q, 10)]
-    driver.machine.backlogs.page_out(1_000)
-    common = driver.machine.backlogs
+    driver.machine.pager.page_out(1_000)
+    common = driver.machine.pager
     assert common.paged_bytes == 0
     assert common.paged_body_bytes > 600 * SIZE - 2 * CHUNK_SIZES.gather_bytes
     assert bodies(delivered) == [body(number) for number in range(600)]
@@ -121,12 +121,12 @@ def test_removed_bodies_are_not_kept() -> None:
     push(driver)
     delivered = driver.pull(Q, COUNT)
     driver.ack(Q, *numbers(delivered))
-    common = driver.machine.backlogs
+    common = driver.machine.pager
     assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
     push(driver)
     driver.delete(Q)
     assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
-    assert driver.machine.stock.body_bytes == 0
+    assert driver.machine.totals.body_bytes == 0
 
 
 def test_pages_hold_at_most_twice_what_is_needed() -> None:
@@ -152,13 +152,13 @@ def test_a_page_is_needed_while_it_may_be_read() -> None:
     """A client is answered after its messages leave the queue, if the pull settles them."""
     driver, _ = paged_driver()
     push(driver)
-    before = set(driver.machine.backlogs.pages())
+    before = set(driver.machine.pager.pages())
     delivered = driver.do(Op.PULL_LEASE, Q, COUNT, 0, True)
-    assert set(driver.machine.backlogs.pages()) == before
+    assert set(driver.machine.pager.pages()) == before
     assert bodies(delivered) == in_order(COUNT)
     del delivered
     gc.collect()
-    assert set(driver.machine.backlogs.pages()) == set()
+    assert set(driver.machine.pager.pages()) == set()
 
 
 def test_no_page_is_needed_when_all_is_settled() -> None:
@@ -167,7 +167,7 @@ def test_no_page_is_needed_when_all_is_settled() -> None:
     for number in numbers(driver.pull(Q, COUNT)):
         driver.ack(Q, number)
     gc.collect()
-    assert list(driver.machine.backlogs.pages()) == []
+    assert list(driver.machine.pager.pages()) == []
 
 
 def test_a_snapshot_names_pages_of_bodies() -> None:
@@ -175,18 +175,18 @@ def test_a_snapshot_names_pages_of_bodies() -> None:
     push(driver)
     with driver.machine.freeze_view(pages=True) as view:
         rows = [over_the_wire(record) for record in view.records()]
-        assert set(view.pages) == set(driver.machine.backlogs.pages())
-    in_memory = COUNT * SIZE - driver.machine.backlogs.paged_body_bytes
+        assert set(view.pages) == set(driver.machine.pager.pages())
+    in_memory = COUNT * SIZE - driver.machine.pager.paged_body_bytes
     assert len(msgpack.packb(rows)) < in_memory + 100 * COUNT
     restored = restored_driver(rows, pages, driver.now_us)
-    assert restored.machine.backlogs.loads_total == 0
+    assert restored.machine.pager.loads_total == 0
     assert bodies(restored.pull(Q, COUNT)) == in_order(COUNT)
 
 
 def restored_driver(rows: list[list[object]], pages: MemoryPages, now_us: int) -> Driver:
     """Return a machine restored from these rows that shares the pages."""
     machine = Machine(compile_pattern)
-    machine.backlogs.store, machine.backlogs.resident_bytes_max = pages, 0
+    machine.pager.store, machine.pager.resident_bytes_max = pages, 0
     restoration = Restoration(machine)
     for row in rows:
         restoration.take(row)
@@ -201,19 +201,19 @@ def test_chunks_are_gathered_again_in_the_same_order_on_a_restored_machine() -> 
     """
     driver, pages = paged_driver()
     push_plain(driver, 600)
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     leased = numbers(driver.pull(Q, 600))
     driver.ack(Q, *[number for place, number in enumerate(leased) if place % 3][::-1])
-    assert len(driver.machine.backlogs.thin) > 2 * THIN_MAX
+    assert len(driver.machine.pager.sparse) > 2 * SPARSE_MAX
     with driver.machine.freeze_view(pages=True) as view:
         rows = [over_the_wire(record) for record in view.records()]
     restored = restored_driver(rows, pages, driver.now_us)
-    while driver.machine.backlogs.thin:
+    while driver.machine.pager.sparse:
         for machine in (driver, restored):
             machine.tick()
-            machine.machine.backlogs.page_out(1_000)
-        assert set(restored.machine.backlogs.pages()) == set(driver.machine.backlogs.pages())
-    assert not restored.machine.backlogs.thin
+            machine.machine.pager.page_out(1_000)
+        assert set(restored.machine.pager.pages()) == set(driver.machine.pager.pages())
+    assert not restored.machine.pager.sparse
 
 
 def test_a_lost_page_stops_its_reader_and_not_the_machine() -> None:
@@ -251,7 +251,7 @@ def test_a_body_that_goes_to_another_queue_is_read() -> None:
 
 def test_short_queues_leave_memory_if_there_are_very_many() -> None:
     driver, _ = paged_driver()
-    common = driver.machine.backlogs
+    common = driver.machine.pager
     common.sizes = CHUNK_SIZES._replace(crowd_bytes=1_000_000)
     for number in range(100):
         driver.push(b"q%02d" % number, *[b"%d" % place for place in range(1_000)])

@@ -8,7 +8,7 @@ from lmqcluster.core import Machine, Op
 from lmqcluster.core.owners.quotas import Kind
 from lmqcluster.core.queue.expiry import NEVER
 from lmqcluster.core.state.state import REMEMBER_US
-from tests.property.driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
+from tests.property.driver import SECOND, Driver, bodies, compile_pattern, copied, counters, numbers, records
 from tests.property.work import counted
 
 Q = b"q"
@@ -84,7 +84,7 @@ def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
     before = 0
     while driver.machine.expiry.next_us <= driver.now_us:
         driver.tick()
-        total = driver.machine.totals()["redelivered_total"]
+        total = counters(driver.machine)["redelivered_total"]
         ended.append(total - before)
         before = total
     assert sum(ended) == 6000

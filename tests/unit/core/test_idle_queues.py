@@ -127,6 +127,6 @@ def test_properties_count_to_the_queues_owner(monkeypatch: pytest.MonkeyPatch) -
     assert isinstance(refused, Fault)
     assert (refused.code, driver.machine.queues[b"q"].own) == ("quota_exceeded", {"retry": 1})
     used = driver.machine.quotas.used(Kind.PROPERTY_BYTES, b"a")
-    assert used == driver.machine.stock.property_bytes > 0
+    assert used == driver.machine.totals.property_bytes > 0
     driver.delete(b"q")
-    assert driver.machine.quotas.total(Kind.PROPERTY_BYTES) == driver.machine.stock.property_bytes == 0
+    assert driver.machine.quotas.total(Kind.PROPERTY_BYTES) == driver.machine.totals.property_bytes == 0

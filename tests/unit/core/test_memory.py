@@ -126,7 +126,7 @@ def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -
     driver = Driver()
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):
         driver.machine.apply(0, origin, 1, sequence, [])
-    assert [record[0] for record in driver.machine.batch_sessions.records()] == [b"c", b"a", b"d"]
+    assert [record[0] for record in driver.machine.node_sequences.records()] == [b"c", b"a", b"d"]
 
 
 def test_bytes_of_bodies_are_accounted_exactly() -> None:

@@ -7,14 +7,14 @@ import pytest
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.handlers.bulk import STEP_MAX
 from lmqcluster.core.state.batch_lease import BatchState
-from tests.property.driver import SECOND, Driver, bodies, copied, numbers
+from tests.property.driver import SECOND, Driver, bodies, copied, counters, numbers
 from tests.property.work import counted
 
 Q, R = b"q", b"r"
 
 
 def totals(machine: Machine, *names: str) -> list[int]:
-    return [machine.totals()[name] for name in names]
+    return [counters(machine)[name] for name in names]
 
 
 # --- purge

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.log.command_layout import taken_from
+from lmqcluster.core.log.command_layout import sources_of_pull
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.prefetch import PAGES_MAX
 from tests.property.driver import Driver, numbers
@@ -24,7 +24,7 @@ def long_line() -> tuple[Driver, list[bytes], int]:
     """Return a queue whose chunks are in pages; also the chunks and the number of messages before them."""
     driver, _ = paged_driver()
     push_plain(driver, 1_000)
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     queue = driver.machine.queues[Q]
     assert queue.backlog is not None
     pages = [chunk.page for chunk in queue.backlog.chunks]
@@ -79,7 +79,7 @@ def test_a_chunk_of_bodies_of_which_most_has_left_is_needed_by_the_next_batch() 
     driver, store = paged_driver()
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     assert announced(driver) == []
     driver.ack(Q, *[number for number in delivered if number % 4])
     needed = announced(driver)
@@ -93,7 +93,7 @@ def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None
     driver, _ = paged_driver()
     push_plain(driver, 2_000)
     delivered = numbers(driver.pull(Q, 900))
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     queue = driver.machine.queues[Q]
     last = delivered[-100]
     body = queue.leases.messages[last].content
@@ -107,7 +107,7 @@ def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> 
     driver, store = paged_driver()
     push_plain(driver, 2_000)
     delivered = numbers(driver.pull(Q, 2_000))
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     assert driver.machine.queues[Q].backlog is None
     batch = [[Op.PUSH, Q, None, [b"x"] * 5_000, None, 0], [Op.NACK, Q, delivered[:20]]]
     needed = set(announced(driver, *batch))
@@ -120,7 +120,7 @@ def bodies_with(driver: Driver, **options: Any) -> list[int]:
     driver.do(Op.SET_PROPERTIES, Q, [[name, value] for name, value in options.items()])
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     return delivered
 
 
@@ -169,7 +169,7 @@ def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
     push(driver)
     session = driver.do(Op.OPEN_SESSION, 30_000_000, OWNER)
     delivered = numbers(driver.do(Op.PULL_IN_SESSION, Q, count, 0, session, 1, -1, OWNER))
-    driver.machine.backlogs.page_out(1_000)
+    driver.machine.pager.page_out(1_000)
     return session, delivered
 
 
@@ -247,4 +247,4 @@ def test_a_malformed_command_needs_nothing_and_stops_no_other(command: list[Any]
 
 
 def test_a_boolean_is_not_a_count() -> None:
-    assert taken_from([Op.PULL, Q, True]) == ([], 0)
+    assert sources_of_pull([Op.PULL, Q, True]) == ([], 0)

@@ -430,7 +430,7 @@ def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> Non
         driver.set(name.encode(), destination_queues=names)
     rows = [[b"x", None, [], None, []]] * (COPIES_MAX // TARGETS_MAX + 1)
     assert refusal(driver, Op.PUSH_TRAITS, b"alias 0", rows) == "too_large"
-    assert driver.machine.intake.reach(driver.machine.queue(b"alias 0")) == TARGETS_MAX
+    assert driver.machine.admission.reach(driver.machine.queue(b"alias 0")) == TARGETS_MAX
 
 
 def test_dead_letters_are_not_multiplied(driver: Driver) -> None:

@@ -43,10 +43,10 @@ class Recorder:
         self.outcomes: list[tuple[Any, ...]] = []
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        self.outcomes.append(("ok", list(group.tickets), result))
+        self.outcomes.append(("ok", list(group.requests), result))
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self.outcomes.append((error.code, list(group.tickets), str(error.outcome)))
+        self.outcomes.append((error.code, list(group.requests), str(error.outcome)))
 
     @property
     def codes(self) -> list[str]:
@@ -117,7 +117,7 @@ class Bench:
 
     def foreign(self, *commands: list[Any]) -> list[Any]:
         """Apply a batch of another node; return its results."""
-        sequence = self.machine.batch_sessions.last_sequence(b"other", 1) + 1
+        sequence = self.machine.node_sequences.last_sequence(b"other", 1) + 1
         applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
         self.views.applied(applied)
         self.pulls.notice(applied.ready)

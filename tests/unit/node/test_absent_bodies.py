@@ -44,21 +44,21 @@ class SlowPages(MemoryPages):
 
 def paging(machine: Machine) -> SlowPages:
     """Give a machine pages, and page out all bodies."""
-    backlogs = machine.backlogs
+    pager = machine.pager
     pages = SlowPages()
-    backlogs.store, backlogs.resident_bytes_max = pages, 0
-    backlogs.sizes = backlogs.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    pager.store, pager.resident_bytes_max = pages, 0
+    pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
     return pages
 
 
 def paged(bench: Bench) -> SlowPages:
     """Push bodies with priorities, the last of which is first, and page out all but some of them."""
-    pages, backlogs = paging(bench.machine), bench.machine.backlogs
+    pages, pager = paging(bench.machine), bench.machine.pager
     rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
     rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])
     bench.foreign([Op.PUSH_TRAITS, b"q", rows])
-    backlogs.page_out(100)
-    assert backlogs.paged_body_bytes
+    pager.page_out(100)
+    assert pager.paged_body_bytes
     return pages
 
 
@@ -86,7 +86,7 @@ def test_a_pull_is_answered_when_its_pages_have_arrived() -> None:
         assert pages.asked
         pages.answer()
         assert reader.got == [("one", [b"4", b"3"])]
-        assert bench.machine.backlogs.paged_body_bytes, "leased bodies are not read into memory"
+        assert bench.machine.pager.paged_body_bytes, "leased bodies are not read into memory"
 
     run(scenario)
 
@@ -147,7 +147,7 @@ def test_a_page_that_no_member_has_is_an_error_and_the_message_stays(monkeypatch
         pages.answer(are_here=False)
         await bench.settle()
         assert reader.got == [("one", "overloaded")]
-        reading = asyncio.ensure_future(bench.pulls.absent.brought(list(bench.machine.queues[b"q"].enriched().waiting)))
+        reading = asyncio.ensure_future(bench.pulls.absent.fetched(list(bench.machine.queues[b"q"].enriched().waiting)))
         await bench.turn()
         pages.answer(are_here=False)
         with pytest.raises(LmqError, match="cannot be read"):
@@ -170,8 +170,8 @@ def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
         pages, queue = paging(node.service.machine()), b"q"
         for number in range(1, 4):
             await node.service.push(queue, [PushItem(b"%d" % number, options=PushOptions(priority=-number))])
-        node.service.machine().backlogs.page_out(100)
-        assert node.service.machine().backlogs.paged_body_bytes
+        node.service.machine().pager.page_out(100)
+        assert node.service.machine().pager.paged_body_bytes
         taking = asyncio.ensure_future(reads.take_settled(queue))
         await turns()
         assert pages.asked

@@ -30,7 +30,7 @@ def test_empty_queues_parts_and_properties_count() -> None:
         assert stored_bytes(bench.machine) == 100 * QUEUE_BYTES
         bench.foreign([Op.SET_PROPERTIES, b"q1", [[b"hooks", HOOKS]]])
         properties = stored_bytes(bench.machine) - 100 * QUEUE_BYTES
-        assert properties == bench.machine.stock.property_bytes > 60 * 64
+        assert properties == bench.machine.totals.property_bytes > 60 * 64
         bench.foreign([Op.SET_PROPERTIES, b"q2", [[b"accum", 60_000]]])
         before = stored_bytes(bench.machine)
         bench.foreign(*([Op.PUSH, b"q2", None, [b"part"], None, 0] for _ in range(10)))

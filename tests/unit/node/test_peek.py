@@ -37,8 +37,8 @@ class History:
         self.chance = random.Random(seed)
         self.driver = Driver()
         self.pages = MemoryPages()
-        backlogs = self.driver.machine.backlogs
-        backlogs.sizes, backlogs.store, backlogs.resident_bytes_max = SIZES, self.pages, 0
+        pager = self.driver.machine.pager
+        pager.sizes, pager.store, pager.resident_bytes_max = SIZES, self.pages, 0
         self._leased: list[int] = []
         self.run(40)
 
@@ -65,7 +65,7 @@ class History:
             settle = chance.choice((driver.nack, driver.nack, driver.ack, driver.put_back))
             settle(Q, self._leased.pop(chance.randrange(len(self._leased))))
         driver.wait(chance.random())
-        driver.machine.backlogs.page_out(chance.randrange(4))
+        driver.machine.pager.page_out(chance.randrange(4))
 
     def sequences(self) -> set[int]:
         """Return the sequences of all messages in the queue."""

@@ -174,7 +174,7 @@ def test_tail_grows_until_it_is_full_or_sent() -> None:
         for _ in range(module.GROUP_ITEMS_MAX - 1):
             assert bench.proposer.tail is group
             group.command[3].append(b"x")
-            group.tickets.append(None)
+            group.requests.append(None)
             bench.proposer.grew(group, 9)
         assert bench.proposer.tail is None, "full"
         group = push(bench, sink, b"0")
@@ -347,7 +347,7 @@ def test_batches_of_an_earlier_incarnation_are_resent_under_a_later_one() -> Non
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
-        bench.machine.batch_sessions.load([(ORIGIN, 99, 5)])
+        bench.machine.node_sequences.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
         assert sink.outcomes == []
         bench.proposer.begin_again(100)

@@ -116,8 +116,8 @@ class Bench:
 
     def _answered(self, group: PendingCommand, what: str) -> None:
         # Every sink does this, so that an outcome which becomes known later has no receiver.
-        tickets, group.tickets = group.tickets, []
-        for number in tickets:
+        requests, group.requests = group.requests, []
+        for number in requests:
             self.answers.setdefault(number, []).append((what, Clock.now_s))
 
     # The log
@@ -211,6 +211,6 @@ def test_each_request_is_answered_once_within_its_deadline(actions: list[tuple[s
         elif name == "resend":
             bench.proposer.resend_soon()
         elif name == "snapshot":
-            bench.proposer.covered(bench.machine.batch_sessions.last_sequence(b"n1", 7))
+            bench.proposer.covered(bench.machine.node_sequences.last_sequence(b"n1", 7))
     bench.advance(DEADLINE_S)
     bench.check()

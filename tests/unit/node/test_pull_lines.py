@@ -126,7 +126,7 @@ def test_a_line_whose_claim_is_refused_does_not_block_the_others() -> None:
     async def scenario(bench: Bench) -> None:
         ended, waits = Client(), Client()
         push(bench, b"x")
-        bench.pulls.wait_asking(layout.asks_in_session(HOUR_US, 99, 0, -1), b"q", (ended, 1, 1, None))
+        bench.pulls.wait_with(layout.session_pull(HOUR_US, 99, 0, -1), b"q", (ended, 1, 1, None))
         wait_in_line(bench, waits, 2)
         bench.foreign([Op.PULL, b"q", 1])
         await bench.settle()
@@ -179,7 +179,7 @@ def test_lines_that_back_off_try_again() -> None:
         await bench.settle()
         delayed(bench, b"x", 0.5)
         await bench.settle()
-        assert all(line.rests for lines in bench.pulls._queues.values() for line in lines.in_turn())
+        assert all(line.is_backing_off for lines in bench.pulls._queues.values() for line in lines.in_turn())
         bench.clock.advance(1)
 
         async def is_delivered() -> None:

@@ -214,7 +214,7 @@ def test_a_pull_that_is_still_searching_can_be_cancelled(applied: int, another_t
         await bench.settle()
         assert client.got == [(1, [] if another_takes_it else [b"x"])]
         assert bench.pulls.waiting() == 1
-        assert not list(bench.pulls._any.tickets())
+        assert not list(bench.pulls._any.requests())
 
     run(scenario)
 

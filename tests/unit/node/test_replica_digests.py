@@ -58,7 +58,7 @@ def test_the_digest_distinguishes_states_and_changes_nothing() -> None:
         machine.apply(5, b"n", 1, 1, commands)
         before = list(machine.snapshot())
         [digest] = machine.apply(5, b"m", 1, 1, [[Op.DIGEST, TOKEN]]).results
-        machine.batch_sessions._sessions.pop(b"m")
+        machine.node_sequences._sessions.pop(b"m")
         assert list(machine.snapshot()) == before
         return digest
 

@@ -39,8 +39,8 @@ class Owner:
         self.held: list[bool] = []
         self.error: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
         self.here = asyncio.Event()
-        backlogs = SimpleNamespace(lows=dict)
-        self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
+        pager = SimpleNamespace(lows=dict)
+        self.exchange = PageExchange(self.pages, lambda: pager, self.send)  # type: ignore[arg-type,return-value]
         self.lost = LostPages(self, self.pages, self.exchange, [self.page], self.need_snapshot)  # type: ignore[arg-type]
 
     def send(self, node: PeerNode, _message: dict[str, Any]) -> bool:
@@ -165,8 +165,8 @@ def test_hundreds_of_damaged_pages_are_asked_for_together(tmp_path: Path) -> Non
             asked.append(message["page"])
             return True
 
-        backlogs = SimpleNamespace(lows=lows)
-        exchange = PageExchange(pages, lambda: backlogs, send)  # type: ignore[arg-type,return-value]
+        pager = SimpleNamespace(lows=lows)
+        exchange = PageExchange(pages, lambda: pager, send)  # type: ignore[arg-type,return-value]
         lost = LostPages(owner, pages, exchange, [], owner.need_snapshot)  # type: ignore[arg-type]
         replaced: list[bytes] = []
         lost.on_replaced = replaced.append

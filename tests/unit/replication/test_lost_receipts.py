@@ -35,7 +35,7 @@ class Folders:
 
 
 def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
-    sequence = machine.batch_sessions.last_sequence(b"n", 1) + 1
+    sequence = machine.node_sequences.last_sequence(b"n", 1) + 1
     return machine.apply(1_000_000, b"n", 1, sequence, commands).results
 
 

@@ -117,8 +117,8 @@ def test_messages_and_bodies_in_memory_become_pages_on_request() -> None:
 
     async def scenario() -> None:
         here, there = Holder(resident_bytes_max=0), Holder(resident_bytes_max=1 << 30)
-        wanted = set(here.machine.backlogs.pages())
-        assert {low > 0 for low in here.machine.backlogs.lows().values()} == {True, False}
+        wanted = set(here.machine.pager.pages())
+        assert {low > 0 for low in here.machine.pager.lows().values()} == {True, False}
         assert not len(there.files)
         _, files = _files()
 
@@ -130,8 +130,8 @@ def test_messages_and_bodies_in_memory_become_pages_on_request() -> None:
             asyncio.get_running_loop().call_soon(exchange.answered, PEER, message["page"], message["data"])
             return True
 
-        exchange = PageExchange(files, lambda: here.machine.backlogs, ask)
-        there.exchange = PageExchange(there.files, lambda: there.machine.backlogs, answer)
+        exchange = PageExchange(files, lambda: here.machine.pager, ask)
+        there.exchange = PageExchange(there.files, lambda: there.machine.pager, answer)
         done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         exchange.fetch(PEER, wanted, done.set_result)
         async with asyncio.timeout(30):
@@ -151,16 +151,16 @@ class Holder:
         _, self.files = _files()
         driver = Driver()
         self.machine = driver.machine
-        backlogs = self.machine.backlogs
-        backlogs.store, backlogs.resident_bytes_max = self.files, resident_bytes_max
-        backlogs.sizes = ChunkSizes(
+        pager = self.machine.pager
+        pager.store, pager.resident_bytes_max = self.files, resident_bytes_max
+        pager.sizes = ChunkSizes(
             head_messages=4, head_messages_min=4, messages=3, bytes=200, body=1, gather_bytes=0, gather_bytes_all=0
         )
         for number in range(30):
             driver.push(b"plain", b"%d" % number)
             traits = [-1, 0, 0, 1, b"", b""]
             driver.do(Op.PUSH_TRAITS, b"rich", [[b"%050d" % number, None, [], None, traits]])
-        backlogs.page_out(100)
+        pager.page_out(100)
 
 
 def test_missing_pages_of_a_member_do_not_block_others() -> None:

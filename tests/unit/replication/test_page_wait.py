@@ -75,8 +75,8 @@ class Member:
         self.sent: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self.woken = asyncio.Event()
         self.core = Core()
-        backlogs = SimpleNamespace(lows=dict)
-        self.exchange = PageExchange(self.pages, lambda: backlogs, self.send)  # type: ignore[arg-type,return-value]
+        pager = SimpleNamespace(lows=dict)
+        self.exchange = PageExchange(self.pages, lambda: pager, self.send)  # type: ignore[arg-type,return-value]
         self.requests = SnapshotRequests(self.core, self.send, lambda action: action())  # type: ignore[arg-type]
         self.lost = LostPages(self, self.pages, self.exchange, [], self.requests.begin)  # type: ignore[arg-type]
         self.wait = PageWait(self.pages, self.lost, self.requests, self.woken.set)

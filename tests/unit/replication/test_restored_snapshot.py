@@ -31,7 +31,7 @@ def no_pattern(_pattern: bytes) -> Any:
 def filled() -> Machine:
     """A machine with a long queue, another one, and messages of other kinds."""
     machine = Machine(no_pattern)
-    machine.backlogs.sizes = SIZES
+    machine.pager.sizes = SIZES
     commands: list[list[Any]] = [[Op.BARRIER]]
     commands += [
         [Op.PUSH, b"long", None, [b"%d" % number, b"second of %d" % number], None, 0] for number in range(MESSAGES)

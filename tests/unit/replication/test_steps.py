@@ -42,7 +42,7 @@ class Member:
         self.happened.append("advance")
         self._add(self.to_append)
 
-    def stood_still(self, seconds: float) -> None:
+    def on_event_loop_stall(self, seconds: float) -> None:
         self.still_s.append(seconds)
 
     def keep_alive(self) -> None:

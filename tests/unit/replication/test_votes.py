@@ -97,7 +97,7 @@ class Member:
         begun_s = self.clock.now_s
         self.core.doTick()
         # Its steps do this; the delay granted for the vote is not granted again.
-        self.core.stood_still(self.clock.now_s - begun_s)
+        self.core.on_event_loop_stall(self.clock.now_s - begun_s)
 
 
 @pytest.fixture
@@ -188,7 +188,7 @@ def test_a_stalled_follower_listens_before_it_campaigns(clock: Clock, still_s: f
     follow(member)
     member.sent.messages.clear()
     clock.now_s += still_s
-    member.core.stood_still(still_s)
+    member.core.on_event_loop_stall(still_s)
     member.core.receive(C, pre_vote(term=1))
     assert [message["granted"] for _, message in member.sent.messages] == [False]
     clock.now_s += SETTINGS.election_min_s - 0.001
@@ -205,7 +205,7 @@ def test_a_stalled_leader_listens_before_it_steps_down(clock: Clock, still_s: fl
     member.campaign()
     member.core.receive(B, {"type": "response_vote", "term": 2})
     clock.now_s += still_s
-    member.core.stood_still(still_s)
+    member.core.on_event_loop_stall(still_s)
     clock.now_s += SETTINGS.quorum_lost_s - 0.001
     member.core.doTick()
     assert member.core.role() == "leader"
@@ -221,7 +221,7 @@ def test_a_leader_heard_since_is_not_trusted_for_longer(clock: Clock, still_s: f
     follow(member)
     clock.now_s += still_s
     assert member.core.heard_leader(B, 1)
-    member.core.stood_still(still_s)
+    member.core.on_event_loop_stall(still_s)
     member.sent.messages.clear()
     clock.now_s += SETTINGS.election_min_s + 0.001
     member.core.receive(C, pre_vote(term=1))
@@ -238,7 +238,7 @@ def test_a_leader_does_not_trust_a_follower_heard_since_for_longer(clock: Clock,
     member.core.receive(B, {"type": "response_vote", "term": 2})
     clock.now_s += still_s
     member.core.heard_follower(B, 2)
-    member.core.stood_still(still_s)
+    member.core.on_event_loop_stall(still_s)
     clock.now_s += SETTINGS.quorum_lost_s + 0.001
     member.core.doTick()
     assert member.core.role() == "follower"

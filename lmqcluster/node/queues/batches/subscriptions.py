@@ -311,7 +311,7 @@ class Subscriptions:
         delivered = [one for one in taken if one[3] is not None]
         fitting = delivered[: _fitting([message for _, _, _, message in delivered])]
         looked_at = len(taken) if len(fitting) == len(delivered) else taken.index(delivered[len(fitting)])
-        messages = await self._absent.brought([message for _, _, _, message in fitting])
+        messages = await self._absent.fetched([message for _, _, _, message in fitting])
         whole = [(*one[:3], message) for one, message in zip(fitting, messages, strict=True)]
         return Slice(whole, start + looked_at, looked_at - len(fitting))
 

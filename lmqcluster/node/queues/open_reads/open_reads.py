@@ -18,7 +18,7 @@ from ...commit.proposer import PendingCommand
 from ..node_session import OWNER, NodeSession
 from ..pulls.deliveries import Delivery, rendered
 from ..pulls.unsent import Unsent, unsent_in_session
-from ..sending.command_sender import unheard
+from ..sending.command_sender import ignore_result
 from ..sending.times import lease_us
 from ..service import QueueService
 from .read_batcher import ReadBatcher
@@ -99,8 +99,8 @@ class OpenReads:
             holder = service.sessions.number(session)
             charge = int(found is not None and _has_dead_letters(found))
             unsent = unsent_in_session(charge, -1)
-            asked = layout.asks_in_session(until_us, holder, charge, -1, *service.owned(OWNER))
-            start = partial(self._turns.open, asked)
+            options = layout.session_pull(until_us, holder, charge, -1, *service.owned(OWNER))
+            start = partial(self._turns.open, options)
             try:
                 delivered = await service.delivered(start, queue, (count, left_s), has_room, unsent=unsent, until=until)
                 if not delivered:
@@ -150,7 +150,7 @@ class OpenReads:
         found = service.machine().queues.get(queue)
         if found is not None and _may_page(found):
             return await self._take_and_confirm(queue)
-        start = partial(self._turns.open, layout.asks_with_lease(0, settles=True))
+        start = partial(self._turns.open, layout.lease_pull(0, settles=True))
         return await service.delivered(start, queue, (1, 0.0), None)
 
     async def _take_and_confirm(self, queue: bytes) -> list[Delivered]:
@@ -208,7 +208,9 @@ class OpenReads:
             # The last part goes to the head first, so that all parts end up in order.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
-                self._service.proposer.add_first(PendingCommand(layout.give_back(queue, part, Place.HEAD), [], unheard))
+                self._service.proposer.add_first(
+                    PendingCommand(layout.give_back(queue, part, Place.HEAD), [], ignore_result)
+                )
 
 
 def _has_dead_letters(queue: Queue) -> bool:

@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 
 from ....core import Op
 from ....core.log import command_layout as layout
-from ....core.log.command_layout import Asked
+from ....core.log.command_layout import PullOptions
 from ....core.log.commands import Command
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand, Proposer
 from ..pulls.pulls import Pulls
-from ..pulls.wait_lists import Ticket
+from ..pulls.wait_lists import PullRequest
 from ..sending.coalesced_result import CoalescedResult, shares
 
 __all__ = ["ReadBatcher"]
@@ -34,7 +34,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.ends: list[tuple[Sequence[int], CoalescedResult]] = []
-        self.opens: dict[Asked, list[Ticket]] = {}
+        self.opens: dict[PullOptions, list[PullRequest]] = {}
 
 
 class ReadBatcher:
@@ -57,9 +57,9 @@ class ReadBatcher:
         self._turn(queue).ends.append((numbers, CoalescedResult(outcome, len(numbers))))
         return outcome
 
-    def open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
-        """Pull; if the command cannot be sent, the ticket gets the error."""
-        self._turn(queue).opens.setdefault(asked, []).append(ticket)
+    def open(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
+        """Pull; if the command cannot be sent, the request gets the error."""
+        self._turn(queue).opens.setdefault(options, []).append(request)
 
     def _turn(self, queue: bytes) -> _Turn:
         found = self._turns.get(queue)
@@ -73,34 +73,34 @@ class ReadBatcher:
         turns, self._turns = self._turns, {}
         for queue, turn in turns.items():
             self._send_ends(queue, turn.ends)
-            for asked, tickets in turn.opens.items():
-                for ticket in tickets:
-                    self._send_open(asked, queue, ticket)
+            for options, requests in turn.opens.items():
+                for request in requests:
+                    self._send_open(options, queue, request)
 
     def _send_ends(self, queue: bytes, ends: list[tuple[Sequence[int], CoalescedResult]]) -> None:
         numbers: list[int] = []
-        tickets: list[CoalescedResult] = []
+        requests: list[CoalescedResult] = []
         for more, share in ends:
             numbers += more
-            tickets += [share] * len(more)
+            requests += [share] * len(more)
             if len(numbers) >= _NUMBERS_MAX:
-                self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
-                numbers, tickets = [], []
+                self._send_some(layout.settle(Op.ACK, queue, numbers), requests)
+                numbers, requests = [], []
         if numbers:
-            self._send_some(layout.settle(Op.ACK, queue, numbers), tickets)
+            self._send_some(layout.settle(Op.ACK, queue, numbers), requests)
 
-    def _send_some(self, command: Command, tickets: list[CoalescedResult]) -> None:
-        group = PendingCommand(command, tickets, shares)
+    def _send_some(self, command: Command, requests: list[CoalescedResult]) -> None:
+        group = PendingCommand(command, requests, shares)
         try:
-            self._proposer.add(group, 64 + 12 * len(tickets))
+            self._proposer.add(group, 64 + 12 * len(requests))
         except LmqError as exc:
             shares.failed(group, exc)
 
-    def _send_open(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
-        puller, token, _, _ = ticket
+    def _send_open(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
+        puller, token, _, _ = request
         if puller.closed:
             return
         try:
-            self._pulls().start_asking(asked, queue, ticket)
+            self._pulls().start_with(options, queue, request)
         except LmqError as exc:
             puller.pull_failed(token, exc)

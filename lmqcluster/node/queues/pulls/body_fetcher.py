@@ -36,25 +36,25 @@ class BodyFetcher:
 
     def are_there(self) -> bool:
         """Return whether any body is paged out, so that deliveries have to be checked."""
-        return self._machine().backlogs.paged_body_bytes > 0
+        return self._machine().pager.paged_body_bytes > 0
 
-    def bring(self, delivered: list[Delivered], done: Callable[[list[Delivered] | None], None]) -> None:
+    def fetch(self, delivered: list[Delivered], done: Callable[[list[Delivered] | None], None]) -> None:
         """Call `done` with the deliveries once their bodies have been read, or with None if they cannot be read.
 
         Only as many bodies are read as one pull may take.
         """
         count, _ = first_of(delivered)
 
-        def brought(messages: list[Message] | None) -> None:
+        def on_fetched(messages: list[Message] | None) -> None:
             if messages is None:
                 done(None)
             else:
                 found = [(*one[:3], message) for one, message in zip(delivered, messages, strict=False)]
                 done(found + delivered[count:])
 
-        _Fetch(self._machine, self._loop, [one[3] for one in delivered[:count]], brought).go_on()
+        _Fetch(self._machine, self._loop, [one[3] for one in delivered[:count]], on_fetched).go_on()
 
-    async def brought(self, messages: Sequence[Message]) -> list[Message]:
+    async def fetched(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with their bodies.
 
         Raises:
@@ -81,11 +81,11 @@ class BodyFetcher:
         """
         machine, until_s = self._machine(), self._loop.time() + PATIENCE_S
         while self._machine() is machine:
-            store = machine.backlogs.store
+            store = machine.pager.store
             if chunk.messages is not None or store is None:
-                return use(machine.backlogs.messages_in(chunk))
+                return use(machine.pager.messages_in(chunk))
             future: asyncio.Future[T | None] = self._loop.create_future()
-            store.fetch(chunk.page, partial(_use, future, machine.backlogs, chunk, use))
+            store.fetch(chunk.page, partial(_use, future, machine.pager, chunk, use))
             found = await future
             if found is not None:
                 return found
@@ -106,7 +106,7 @@ class BodyFetcher:
 
 def _use(
     future: asyncio.Future[T | None],
-    backlogs: Pager,
+    pager: Pager,
     chunk: Chunk,
     use: Callable[[list[Message]], T],
     is_here: bool,
@@ -115,7 +115,7 @@ def _use(
     if future.done():
         return
     try:
-        future.set_result(use(backlogs.messages_in(chunk)) if is_here else None)
+        future.set_result(use(pager.messages_in(chunk)) if is_here else None)
     except PageError:
         future.set_exception(BodyFetcher.error())
 
@@ -144,7 +144,7 @@ class _Fetch:
             chunk = message.content.missing() if isinstance(message.content, Body) else None
             if chunk is not None:
                 missing.setdefault(chunk, []).append(place)
-        store = self._machine().backlogs.store
+        store = self._machine().pager.store
         self._failed = store is None and bool(missing)
         if store is None or not missing:
             self._end()

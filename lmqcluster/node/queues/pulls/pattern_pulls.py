@@ -23,7 +23,7 @@ from ....wire.errors import LmqError
 from ....wire.limits import NAME_BYTES_MAX
 from ...commit.proposer import PendingCommand, Proposer
 from ..patterns.views import PatternViews
-from .wait_lists import CANDIDATES_MAX, PatternWaitList, Ticket, WaitList
+from .wait_lists import CANDIDATES_MAX, PatternWaitList, PullRequest, WaitList
 
 __all__ = ["PatternPulls", "WaitingPulls"]
 
@@ -37,16 +37,16 @@ class WaitingPulls(Protocol):
 
     closing: LmqError | None
 
-    def poke(self, line: WaitList) -> None:
+    def try_claim(self, line: WaitList) -> None:
         """Claim messages for a line if any are due, else set a timer for the first due time."""
 
     def end_line(self, line: WaitList, error: LmqError) -> None:
         """Fail all pulls that wait in a line with `error`."""
 
-    def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
+    def add_waiters(self, line: WaitList, requests: list[PullRequest]) -> None:
         """Add pulls that found nothing to a line until they time out."""
 
-    def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
+    def deliver(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
         """Give the messages of a command to the line and to its pulls; return the pulls that got none."""
 
 
@@ -78,10 +78,10 @@ class PatternPulls:
         self._views = views
         self._lines = lines
         self._loop = asyncio.get_running_loop()
-        self._tasks: dict[asyncio.Task[None], tuple[PatternWaitList, list[Ticket]]] = {}
+        self._tasks: dict[asyncio.Task[None], tuple[PatternWaitList, list[PullRequest]]] = {}
         self._groups: set[PendingCommand] = set()
 
-    def start(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+    def start(self, pattern: bytes, request: PullRequest, client: bytes) -> bool:
         """Start a pull; see `Pulls.start_any`."""
         line = self._lines.get(pattern)
         if line is None:
@@ -89,32 +89,32 @@ class PatternPulls:
         try:
             # Pulls that already wait in the line come first.
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
-                self._pull(line, [ticket])
+                self._pull(line, [request])
                 return True
-            self._propose(PendingCommand(layout.barrier(), [ticket], _Looking(self, line)), 16)
+            self._propose(PendingCommand(layout.barrier(), [request], _Looking(self, line)), 16)
         except LmqError:
             self._drop_if_unneeded(line)
             raise
         line.looking += 1
         return False
 
-    def tickets(self) -> Iterator[list[Ticket]]:
-        """Iterate over the lists of undecided pulls; a caller may replace a ticket in its list."""
+    def requests(self) -> Iterator[list[PullRequest]]:
+        """Iterate over the lists of undecided pulls; a caller may replace a pull in its list."""
         for group in self._groups:
-            yield group.tickets
-        for _line, tickets in self._tasks.values():
-            yield tickets
+            yield group.requests
+        for _line, requests in self._tasks.values():
+            yield requests
 
     def close(self, error: LmqError) -> None:
         """Fail the undecided pulls with `error`."""
-        for task, (line, tickets) in list(self._tasks.items()):
+        for task, (line, requests) in list(self._tasks.items()):
             task.cancel()
-            self._fail(line, tickets, error)
+            self._fail(line, requests, error)
 
     def _open(self, pattern: bytes, client: bytes) -> PatternWaitList:
         view = self._views.open(pattern, client)
         line = self._lines[pattern] = PatternWaitList(self._lines, view, self._views, self._machine, self._clock)
-        view.on_change = lambda: self._pulls.poke(line)
+        view.on_change = lambda: self._pulls.try_claim(line)
         view.on_end = lambda error: self._pulls.end_line(line, error)
         return line
 
@@ -123,10 +123,10 @@ class PatternPulls:
         head_us, _ = line.head()
         return head_us is not None and head_us <= now_us
 
-    def _pull(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
-        group = PendingCommand(line.command(sum(count for _, _, count, _ in tickets)), tickets, _Pulling(self, line))
+    def _pull(self, line: PatternWaitList, requests: list[PullRequest]) -> None:
+        group = PendingCommand(line.command(sum(count for _, _, count, _ in requests)), requests, _Pulling(self, line))
         self._propose(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
-        line.looking += len(tickets)
+        line.looking += len(requests)
 
     def _propose(self, group: PendingCommand, size_bytes: int) -> None:
         self._proposer.add(group, size_bytes)
@@ -136,10 +136,10 @@ class PatternPulls:
         """Remove a command whose outcome is known."""
         self._groups.discard(group)
 
-    def look(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
+    def look(self, line: PatternWaitList, requests: list[PullRequest]) -> None:
         """Pull if the replica, which is now recent enough, shows a due message; else wait, or return empty."""
-        waiting = [ticket for ticket in tickets if not ticket[0].closed]
-        line.looking -= len(tickets) - len(waiting)
+        waiting = [request for request in requests if not request[0].closed]
+        line.looking -= len(requests) - len(waiting)
         if not waiting:
             self._drop_if_unneeded(line)
         elif self._pulls.closing is not None:
@@ -157,37 +157,37 @@ class PatternPulls:
                 self._fail(line, waiting, exc)
         else:
             line.looking -= len(waiting)
-            self._pulls.queue_up(line, waiting)
+            self._pulls.add_waiters(line, waiting)
 
-    async def _look_when_settled(self, line: PatternWaitList, tickets: list[Ticket]) -> None:
+    async def _look_when_settled(self, line: PatternWaitList, requests: list[PullRequest]) -> None:
         try:
             await self._views.settled(line.view)
         except LmqError as exc:
-            self._fail(line, tickets, exc)
+            self._fail(line, requests, exc)
         else:
-            self.look(line, tickets)
+            self.look(line, requests)
 
     def pulled(self, line: PatternWaitList, group: PendingCommand, delivered: list[Delivered] | None) -> None:
         """Hand out the messages of a pull; look again for the pulls that got none."""
         self.ended(group)
         if delivered is None:
             # The pull met only exhausted messages, as many as one command may drop.
-            empty_handed, group.tickets = group.tickets, []
+            empty_handed, group.requests = group.requests, []
         else:
-            line.looking -= len(group.tickets)
-            empty_handed = self._pulls.hand_out(line, group, delivered)
+            line.looking -= len(group.requests)
+            empty_handed = self._pulls.deliver(line, group, delivered)
             line.looking += len(empty_handed)
         self.look(line, empty_handed)
 
     def failed(self, line: PatternWaitList, group: PendingCommand, error: LmqError) -> None:
         """Fail the pulls of a command that was refused or whose outcome is unknown."""
         self.ended(group)
-        tickets, group.tickets = group.tickets, []
-        self._fail(line, tickets, error)
+        requests, group.requests = group.requests, []
+        self._fail(line, requests, error)
 
-    def _fail(self, line: PatternWaitList, tickets: list[Ticket], error: LmqError) -> None:
-        line.looking -= len(tickets)
-        for puller, token, _, _ in tickets:
+    def _fail(self, line: PatternWaitList, requests: list[PullRequest], error: LmqError) -> None:
+        line.looking -= len(requests)
+        for puller, token, _, _ in requests:
             if not puller.closed:
                 puller.pull_failed(token, error)
         self._drop_if_unneeded(line)
@@ -207,8 +207,8 @@ class _Looking:
 
     def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
         self._pulls.ended(group)
-        tickets, group.tickets = group.tickets, []
-        self._pulls.look(self._line, tickets)
+        requests, group.requests = group.requests, []
+        self._pulls.look(self._line, requests)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         self._pulls.failed(self._line, group, error)

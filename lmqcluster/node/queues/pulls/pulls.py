@@ -20,7 +20,7 @@ from typing import Any
 
 from ....core import Machine, Op, Queue
 from ....core.log import command_layout as layout
-from ....core.log.command_layout import COUNT, OP, QUEUE, Asked
+from ....core.log.command_layout import COUNT, OP, QUEUE, PullOptions
 from ....core.log.commands import Command, Delivered, Place
 from ....core.timers.idle_queues import TOUCH_US
 from ....replication.base.log_clock import LogClock
@@ -32,9 +32,18 @@ from .body_fetcher import BodyFetcher
 from .holders import Holders
 from .pattern_pulls import PatternPulls
 from .unsent import Unsent, unsent_of
-from .wait_lists import DeliverySink, LeaseLine, PatternWaitList, QueueLines, QueueWaitList, Ticket, Waiter, WaitList
+from .wait_lists import (
+    DeliverySink,
+    LeaseLine,
+    PatternWaitList,
+    PullRequest,
+    QueueLines,
+    QueueWaitList,
+    Waiter,
+    WaitList,
+)
 
-__all__ = ["DeliverySink", "Pulls", "Ticket", "Waiter"]
+__all__ = ["DeliverySink", "PullRequest", "Pulls", "Waiter"]
 
 _NO_MEMORY = "pulls that wait fill the client's share of the node's memory; wait until some have ended"
 _CLAIM_MAX = 512
@@ -85,7 +94,7 @@ class Pulls:
 
     # --- starting and ending --------------------------------------------------------------------------------------
 
-    def start(self, queue: bytes, ticket: Ticket) -> None:
+    def start(self, queue: bytes, request: PullRequest) -> None:
         """Pull from a queue.
 
         Raises:
@@ -97,47 +106,47 @@ class Pulls:
             and tail.sink is self
             and tail.command[QUEUE] == queue
             and tail.command[OP] == Op.PULL
-            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
+            and tail.command[COUNT] + request[2] <= PULL_COUNT_MAX
         ):
-            tail.command[COUNT] += ticket[2]
-            tail.tickets.append(ticket)
-            self._proposer.grew(tail, _DELIVERY_BYTES * ticket[2])
+            tail.command[COUNT] += request[2]
+            tail.requests.append(request)
+            self._proposer.grew(tail, _DELIVERY_BYTES * request[2])
         else:
-            group = PendingCommand(layout.pull(queue, ticket[2]), [ticket], self)
-            self._proposer.add(group, 48 + _DELIVERY_BYTES * ticket[2])
+            group = PendingCommand(layout.pull(queue, request[2]), [request], self)
+            self._proposer.add(group, 48 + _DELIVERY_BYTES * request[2])
 
-    def start_with_lease(self, lease_us: int, queue: bytes, ticket: Ticket) -> None:
+    def start_with_lease(self, lease_us: int, queue: bytes, request: PullRequest) -> None:
         """Pull from a queue with the given lease duration.
 
         Raises:
             LmqError: the node takes no more requests.
         """
-        self.start_asking(layout.asks_with_lease(lease_us), queue, ticket)
+        self.start_with(layout.lease_pull(lease_us), queue, request)
 
-    def start_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+    def start_with(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
         """Pull from a queue with options beyond those of `start`.
 
         Raises:
             LmqError: the node takes no more requests.
         """
-        tail, size = self._proposer.tail, _DELIVERY_BYTES * ticket[2]
+        tail, size = self._proposer.tail, _DELIVERY_BYTES * request[2]
         if (
             tail is not None
             and tail.sink is self
             and tail.command[QUEUE] == queue
-            and tail.command[COUNT] + ticket[2] <= PULL_COUNT_MAX
-            and layout.may_share(tail.command, asked)
+            and tail.command[COUNT] + request[2] <= PULL_COUNT_MAX
+            and layout.can_coalesce(tail.command, options)
         ):
-            tail.command[COUNT] += ticket[2]
-            tail.tickets.append(ticket)
+            tail.command[COUNT] += request[2]
+            tail.requests.append(request)
             self._proposer.grew(tail, size)
         else:
-            self._proposer.add(PendingCommand(layout.pull_asking(asked, queue, ticket[2]), [ticket], self), 64 + size)
+            self._proposer.add(PendingCommand(layout.pull_with(options, queue, request[2]), [request], self), 64 + size)
 
-    def wait_asking(self, asked: Asked, queue: bytes, ticket: Ticket) -> None:
+    def wait_with(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
         """Wait for messages of a queue, without a pull first because the queue is known to be empty."""
-        command = layout.pull_asking(asked, queue, ticket[2])
-        self.queue_up(self._line(command) or self._new_line(command), [ticket])
+        command = layout.pull_with(options, queue, request[2])
+        self.add_waiters(self._line(command) or self._new_line(command), [request])
 
     def session_ended(self, session: int) -> None:
         """Fail all pulls that wait in a session that has ended."""
@@ -146,7 +155,7 @@ class Pulls:
             if isinstance(line, LeaseLine) and line.session() == session:
                 self.end_line(line, error)
 
-    def start_any(self, pattern: bytes, ticket: Ticket, client: bytes) -> bool:
+    def start_any(self, pattern: bytes, request: PullRequest, client: bytes) -> bool:
         """Pull one message from any queue whose name matches the pattern, see `PatternPulls`.
 
         Returns:
@@ -157,7 +166,7 @@ class Pulls:
             LmqError: the node takes no more requests; ``bad_pattern``; ``quota_exceeded`` or ``overloaded`` if there
                 are too many patterns.
         """
-        return self._any.start(pattern, ticket, client)
+        return self._any.start(pattern, request, client)
 
     def cancel(self, puller: DeliverySink, token: Any) -> bool:
         """End one wait early, as if it had timed out. Return whether there was a pull with that token.
@@ -168,17 +177,17 @@ class Pulls:
             if waiter.token == token and not waiter.is_over:
                 self._expire(waiter)
                 return True
-        for tickets in chain((group.tickets for group in self._again), self._any.tickets()):
-            for position, (who, its_token, count, wait_s) in enumerate(tickets):
+        for requests in chain((group.requests for group in self._again), self._any.requests()):
+            for position, (who, its_token, count, wait_s) in enumerate(requests):
                 if who.waiting is puller.waiting and its_token == token and wait_s != 0.0:
-                    tickets[position] = (who, its_token, count, 0.0)
+                    requests[position] = (who, its_token, count, 0.0)
                     return True
         return False
 
     def is_looking(self, puller: DeliverySink) -> bool:
         """Return whether the puller has an undecided pull, which has neither messages nor a place in a line."""
-        tickets = chain.from_iterable(chain((group.tickets for group in self._again), self._any.tickets()))
-        return any(who.waiting is puller.waiting for who, *_ in tickets)
+        requests = chain.from_iterable(chain((group.requests for group in self._again), self._any.requests()))
+        return any(who.waiting is puller.waiting for who, *_ in requests)
 
     def abandon(self, puller: DeliverySink) -> None:
         """Drop all pulls of a puller that is gone; its `closed` must be set.
@@ -232,18 +241,18 @@ class Pulls:
             self._pull_again(group)
             return
         line = self._line(group.command)
-        empty_handed = self.hand_out(line, group, delivered)
+        empty_handed = self.deliver(line, group, delivered)
         if empty_handed:
-            self.queue_up(line or self._new_line(group.command), empty_handed)
+            self.add_waiters(line or self._new_line(group.command), empty_handed)
 
     def _line(self, command: Command) -> QueueWaitList | None:
         lines = self._queues.get(command[QUEUE])
-        return None if lines is None else lines.line(_asked_of(command))
+        return None if lines is None else lines.line(_options_of(command))
 
     def _new_line(self, command: Command) -> QueueWaitList:
         key = command[QUEUE]
         lines = self._queues.get(key) or QueueLines(self._queues, key, self._machine)
-        return lines.open(_asked_of(command))
+        return lines.open(_options_of(command))
 
     def lines(self) -> list[WaitList]:
         """Return all lines, those without waiting pulls included."""
@@ -252,18 +261,18 @@ class Pulls:
     def _queue_lines(self) -> list[QueueWaitList]:
         return [line for lines in self._queues.values() for line in lines.in_turn()]
 
-    def hand_out(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[Ticket]:
+    def deliver(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
         """Give the messages of a command to the line and to its pulls; return the pulls that got none.
 
         The line, whose pulls have waited longer, comes first, unless it has a claim under way.
         """
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered, group.command)
-        empty_handed: list[Ticket] = []
+        empty_handed: list[PullRequest] = []
         position = start = 0
         holder: DeliverySink | None = None
-        for ticket in group.tickets:
-            puller, token, count, _ = ticket
+        for request in group.requests:
+            puller, token, count, _ = request
             if puller.closed:
                 continue
             share = delivered[position : position + count]
@@ -273,14 +282,14 @@ class Pulls:
                     holder, start = puller, position
                 position += len(share)
                 if self.absent.are_there():
-                    self._bring(puller, token, share, group.command)
+                    self._fetch_bodies(puller, token, share, group.command)
                 else:
                     puller.pulled(token, share)
             else:
-                empty_handed.append(ticket)
+                empty_handed.append(request)
         self._note(holder, delivered, start, position)
-        # After an unknown outcome, `completed` may follow `failed`: without tickets, all messages are put back.
-        group.tickets = []
+        # After an unknown outcome, `completed` may follow `failed`: without requests, all messages are put back.
+        group.requests = []
         if position < len(delivered):
             self.put_back(delivered[position:], unsent_of(group.command))
         return empty_handed
@@ -289,7 +298,7 @@ class Pulls:
         if holder is not None:
             self.holders.note(holder.place, delivered, start, end)
 
-    def _bring(self, puller: DeliverySink, token: Any, delivered: list[Delivered], command: Command) -> None:
+    def _fetch_bodies(self, puller: DeliverySink, token: Any, delivered: list[Delivered], command: Command) -> None:
         """Hand deliveries of a command to their puller once their bodies are in memory."""
 
         def done(found: list[Delivered] | None) -> None:
@@ -300,12 +309,12 @@ class Pulls:
             elif not puller.closed:
                 puller.pulled(token, found)
 
-        self.absent.bring(delivered, done)
+        self.absent.fetch(delivered, done)
 
     def _pull_again(self, group: PendingCommand) -> None:
         """Repeat a pull that met only exhausted messages, as many as one command may drop."""
-        tickets, group.tickets = group.tickets, []
-        again = PendingCommand(layout.pull_again(group.command), tickets, self)
+        requests, group.requests = group.requests, []
+        again = PendingCommand(layout.pull_again(group.command), requests, self)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -316,16 +325,16 @@ class Pulls:
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Fail the pulls of a command that was refused."""
         self._again.discard(group)
-        tickets, group.tickets = group.tickets, []
-        for puller, token, _, _ in tickets:
+        requests, group.requests = group.requests, []
+        for puller, token, _, _ in requests:
             if not puller.closed:
                 puller.pull_failed(token, error)
 
     # --- lines ----------------------------------------------------------------------------------------------------
 
-    def queue_up(self, line: WaitList, tickets: list[Ticket]) -> None:
+    def add_waiters(self, line: WaitList, requests: list[PullRequest]) -> None:
         """Add pulls that found nothing to a line until they time out."""
-        for puller, token, count, wait_s in tickets:
+        for puller, token, count, wait_s in requests:
             if wait_s is not None and wait_s <= 0:
                 self.empty_total += 1
                 puller.pulled(token, [])
@@ -344,7 +353,7 @@ class Pulls:
             if wait_s is not None:
                 waiter.timer = self._loop.call_later(wait_s, self._expire, waiter)
         if line.is_needed():
-            self.poke(line)
+            self.try_claim(line)
         else:
             self._drop(line)
 
@@ -400,7 +409,7 @@ class Pulls:
             position += len(share)
             self._finish(waiter)
             if self.absent.are_there():
-                self._bring(waiter.puller, waiter.token, share, command)
+                self._fetch_bodies(waiter.puller, waiter.token, share, command)
             else:
                 waiter.puller.pulled(waiter.token, share)
         return delivered[position:]
@@ -437,7 +446,7 @@ class Pulls:
         for lines in list(self._queues.values()):
             self._wake(lines, has_gained=True)
 
-    def poke(self, line: WaitList) -> None:
+    def try_claim(self, line: WaitList) -> None:
         """Claim messages for a line if some are due and unclaimed, else set a timer for the first due time."""
         if isinstance(line, QueueWaitList):
             self._wake(line.lines)
@@ -448,7 +457,7 @@ class Pulls:
         """Make the lines of a queue claim in turn while more messages are due than are claimed."""
         now_us = self.clock.now_us()
         for line in lines.in_turn():
-            is_idle = line.claim is None and line.live > 0 and (has_gained or not line.rests)
+            is_idle = line.claim is None and line.live > 0 and (has_gained or not line.is_backing_off)
             if is_idle and not self._look(line, now_us, lines.claimed):
                 return
 
@@ -457,14 +466,14 @@ class Pulls:
 
         Return whether another line of the queue may claim more.
         """
-        head_us, stock = line.head()
+        head_us, ready = line.head()
         if head_us is None:
             return True
         if head_us > now_us:
             self._arm(line, (head_us - now_us) / 1e6)
             return False
         # Messages due by this node's clock but not yet by log time are not counted.
-        count = min(line.wanted, max(1, stock) - claimed, _CLAIM_MAX)
+        count = min(line.wanted, max(1, ready) - claimed, _CLAIM_MAX)
         return count > 0 and self._claim(line, count)
 
     def _arm(self, line: WaitList, delay_s: float) -> None:
@@ -475,8 +484,8 @@ class Pulls:
     def _timer_fired(self, line: WaitList) -> None:
         line.timer = None
         if isinstance(line, QueueWaitList):
-            line.rests = False
-        self.poke(line)
+            line.is_backing_off = False
+        self.try_claim(line)
 
     def _claim(self, line: WaitList, count: int) -> bool:
         """Pull for a line. Return whether the command is on its way."""
@@ -490,12 +499,12 @@ class Pulls:
         line.claim = claim
         if isinstance(line, QueueWaitList):
             line.lines.claimed += count
-            line.rests = False
+            line.is_backing_off = False
         return True
 
     def claim_ended(self, claim: PendingCommand, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """Handle the end of a claim, with messages, without, or with an error."""
-        line: WaitList = claim.tickets[0]
+        line: WaitList = claim.requests[0]
         # After an unknown outcome, a claim may end a second time while the line already has another one.
         if line.claim is claim:
             line.claim = None
@@ -506,23 +515,23 @@ class Pulls:
         if rest:
             self.put_back(rest, unsent_of(claim.command))
         if line.claim is None:
-            self._end_waits_that_are_over(line, error)
+            self._expire_waiters(line, error)
         if not line.is_needed():
             self._drop(line)
         elif not delivered:
-            self._rest(line)
+            self._back_off(line)
         if delivered or isinstance(line, QueueWaitList):
-            self.poke(line)
+            self.try_claim(line)
 
-    def _rest(self, line: WaitList) -> None:
+    def _back_off(self, line: WaitList) -> None:
         """Look again after a pause: another node was faster, or the leader's clock is a little behind this node's."""
         head_us, _ = line.head()
         if head_us is not None:
             self._arm(line, max(_AGAIN_S, (head_us - self.clock.now_us()) / 1e6))
             if isinstance(line, QueueWaitList):
-                line.rests = True
+                line.is_backing_off = True
 
-    def _end_waits_that_are_over(self, line: WaitList, error: LmqError | None) -> None:
+    def _expire_waiters(self, line: WaitList, error: LmqError | None) -> None:
         over, line.over = line.over, []
         for waiter in over:
             if not waiter.open:
@@ -553,8 +562,8 @@ class Pulls:
             self._proposer.add_first(PendingCommand(command, [], self._returns))
 
 
-def _asked_of(command: Command) -> Asked | None:
-    return None if command[OP] == Op.PULL else layout.asked_of(command)
+def _options_of(command: Command) -> PullOptions | None:
+    return None if command[OP] == Op.PULL else layout.pull_options_of(command)
 
 
 class _ClaimSink:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from ....core import Machine, Op, Queue
 from ....core.log import command_layout as layout
-from ....core.log.command_layout import Asked
+from ....core.log.command_layout import PullOptions
 from ....core.log.commands import Command, Delivered
 from ....core.queue.limits import Endpoint
 from ....ports import ConnectionSlot
@@ -25,9 +25,9 @@ __all__ = [
     "DeliverySink",
     "LeaseLine",
     "PatternWaitList",
+    "PullRequest",
     "QueueLines",
     "QueueWaitList",
-    "Ticket",
     "WaitList",
     "Waiter",
     "polls_are_suspended",
@@ -62,7 +62,7 @@ class DeliverySink(Protocol):
         """Receive the error of a pull that was refused or whose outcome is unknown."""
 
 
-Ticket = tuple[DeliverySink, Any, int, float | None]
+PullRequest = tuple[DeliverySink, Any, int, float | None]
 """One pull: recipient, its token, most messages wanted, seconds to wait (None without end, 0 not at all)."""
 
 
@@ -131,41 +131,41 @@ class QueueLines:
         claimed: how many messages the claims under way ask for.
     """
 
-    __slots__ = ("_by_asked", "_by_queue", "_machine", "claimed", "key")
+    __slots__ = ("_by_options", "_by_queue", "_machine", "claimed", "key")
 
     def __init__(self, by_queue: dict[bytes, QueueLines], key: bytes, machine: Callable[[], Machine]) -> None:
         self.key = key
         self.claimed = 0
         self._by_queue = by_queue
-        self._by_asked: dict[Asked | None, QueueWaitList] = {}
+        self._by_options: dict[PullOptions | None, QueueWaitList] = {}
         self._machine = machine
 
-    def line(self, asked: Asked | None) -> QueueWaitList | None:
+    def line(self, options: PullOptions | None) -> QueueWaitList | None:
         """Return the line of pulls with these options, None for pulls without; None if there is no such line."""
-        return self._by_asked.get(asked)
+        return self._by_options.get(options)
 
-    def open(self, asked: Asked | None) -> QueueWaitList:
+    def open(self, options: PullOptions | None) -> QueueWaitList:
         """Add a new line at the end."""
-        line = QueueWaitList(self, self._machine) if asked is None else LeaseLine(self, self._machine, asked)
-        self._by_asked[asked] = line
+        line = QueueWaitList(self, self._machine) if options is None else LeaseLine(self, self._machine, options)
+        self._by_options[options] = line
         self._by_queue[self.key] = self
         return line
 
     def in_turn(self) -> list[QueueWaitList]:
         """Return all lines; the one whose turn it is comes first."""
-        return list(self._by_asked.values())
+        return list(self._by_options.values())
 
     def served(self, line: QueueWaitList) -> None:
         """Move a line to the end, so that it is the others' turn."""
-        if self._by_asked.get(line.asked) is line:
-            del self._by_asked[line.asked]
-            self._by_asked[line.asked] = line
+        if self._by_options.get(line.options) is line:
+            del self._by_options[line.options]
+            self._by_options[line.options] = line
 
     def remove(self, line: QueueWaitList) -> None:
         """Remove a line in which no pull waits any more."""
-        if self._by_asked.get(line.asked) is line:
-            del self._by_asked[line.asked]
-            if not self._by_asked and self._by_queue.get(self.key) is self:
+        if self._by_options.get(line.options) is line:
+            del self._by_options[line.options]
+            if not self._by_options and self._by_queue.get(self.key) is self:
                 del self._by_queue[self.key]
 
 
@@ -174,19 +174,19 @@ class QueueWaitList(WaitList):
 
     Attributes:
         lines: all lines of the queue.
-        asked: the options of the pulls, None for none.
-        rests: the last claim brought nothing; the line claims again when the timer fires or the queue has gained
+        options: the options of the pulls, None for none.
+        is_backing_off: the last claim brought nothing; the line claims again when the timer fires or the queue has gained
             messages.
     """
 
-    __slots__ = ("_machine", "asked", "key", "lines", "rests")
+    __slots__ = ("_machine", "is_backing_off", "key", "lines", "options")
 
-    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked | None = None) -> None:
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], options: PullOptions | None = None) -> None:
         super().__init__()
         self.key = lines.key
         self.lines = lines
-        self.asked = asked
-        self.rests = False
+        self.options = options
+        self.is_backing_off = False
         self._machine = machine
 
     def head(self) -> tuple[int | None, int]:
@@ -204,20 +204,20 @@ class QueueWaitList(WaitList):
 class LeaseLine(QueueWaitList):
     """A line for one queue, of pulls with options."""
 
-    __slots__ = ("_asked",)
+    __slots__ = ("_options",)
 
-    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], asked: Asked) -> None:
-        super().__init__(lines, machine, asked)
-        self._asked = asked
+    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], options: PullOptions) -> None:
+        super().__init__(lines, machine, options)
+        self._options = options
 
     def session(self) -> int | None:
         """Return the session in which they pull, None for none."""
-        return layout.session_asked(self._asked)
+        return layout.session_of(self._options)
 
     def head(self) -> tuple[int | None, int]:
         machine, session = self._machine(), self.session()
         queue = machine.queues.get(self.key)
-        if layout.operation_asked(self._asked) == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
+        if layout.operation_of(self._options) == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
             return None, 0
         if session is None or queue is None or not queue.is_exclusive():
             return super().head()
@@ -227,7 +227,7 @@ class LeaseLine(QueueWaitList):
         return queue.earliest_us(), queue.due_count(machine.now_us)
 
     def command(self, count: int) -> Command:
-        return layout.pull_asking(self._asked, self.key, count)
+        return layout.pull_with(self._options, self.key, count)
 
 
 def polls_are_suspended(machine: Machine, queue: Queue) -> bool:

@@ -10,7 +10,7 @@ from ....core.handlers.waiting_pushes import Waits
 from ....core.log import command_layout as layout
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand
-from ..sending.command_sender import CommandSender, unheard
+from ..sending.command_sender import CommandSender, ignore_result
 from ..sending.log_waiters import LogWaiters
 from ..sending.push_items import PushItem, Stored, stored
 from ..sending.times import wait_us
@@ -77,7 +77,7 @@ class WaitingPushes:
     def withdraw(self, ticket: _Ticket) -> None:
         """Refuse a push, unless it is already stored, or a repetition of it waits too."""
         command = layout.cancel_push(ticket.number, *self._proposals.owned(ticket.owner))
-        self._proposals.proposer.add_first(PendingCommand(command, [], unheard))
+        self._proposals.proposer.add_first(PendingCommand(command, [], ignore_result))
 
     def close(self, error: LmqError) -> None:
         """Withdraw the waiting pushes. Those that are not stored first are refused with `error`."""
@@ -112,7 +112,7 @@ class _Ticket:
 
     def completed(self, group: PendingCommand, result: Any) -> None:
         """Take the outcome: the push is stored, or waits."""
-        future = group.tickets[0]
+        future = group.requests[0]
         if isinstance(result, Waits):
             self.number = result.ticket
             if self._is_abandoned:
@@ -124,6 +124,6 @@ class _Ticket:
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Take the error of a refused push."""
-        future = group.tickets[0]
+        future = group.requests[0]
         if not future.done():
             future.set_exception(error.again())

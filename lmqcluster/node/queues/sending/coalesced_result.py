@@ -27,19 +27,19 @@ class CoalescedResult:
 
 
 class _Shares:
-    """Sink of coalesced commands (`Sink`); their tickets repeat each `CoalescedResult` once per item."""
+    """Sink of coalesced commands (`Sink`); their requests repeat each `CoalescedResult` once per item."""
 
     def completed(self, group: PendingCommand, result: list[Any] | None) -> None:
-        position, tickets = 0, group.tickets
-        while position < len(tickets):
-            share: CoalescedResult = tickets[position]
+        position, requests = 0, group.requests
+        while position < len(requests):
+            share: CoalescedResult = requests[position]
             end = position + share.count
             if not share.outcome.done():
                 share.outcome.set_result(None if result is None else result[position:end])
             position = end
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        for share in dict.fromkeys(group.tickets):
+        for share in dict.fromkeys(group.requests):
             if not share.outcome.done():
                 share.outcome.set_exception(error.again())
 

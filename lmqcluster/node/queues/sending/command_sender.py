@@ -22,7 +22,7 @@ from . import requests
 from .due_times import DueTimes
 from .push_items import PushItem
 
-__all__ = ["CommandSender", "unheard"]
+__all__ = ["CommandSender", "ignore_result"]
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 KEY_BYTES_MAX = 255
@@ -130,7 +130,7 @@ class CommandSender:
                 raise LmqError(exc.code, exc.reason) from exc
             # The command that needs the queue follows. If this one is refused, that one creates the queue without an
             # owner, which also stays within a quota.
-            self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], unheard), 64 + len(queue))
+            self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], ignore_result), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse data that would be stored if memory or the disk is full.
@@ -202,7 +202,7 @@ class CommandSender:
         return over
 
 
-class _Unheard:
+class _IgnoreResult:
     """Sink that ignores the outcome."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:
@@ -212,7 +212,7 @@ class _Unheard:
         """Ignore the error."""
 
 
-unheard = _Unheard()
+ignore_result = _IgnoreResult()
 """The sink of commands whose outcome no caller needs."""
 
 
@@ -220,7 +220,7 @@ class _Over:
     """Sink of commands with one future, which is done as soon as there is an outcome."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - sinks have it
-        future = group.tickets[0]
+        future = group.requests[0]
         if not future.done():
             future.set_result(None)
 
@@ -235,11 +235,11 @@ class _FutureSink:
     """Sink of commands with one future, which takes the whole result."""
 
     def completed(self, group: PendingCommand, result: Any) -> None:
-        future = group.tickets[0]
+        future = group.requests[0]
         if not future.done():
             future.set_result(result)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        future = group.tickets[0]
+        future = group.requests[0]
         if not future.done():
             future.set_exception(error.again())

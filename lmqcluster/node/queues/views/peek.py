@@ -146,7 +146,7 @@ class Peeks:
         _, lowest = await self._rows(name, query, client)
         messages = [row[1] for row in lowest.rows]
         if query.body_bytes_max != 0:
-            messages = await self._absent.brought(messages)
+            messages = await self._absent.fetched(messages)
         return messages, lowest.following()
 
     async def _rows(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[Queue, _Lowest]:

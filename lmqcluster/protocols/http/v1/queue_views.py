@@ -108,7 +108,7 @@ class QueueViews:
         page = await self._service.peeks.page(name, query, client)
         rows = []
         for peeked in page.messages:
-            (message,) = await self._service.pulls.absent.brought([peeked.message])
+            (message,) = await self._service.pulls.absent.fetched([peeked.message])
             rows.append(peeked_message(replace(peeked, message=message), media, self._service.receipts(), bytes_max))
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         found = LongList("messages", rows, lambda row: row, rest)

@@ -282,7 +282,7 @@ class Connection(Stream):
         tail = proposer.tail
         if tail is not None and tail.sink is self and tail.command[QUEUE] == name and tail.command[OP] == _PUSH:
             tail.command[CONTENTS].append(body)
-            tail.tickets.append(msgid)
+            tail.requests.append(msgid)
             proposer.grew(tail, size + 8)
             return
         service.check_name(name, self.kept_for())
@@ -328,7 +328,7 @@ class Connection(Stream):
         tail = proposer.tail
         if tail is not None and tail.sink is self and tail.command[OP] == op and tail.command[QUEUE] == name:
             tail.command[NUMBERS].append(number)
-            tail.tickets.append(msgid)
+            tail.requests.append(msgid)
             proposer.grew(tail, 16)
         elif len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
@@ -357,26 +357,30 @@ class Connection(Stream):
 
     def completed(self, group: PendingCommand, result: Any) -> None:
         """Answer a command of pushes or settlements (`Sink`)."""
-        tickets, group.tickets = group.tickets, []
-        if self.closed or not tickets:
+        requests, group.requests = group.requests, []
+        if self.closed or not requests:
             return
         is_push = group.command[OP] == _PUSH
-        if result is not None and result.count(0 if is_push else True) == len(tickets) and NOTIFICATION not in tickets:
-            self.write(replies.all_ok(tickets))
+        if (
+            result is not None
+            and result.count(0 if is_push else True) == len(requests)
+            and NOTIFICATION not in requests
+        ):
+            self.write(replies.all_ok(requests))
             return
         if is_push:
             # A push that a queue refuses does not hold back the producer's later ones: the cluster remembers its number.
             out = [
                 _pushed(group.command[QUEUE], msgid, flag)
-                for msgid, flag in zip(tickets, result, strict=True)
+                for msgid, flag in zip(requests, result, strict=True)
                 if msgid is not NOTIFICATION
             ]
         elif result is None:
-            out = [replies.failure(m, "throw:queue_not_found") for m in tickets if m is not NOTIFICATION]
+            out = [replies.failure(m, "throw:queue_not_found") for m in requests if m is not NOTIFICATION]
         else:
             out = [
                 replies.success(msgid, replies.OK) if settled else replies.failure(msgid, "throw:not_found")
-                for msgid, settled in zip(tickets, result, strict=True)
+                for msgid, settled in zip(requests, result, strict=True)
                 if msgid is not NOTIFICATION
             ]
         self.write(b"".join(out))
@@ -385,8 +389,8 @@ class Connection(Stream):
         """Refuse a command of pushes or settlements (`Sink`)."""
         if group.command[OP] == _PUSH:
             self.push_refused(error)
-        tickets, group.tickets = group.tickets, []
-        for msgid in tickets:
+        requests, group.requests = group.requests, []
+        for msgid in requests:
             self.fail(msgid, error.rpc_text())
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:

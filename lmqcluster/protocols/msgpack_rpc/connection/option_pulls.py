@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ....core.log.command_layout import asks_in_session
+from ....core.log.command_layout import session_pull
 from ....node.queues.pulls.unsent import unsent_in_session
 from ....node.queues.sending.times import lease_us
 from ....wire.errors import LmqError
@@ -51,9 +51,9 @@ def _start(
         number = service.sessions.number(text(options[b"session"]))
         service.check_name(name, connection.kept_for())
         known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
-        asked = asks_in_session(own_lease_us, number, 1, known, *connection.owned())
+        pull_options = session_pull(own_lease_us, number, 1, known, *connection.owned())
         answer = puller(connection, is_many=is_many, unsent=unsent_in_session(1, known))
-        service.pulls.start_asking(asked, name, (answer, msgid, *wanted))
+        service.pulls.start_with(pull_options, name, (answer, msgid, *wanted))
         return
     ticket = puller(connection, is_many=is_many), msgid, *wanted
     if lease_s is None:

@@ -165,8 +165,8 @@ class _Settlement:
 
     def completed(self, group: PendingCommand, settled: list[bool] | None) -> None:
         """Send the messages whose leases had not expired."""
-        tickets, group.tickets = group.tickets, []
-        for token in tickets:
+        requests, group.requests = group.requests, []
+        for token in requests:
             self._connection.promised_bytes -= self._size
             results = settled if settled is not None else [False] * len(self._encoded)
             kept = [one for one, is_settled in zip(self._encoded, results, strict=True) if is_settled]
@@ -174,8 +174,8 @@ class _Settlement:
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Refuse the pull. Messages that are certainly not acknowledged return to their queues."""
-        tickets, group.tickets = group.tickets, []
-        for token in tickets:
+        requests, group.requests = group.requests, []
+        for token in requests:
             self._connection.promised_bytes -= self._size
             if error.outcome is Outcome.NOT_APPLIED:
                 self._puller.put_back(self._delivered)

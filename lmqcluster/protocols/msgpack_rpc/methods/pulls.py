@@ -80,7 +80,7 @@ class _Cancellation:
 
     def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002
         """Cancel the pull. It has either been answered or is waiting in line."""
-        self._connection.service.pulls.cancel(self._connection, group.tickets[0])
+        self._connection.service.pulls.cancel(self._connection, group.requests[0])
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Do nothing: the pull, which was sent earlier, fails too."""

@@ -90,7 +90,7 @@ class _Outcomes:
 
     def completed(self, group: PendingCommand, flags: Any) -> None:
         """Record the results of a run that is stored, at least in part."""
-        places, group.tickets = group.tickets, []
+        places, group.requests = group.requests, []
         if not places:
             return
         start, end = places[0], places[-1] + 1
@@ -103,7 +103,7 @@ class _Outcomes:
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Record the error of a run that is not stored or whose outcome is unknown."""
         self._connection.push_refused(error)
-        places, group.tickets = group.tickets, []
+        places, group.requests = group.requests, []
         for place in places:
             self._results[place] = _refused(error)
         self._count(len(places))

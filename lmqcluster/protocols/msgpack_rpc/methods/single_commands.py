@@ -26,8 +26,8 @@ class _Call:
 
     def completed(self, group: PendingCommand, result: Any) -> None:
         """Answer the request, once."""
-        tickets, group.tickets = group.tickets, []
-        for msgid in tickets:
+        requests, group.requests = group.requests, []
+        for msgid in requests:
             try:
                 answer = self.render(result)
             except LmqError as exc:
@@ -40,8 +40,8 @@ class _Call:
         """Refuse the request, once."""
         if producer_of(group.command) is not None:
             self.connection.push_refused(error)
-        tickets, group.tickets = group.tickets, []
-        for msgid in tickets:
+        requests, group.requests = group.requests, []
+        for msgid in requests:
             self.connection.fail(msgid, error.rpc_text())
 
 

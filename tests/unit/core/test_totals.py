@@ -26,8 +26,8 @@ def _counted(machine: Machine) -> tuple[int, int, int]:
 
 
 def _kept(machine: Machine) -> tuple[int, int, int]:
-    stock = machine.stock
-    return stock.messages, stock.body_bytes, stock.property_bytes
+    totals = machine.totals
+    return totals.messages, totals.body_bytes, totals.property_bytes
 
 
 def test_sums_follow_everything_that_happens_to_messages() -> None:
