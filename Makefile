@@ -75,7 +75,9 @@ docs: install ## Build the documentation into build/site
 release: install ## Build sdist, wheel, image, site, SBOM and checksums into dist/
 	$(BIN)/python -m deploy.release $(RELEASE_ARGS)
 
-check: lint unit ## Run lint and unit: before every commit
+# Types are checked by one process, so tests run beside it.
+check: install ## Run lint and unit: before every commit
+	@$(MAKE) --no-print-directory --output-sync=target --jobs 2 lint unit
 
 test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10

@@ -16,9 +16,8 @@ import pytest
 from lmqcluster.node.config.config import ConfigError
 from lmqcluster.node.config.kestrel import KESTREL_PORTS
 from lmqcluster.node.config.load import load_config
-from lmqcluster.protocols.kestrel.port import KestrelPort
+from lmqcluster.protocols.kestrel.port_context import PortContext
 from lmqcluster.protocols.kestrel.status import ServerStatus
-from lmqcluster.protocols.memcache import MemcacheConnection
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import LmqError
 
@@ -87,7 +86,7 @@ def test_remote_clients_are_served_only_with_an_explicit_option(tmp_path: Path, 
         address = Address("127.0.0.1", ports.take())
         async with guarded_node(tmp_path, admin=None, memcache=address, kestrel_insecure=insecure) as guarded:
             status = ServerStatus(tmp_path / "status")
-            port = KestrelPort("memcache", guarded.node, address, MemcacheConnection, status)
+            port = PortContext("memcache", guarded.node, status)
             assert port.principal(HERE) is guarded.node.access.anonymous
             if insecure == "on":
                 assert port.principal(ELSEWHERE) is guarded.node.access.anonymous

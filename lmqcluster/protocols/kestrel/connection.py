@@ -7,7 +7,6 @@ import contextlib
 import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Awaitable, Callable
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -17,11 +16,9 @@ from ...node.process.fair_slices import gathered
 from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
 from ...wire.errors import LmqError, forget_frames
 from .connection_reads import HeldReads
+from .port_context import PortContext
 from .queues import KestrelQueues
 from .request_buffer import RequestBuffer
-
-if TYPE_CHECKING:
-    from .port import KestrelPort
 
 __all__ = ["ClosedError", "KestrelConnection"]
 
@@ -54,11 +51,15 @@ class KestrelConnection(asyncio.Protocol, ABC):
         buffer: received data that is not carried out yet.
         pieces: data behind `buffer` that belongs to an incomplete large request.
         wanted: number of bytes that must have arrived before `buffer` is parsed again.
+        on_made: called when the connection is established.
+        on_lost: called when the connection is closed.
     """
 
     counts_bytes = True
+    on_made: Callable[[KestrelConnection], None]
+    on_lost: Callable[[KestrelConnection], None]
 
-    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
         self.port = port
         self.place = place
         self.held = HeldReads(port.node.open_reads)
@@ -109,7 +110,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
             for name, seconds in _KEEPALIVE:
                 if hasattr(socket, name):
                     sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
-        self.port.connected(self)
+        self.on_made(self)
         self._worker = self.loop.create_task(self._work())
 
     def data_received(self, data: bytes) -> None:
@@ -210,7 +211,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
         # Confirmations in flight precede this abort in the log.
         self.held.abort_all()
         self.place.release()
-        self.port.disconnected(self)
+        self.on_lost(self)
         self._idle.set()
 
     def pause_writing(self) -> None:

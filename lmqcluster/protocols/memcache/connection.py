@@ -13,7 +13,7 @@ from ...ports import ConnectionSlot, Ending
 from ...wire.errors import ERRORS, LmqError
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.numbers import int32
-from ..kestrel.port import KestrelPort
+from ..kestrel.port_context import PortContext
 from ..kestrel.queues import KestrelQueues
 from .commands import COMMANDS
 from .get import serve_get
@@ -51,7 +51,7 @@ class _Puts(NamedTuple):
 class MemcacheConnection(KestrelConnection):
     """Connection that reads memcache requests and carries them out in order."""
 
-    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
         # Puts in flight, in order; their number; and the time at which the first was sent.

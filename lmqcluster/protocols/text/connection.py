@@ -5,7 +5,7 @@ from __future__ import annotations
 from ...ports import ConnectionSlot, Ending
 from ...wire.errors import LmqError, forget_frames
 from ..kestrel.connection import READ_AHEAD_BYTES, KestrelConnection
-from ..kestrel.port import KestrelPort
+from ..kestrel.port_context import PortContext
 from .commands import COMMANDS
 from .parser import Parser, Request
 
@@ -19,7 +19,7 @@ _TEXT_MAX = 400
 class TextConnection(KestrelConnection):
     """Connection that reads text requests and carries them out in order."""
 
-    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._parser = Parser(port.node.config.message_bytes_max)
 

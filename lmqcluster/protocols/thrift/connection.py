@@ -6,7 +6,7 @@ from ...ports import ConnectionSlot, Ending
 from ...wire.errors import LmqError, forget_frames
 from ...wire.limits import REQUEST_BYTES_MAX
 from ..kestrel.connection import KestrelConnection
-from ..kestrel.port import KestrelPort
+from ..kestrel.port_context import PortContext
 from .codec import INTERNAL_ERROR, UNKNOWN_METHOD, Call, UnknownMethodError, answer, exception, read_call, read_header
 from .methods import CALLS
 from .types import METHODS
@@ -21,7 +21,7 @@ class ThriftConnection(KestrelConnection):
 
     counts_bytes = False
 
-    def __init__(self, port: KestrelPort, place: ConnectionSlot) -> None:
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
         super().__init__(port, place)
         self._call: Call | None = None
 

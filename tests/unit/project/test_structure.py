@@ -30,7 +30,6 @@ LONG_FUNCTIONS = {
 }
 CIRCLES_LEFT = {
     "lmqcluster.client",
-    "lmqcluster.protocols.kestrel",
     "lmqcluster.protocols.msgpack_rpc",
 }
 """Packages in which connections and their parts still name each other's types."""
