@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .aio.session_calls import ClientSession
     from .aio.transactions import SyncTransaction, Transaction
     from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, ClosedQueue, Part
-    from .blocking.client import Client, SyncMessage, SyncMessages
-    from .blocking.session_calls import SyncSession
+    from .blocking.client import Client, SyncMessage, SyncMessages, SyncSession
     from .client_options import ClientOptions
     from .message import Delivery, Message, Origin
     from .options import PushOptions
@@ -36,7 +35,7 @@ else:
             "Client": "blocking.client",
             "ClientOptions": "client_options",
             "Delivery": "message",
-            "SyncSession": "blocking.session_calls",
+            "SyncSession": "blocking.client",
             "ClientSession": "aio.session_calls",
             "Mark": "aio.job_calls",
             "Message": "message",

@@ -448,7 +448,11 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
                 it returns the messages that were not yielded without charging a retry.
             timeout: end the iteration if no message arrives for this many seconds; None = never.
         """
-        return Messages(self, queue, prefetch, timeout)
+        return Messages(
+            prefetch,
+            lambda: self.pull_many(queue, prefetch, timeout),
+            lambda ids: self.put_back_many(queue, ids),
+        )
 
     def _message(self, reply: Any) -> Message | None:
         if reply == b"empty":

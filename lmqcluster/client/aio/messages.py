@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -10,7 +11,6 @@ from lmqcluster.wire.limits import PULL_COUNT_MAX
 
 if TYPE_CHECKING:
     from ..message import Message
-    from .client import AsyncClient
 
 __all__ = ["Messages"]
 
@@ -21,13 +21,21 @@ class Messages:
     It does not run in the background. One task at a time may iterate.
     """
 
-    def __init__(self, client: AsyncClient, queue: str | bytes, prefetch: int, wait_s: float | None) -> None:
+    def __init__(
+        self,
+        prefetch: int,
+        pull: Callable[[], Awaitable[list[Message]]],
+        put_back: Callable[[list[str]], Awaitable[object]],
+    ) -> None:
+        """Take the calls that pull up to `prefetch` messages and that return messages by their ids.
+
+        Raises:
+            ValueError: `prefetch` is out of range.
+        """
         if not 1 <= prefetch <= PULL_COUNT_MAX:
             raise ValueError(f"prefetch must be 1 to {PULL_COUNT_MAX}, not {prefetch!r}")
-        self._client = client
-        self._queue = queue
-        self._prefetch = prefetch
-        self._wait_s = wait_s
+        self._pull = pull
+        self._put_back = put_back
         self._ready: deque[Message] = deque()
         self._closed = False
 
@@ -43,7 +51,7 @@ class Messages:
     async def next(self) -> Message | None:
         """Return the next message, or None at the end of the iteration."""
         if not self._ready and not self._closed:
-            self._ready.extend(await self._client.pull_many(self._queue, self._prefetch, self._wait_s))
+            self._ready.extend(await self._pull())
         return self._ready.popleft() if self._ready else None
 
     async def aclose(self) -> None:
@@ -52,7 +60,7 @@ class Messages:
         if self._ready:
             ids = [message.id for message in self._ready]
             self._ready.clear()
-            await self._client.put_back_many(self._queue, ids)
+            await self._put_back(ids)
 
     async def __aenter__(self) -> Self:
         return self

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, Unpack
@@ -16,8 +17,9 @@ from lmqcluster.wire.errors import LmqError
 from ..aio.client import AsyncClient
 from ..aio.job_calls import Mark
 from ..aio.messages import Messages
+from ..aio.session_calls import ClientSession
 from ..aio.transactions import SyncTransaction
-from ..batches import BatchColumns, BatchLease
+from ..batches import Backlog, BatchColumns, BatchLease
 from ..client_options import ClientOptions
 from ..message import Delivery, Message, logger
 from ..options import Header, Place, PushOptions
@@ -25,11 +27,8 @@ from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
 from .fast_path import FastPath, HandedOver, driven
-from .peeks import SyncPeeks
-from .queue_calls import SyncQueueCalls
-from .session_calls import SyncSession, SyncSessionCalls
 
-__all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages"]
+__all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages", "SyncSession"]
 
 T = TypeVar("T")
 
@@ -40,7 +39,7 @@ class _Run(Protocol):
     def __call__(self, call: Callable[[], Awaitable[T]], /) -> T: ...
 
 
-class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
+class Client:
     """`AsyncClient` for code without an event loop: the same methods, each of which waits for its result.
 
     ``with Client("host:18800,host:18810") as client:`` connects on entry and closes on exit. A client may be shared between
@@ -345,6 +344,105 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
         """List all subscriptions, see `AsyncClient.subscriptions`."""
         return self._run(self._client.subscriptions)
 
+    # --- queues -------------------------------------------------------------------------------------------------------
+
+    def delete(self, queue: Name) -> str:
+        """Delete a queue with all its messages, see `AsyncClient.delete`."""
+        return self._run(lambda: self._client.delete(queue))
+
+    def purge(self, queue: Name) -> int:
+        """Remove all messages of a queue that are not leased and return their number, see `AsyncClient.purge`."""
+        return self._run(lambda: self._client.purge(queue))
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> int:  # noqa: A002
+        """Move messages to the end of another queue and return their number, see `AsyncClient.move`."""
+        return self._run(lambda: self._client.move(queue, to, max))
+
+    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:  # noqa: A002
+        """Remove messages with a label that are not leased and return their number, see `AsyncClient.withdraw`."""
+        return self._run(lambda: self._client.withdraw(queue, label, max))
+
+    def count_labelled(self, queue: Name, label: Name) -> int:
+        """Count the messages with a label that are not leased, see `AsyncClient.count_labelled`."""
+        return self._run(lambda: self._client.count_labelled(queue, label))
+
+    def redrive(
+        self,
+        queue: Name,
+        *,
+        to: Name | None = None,
+        label: Name | None = None,
+        max: int | None = None,  # noqa: A002
+    ) -> int:
+        """Send dead letters and the like back and return their number, see `AsyncClient.redrive`."""
+        return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
+
+    def bind(self, source: Name, target: Name) -> bool:
+        """Store a copy of each message pushed to one queue in another, see `AsyncClient.bind`."""
+        return self._run(lambda: self._client.bind(source, target))
+
+    def unbind(self, source: Name, target: Name) -> bool:
+        """Remove a binding, see `AsyncClient.unbind`."""
+        return self._run(lambda: self._client.unbind(source, target))
+
+    def bindings(self, source: Name) -> list[str]:
+        """List the queues that receive copies of messages pushed to this one, see `AsyncClient.bindings`."""
+        return self._run(lambda: self._client.bindings(source))
+
+    def suspend(self, queue: Name) -> str:
+        """Stop deliveries from a queue until `resume`, see `AsyncClient.suspend`."""
+        return self._run(lambda: self._client.suspend(queue))
+
+    def resume(self, queue: Name) -> str:
+        """Resume deliveries from a suspended queue, see `AsyncClient.resume`."""
+        return self._run(lambda: self._client.resume(queue))
+
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
+        """Set some of a queue's properties, or clear all that were set on it, see `AsyncClient.update_props`."""
+        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+        """Replace the list of default properties, see `AsyncClient.set_default_props`."""
+        return self._run(lambda: self._client.set_default_props(rules))
+
+    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the list of default properties, see `AsyncClient.get_default_props`."""
+        return self._run(self._client.get_default_props)
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the node's view of the cluster, see `AsyncClient.cluster`."""
+        return self._run(self._client.cluster)
+
+    def ping(self) -> str:
+        """Ping the cluster and return ``"pong"`` from any node that answers."""
+        return self._run(self._client.ping)
+
+    # --- sessions and locks -------------------------------------------------------------------------------------------
+
+    def open_session(self, ttl: float) -> str:
+        """Open a session and return its id, see `AsyncClient.open_session`."""
+        return self._run(lambda: self._client.open_session(ttl))
+
+    def renew_session(self, session: Name) -> bool:
+        """Restart the TTL of a session, see `AsyncClient.renew_session`."""
+        return self._run(lambda: self._client.renew_session(session))
+
+    def end_session(self, session: Name) -> bool:
+        """End a session, see `AsyncClient.end_session`."""
+        return self._run(lambda: self._client.end_session(session))
+
+    def leave_queue(self, queue: Name, session: Name) -> bool:
+        """Give up the turn at an exclusive queue, see `AsyncClient.leave_queue`."""
+        return self._run(lambda: self._client.leave_queue(queue, session))
+
+    def lock(self, name: Name, session: Name, wait: float | None = None) -> int | None:
+        """Acquire a named lock and return its fencing token, see `AsyncClient.lock`."""
+        return self._run(lambda: self._client.lock(name, session, wait))
+
+    def unlock(self, name: Name, session: Name) -> bool:
+        """Release a lock, see `AsyncClient.unlock`."""
+        return self._run(lambda: self._client.unlock(name, session))
+
     def session(self, ttl: float = 30.0) -> SyncSession:
         """Return a session for ``with client.session() as session:``, renewed in the background, see `AsyncClient.session`."""
         return SyncSession(self, self._client.session(ttl), self._run)
@@ -352,6 +450,53 @@ class Client(SyncSessionCalls, SyncQueueCalls, SyncPeeks):
     def transaction(self) -> SyncTransaction:
         """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
         return SyncTransaction(self._client._send_transaction, self._run)
+
+    # --- backlog and peeks --------------------------------------------------------------------------------------------
+
+    def backlog(
+        self,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        bytes_max: int | None = None,
+        queues_max: int | None = None,
+    ) -> Backlog:
+        """Return the backlog, see `AsyncClient.backlog`."""
+        return self._run(
+            lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max, queues_max=queues_max)
+        )
+
+    def peek(
+        self,
+        queue: Name,
+        count: int,
+        start_sequence: int = 0,
+        *,
+        end_sequence: int | None = None,
+        due_from_us: int | None = None,
+        due_to_us: int | None = None,
+        details: bool = False,
+        bodies: bool = True,
+    ) -> BatchColumns:
+        """Return messages without taking them, see `AsyncClient.peek`."""
+        return self._run(
+            lambda: self._client.peek(
+                queue,
+                count,
+                start_sequence,
+                end_sequence=end_sequence,
+                due_from_us=due_from_us,
+                due_to_us=due_to_us,
+                details=details,
+                bodies=bodies,
+            )
+        )
+
+    def peek_ranges(self, queue: Name, range_bytes: int, ranges_min: int = 1) -> list[int]:
+        """Divide a queue into ranges of sequences, see `AsyncClient.peek_ranges`."""
+        return self._run(lambda: self._client.peek_ranges(queue, range_bytes, ranges_min))
+
+    # --- running on the client's loop ---------------------------------------------------------------------------------
 
     def _message(self, message: Message | None) -> SyncMessage | None:
         return None if message is None else SyncMessage(self, message)
@@ -574,3 +719,70 @@ def _serve(started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> 
         await stop.wait()
 
     asyncio.run(until_stopped())
+
+
+class SyncSession:
+    """The blocking form of `ClientSession`: ``with client.session() as session:``.
+
+    Attributes:
+        id: known within the block.
+    """
+
+    def __init__(self, client: Client, session: ClientSession, run: _Run) -> None:
+        self._client = client
+        self._session = session
+        self._run = run
+
+    @property
+    def id(self) -> str:
+        """Id of the session, known within the block."""
+        return self._session.id
+
+    @property
+    def lost(self) -> bool:
+        """True if the session has ended before the block."""
+        return self._session.lost
+
+    def __enter__(self) -> Self:
+        self._run(self._session.__aenter__)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._run(lambda: self._session.__aexit__(kind, value, trace))
+
+    def pull(
+        self, queue: Name, timeout: float | None = None, *, lease: float | None = None, auto_ack: bool = False
+    ) -> SyncMessage | None:
+        """Take the next message until it is settled, or the session ends, see `ClientSession.pull`."""
+        session = self._session
+        return self._client._message(self._run(lambda: session.pull(queue, timeout, lease=lease, auto_ack=auto_ack)))
+
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+    ) -> list[SyncMessage]:
+        """Take up to `max` messages, see `ClientSession.pull_many`."""
+        session = self._session
+        found = self._run(lambda: session.pull_many(queue, max, timeout, lease=lease, auto_ack=auto_ack))
+        return self._client._messages(found)
+
+    def leave(self, queue: Name) -> bool:
+        """Pass an exclusive queue to the next session in line, see `AsyncClient.leave_queue`."""
+        return self._client.leave_queue(queue, self.id)
+
+    @contextlib.contextmanager
+    def lock(self, name: Name, wait: float | None = None) -> Iterator[int]:
+        """Hold a lock in a block: ``with session.lock("report") as token:``, see `ClientSession.lock`."""
+        lock = self._session.lock(name, wait)
+        token: int = self._run(lock.__aenter__)
+        try:
+            yield token
+        finally:
+            self._run(lambda: lock.__aexit__(None, None, None))

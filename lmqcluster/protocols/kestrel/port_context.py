@@ -1,4 +1,4 @@
-"""What the connections of one Kestrel port share."""
+"""The state that the connections of one Kestrel port share."""
 
 from __future__ import annotations
 

@@ -15,9 +15,8 @@ SPLIT_CLASSES = {
     "QueueContents", "QueueCounters", "QueueTable",
     # The service has a command sender.
     "CommandSender",
-    # The blocking client is generated, and the asyncio client has its groups of calls.
+    # The asyncio client has its groups of calls.
     "BatchCalls", "JobCalls", "QueueCalls", "SessionCalls", "SessionClient", "SettleCalls", "TransactionCalls",
-    "SyncPeeks", "SyncQueueCalls", "SyncSessionCalls",
 }  # fmt: skip
 """Base classes that exist only to split a file, and have yet to become parts. None may be added."""
 CHOSEN_BY_NAME = {"RollingRestart"}
