@@ -53,7 +53,7 @@ class SessionModel(RichModel):
         self.tokens: dict[bytes, int] = {}
         self.tokens_given = 0
         self.waits: list[WaitingPush] = []
-        self.requests = 0
+        self.tickets = 0
         self.notices: list[Any] = []
         self.is_serving = False
 
@@ -189,7 +189,7 @@ class SessionModel(RichModel):
 
     def push_or_wait(self, name: bytes, rows: list[Any], wait_us: int) -> Any:
         queue = self.named(name)
-        wait = WaitingPush(self.requests + 1, name, rows, self.now_us + wait_us)
+        wait = WaitingPush(self.tickets + 1, name, rows, self.now_us + wait_us)
         before = [one for one in self.waits if one.key() is not None and one.key() == wait.key()]
         if before:
             if not before[-1].same(rows):
@@ -201,7 +201,7 @@ class SessionModel(RichModel):
         if isinstance(result, list):
             return result
         if result == FULL and not self.value(queue, "destination_queues"):
-            self.requests += 1
+            self.tickets += 1
             self.waits.append(wait)
             return "waits", wait.ticket
         queue.add("refused", result is not None)

@@ -163,7 +163,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         if place is not None:
             return [*command[:place], self.model.opened - command[place], *command[place + 1 :]]
         if command[0] == Op.CANCEL_PUSH:
-            return [Op.CANCEL_PUSH, self.model.requests - command[1]]
+            return [Op.CANCEL_PUSH, self.model.tickets - command[1]]
         return super()._resolved(command)
 
     def _verbs(self) -> dict[Op, Callable[..., Any]]:

@@ -145,7 +145,7 @@ class Ledger:
         """Note that a client nacks a message, which may be redelivered at once."""
         for lease in self._leases[number]:
             if lease.delivery == delivery:
-                lease.deliveries_returned_by = True
+                lease.given_back = True
 
     def settling(self, number: bytes) -> None:
         """Note that a client acks a message; it may never learn the result."""
@@ -186,7 +186,7 @@ class Ledger:
         for number, leases in self._leases.items():
             leases.sort(key=lambda lease: lease.stamp_us)
             for lease, following in itertools.pairwise(leases):
-                if not lease.deliveries_returned_by and following.stamp_us - lease.stamp_us < LEASE_S * 1_000_000:
+                if not lease.given_back and following.stamp_us - lease.stamp_us < LEASE_S * 1_000_000:
                     detail = f"message {number.decode()}: {lease} {following}"
                     self._checkers.report("delivered within a lease", detail)
 
@@ -195,7 +195,7 @@ class Ledger:
 class _Lease:
     stamp_us: int
     delivery: int
-    deliveries_returned_by: bool = False
+    given_back: bool = False
 
 
 class Push:

@@ -64,7 +64,7 @@ def _newest_members(self: RaftCore) -> tuple[int, int, dict[str, str]]:
 def _installed_by_length(self: RaftCore, node: Any, message: Any) -> None:
     if message["term"] >= self.term() and message["index"] <= self._journal.last_index:
         self._follow(node, message["term"])
-        self._admission.reply(node, message, installed=True)
+        self._intake.reply(node, message, installed=True)
     else:
         _on_snapshot(self, node, message)
 

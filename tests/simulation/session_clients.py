@@ -142,10 +142,10 @@ class _Answer(Silent):
 class _Asked:
     """Waits for the first answer to a push that may wait."""
 
-    def __init__(self, judge: SessionJudge, content: bytes, requests: list[int]) -> None:
+    def __init__(self, judge: SessionJudge, content: bytes, tickets: list[int]) -> None:
         self._judge = judge
         self._content = content
-        self._tickets = requests
+        self._tickets = tickets
 
     def completed(self, group: PendingCommand, result: Any) -> None:
         self._judge.answered(self._content, result)

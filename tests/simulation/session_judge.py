@@ -333,9 +333,9 @@ class SessionJudge:
             self._store(push.contents)
         return served
 
-    def _give_up(self, requests: set[int]) -> None:
-        self._given_up |= requests
-        self._waiting = [one for one in self._waiting if one.ticket not in requests]
+    def _give_up(self, tickets: set[int]) -> None:
+        self._given_up |= tickets
+        self._waiting = [one for one in self._waiting if one.ticket not in tickets]
 
     def _cancelled(self, arguments: list[Any], result: Any) -> None:
         waits = any(one.ticket == arguments[0] for one in self._waiting)

@@ -211,11 +211,11 @@ def test_possibly_lost_items_are_returned_if_the_session_cannot_be_checked(
             passed_s[0] += TTL_S
             return found
 
-        async def ignore_result(*_: Any) -> bool:
+        async def lost(*_: Any) -> bool:
             raise LmqError("no_leader", "there is no leader")
 
         monkeypatch.setattr(node.service, "delivered", late)
-        monkeypatch.setattr(node.service.sessions, "renew", ignore_result)
+        monkeypatch.setattr(node.service.sessions, "renew", lost)
         with pytest.raises(LmqError, match="no leader"):
             await reads.take(b"q")
         monkeypatch.setattr(node.service.sessions, "renew", renew)
