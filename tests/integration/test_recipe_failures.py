@@ -206,9 +206,7 @@ def test_an_outage_longer_than_the_lease(queue_name: str, face: Face, disrupted_
         queue.put("after")
         within(lambda: "after" in got.items, "the item put after the outage")
     assert set(got.items) == {"before", "during", "after"}
-    assert got.states == [
-        ConnectionState.CONNECTED,
-        ConnectionState.SUSPENDED,
-        ConnectionState.LOST,
-        ConnectionState.RECONNECTED,
-    ]
+    # While the nodes are killed one after another, the client may reach one that still runs.
+    assert got.states[0] is ConnectionState.CONNECTED
+    assert got.states[-3:] == [ConnectionState.SUSPENDED, ConnectionState.LOST, ConnectionState.RECONNECTED]
+    assert got.states.count(ConnectionState.LOST) == 1
