@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
 # Number of concurrent test files.
 TEST_JOBS ?= 3
-UNIT_JOBS ?= 2
+UNIT_JOBS ?= 3
 # Tests start about a thousand Python processes, each of which would compile all modules without byte code on disk.
 unexport PYTHONDONTWRITEBYTECODE
 
