@@ -34,10 +34,10 @@ if __name__ == "__main__":
 _NEXT: Final = """\
 from runpy import run_module
 
-from lmqcluster.core.machine import Machine
+from lmqcluster.core.state.state import State
 
 if __name__ == "__main__":
-    Machine.VERSION_MAX += 1
+    State.VERSION_MAX += 1
     run_module("lmqcluster_cli.lmq", run_name="__main__")
 """
 

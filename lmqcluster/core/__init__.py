@@ -6,7 +6,8 @@ integer microseconds of log time. Waiting, encoding and authorisation are left t
 """
 
 from .applied import Applied
-from .log.commands import Fault, IncompatibleVersionError, Op, PushFlag
+from .log.commands import Op
+from .log.results import Fault, IncompatibleVersionError, PushFlag
 from .machine import Machine
 from .messages.message import Message
 from .owners.api_keys import ApiKeys
@@ -14,6 +15,7 @@ from .owners.tokens import EVERY_QUEUE, Role, Token, TokenResult, Tokens
 from .queue.queue import Queue
 from .snapshot.records import Restoration
 from .snapshot.view import SnapshotView
+from .state.state import State
 
 __all__ = [
     "EVERY_QUEUE",
@@ -29,6 +31,7 @@ __all__ = [
     "Restoration",
     "Role",
     "SnapshotView",
+    "State",
     "Token",
     "TokenResult",
     "Tokens",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from .log.notices import Notice
 from .queue.queue import Queue
-from .sessions.notices import Notice
 
 __all__ = ["Applied"]
 
@@ -15,9 +15,8 @@ class Applied(NamedTuple):
     """The outcome of one batch.
 
     Attributes:
-        status: ``applied``; ``duplicate`` if the batch was applied before; ``gap`` if an earlier batch of the same
-            node is missing,
-            in which case nothing was done and the node must resend from the missing one on.
+        status: ``applied``; ``duplicate``: the batch was applied before; ``gap``: an earlier batch of the node is
+            missing. Nothing was applied then; the node resends from that batch on.
         results: one result per command, empty unless applied.
         ready: queues that may have gained messages that can be pulled.
         created, deleted: queues that were created and deleted.

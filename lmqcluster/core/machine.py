@@ -7,24 +7,25 @@ from typing import Any
 
 from .applied import Applied
 from .command_copies import copies_of
-from .handlers.bulk import Operations
+from .handlers.bulk import BulkCommands
 from .handlers.cluster import ClusterCommands
-from .handlers.keyed_pushes import KeyedPushes
 from .handlers.polls import PollCommands
+from .handlers.pull import PullCommands
+from .handlers.push import PushCommands
 from .handlers.queues import QueueCommands
 from .handlers.sessions import SessionCommands
+from .handlers.settle import SettleCommands
 from .handlers.stream_pushes import StreamPushes
-from .handlers.traits import TraitCommands
 from .handlers.transactions import Transactions
 from .handlers.waiting_pushes import WaitingPushCommands
-from .log.commands import Command, Compile, Fault, IncompatibleVersionError, Op, RefusedError
+from .log.commands import Command, Compile, Encoded, Op, decode
+from .log.results import Fault, IncompatibleVersionError, RefusedError
 from .messages.bodies import HasName
 from .messages.pages import PageError
 from .messages.pre_images import PreImages
 from .prefetch import pages_ahead
 from .snapshot.records import Restoration
 from .snapshot.view import SnapshotView
-from .state.named_queues import NamedQueues
 from .state.state import State
 
 __all__ = ["Machine"]
@@ -32,89 +33,83 @@ __all__ = ["Machine"]
 _Handlers = dict[int, Callable[..., Any]]
 
 
-class Machine(State):
-    """The state, and the commands that change it."""
+class Machine:
+    """The commands, and the state that they change.
 
-    def __init__(self, compile_pattern: Compile) -> None:
-        super().__init__(compile_pattern)
-        self._pushes_that_wait = WaitingPushCommands(self)
+    Args:
+        compile_pattern: the engine of regular expressions.
+        state: a state to continue with; None for an empty one.
+
+    Attributes:
+        state: the state.
+    """
+
+    def __init__(self, compile_pattern: Compile, state: State | None = None) -> None:
+        self.state = State(compile_pattern) if state is None else state
+        self._waiting = WaitingPushCommands(self.state)
+        polls = PollCommands(self.state)
         self._handlers = {
-            **self._queue_handlers(),
-            **self._message_handlers(),
-            **self._cluster_handlers(),
+            **self._push_handlers(polls),
+            **self._delivery_handlers(polls),
+            **self._queue_handlers(polls),
             **self._batch_handlers(),
             **self._session_handlers(),
-            **self._poll_handlers(),
+            **self._cluster_handlers(),
         }
 
-    def _queue_handlers(self) -> _Handlers:
-        queues, operations = QueueCommands(self), Operations(self)
+    def _push_handlers(self, polls: PollCommands) -> _Handlers:
+        pushes, streams = PushCommands(self.state, polls, self._waiting), StreamPushes(self.state)
         return {
-            Op.PUSH: queues.push,
-            Op.PULL: queues.pull,
-            Op.PULL_FIRST: NamedQueues(self).pull_first,
-            Op.ACK: queues.ack,
-            Op.NACK: queues.nack,
-            Op.EXTEND: queues.extend,
-            Op.PUT_BACK: self.put_back,
-            Op.SET_PROPERTIES: queues.set_properties,
-            Op.CLEAR_PROPERTIES: queues.clear_properties,
-            Op.CREATE_FOR: queues.create_for,
-            Op.DELETE: self.delete,
-            Op.SET_DEFAULTS: queues.set_defaults,
-            Op.PURGE: operations.purge,
-            Op.MOVE: operations.move,
-            Op.SUSPEND: operations.suspend,
-            Op.BIND: queues.bind,
-            Op.UNBIND: queues.unbind,
-        }
-
-    def _message_handlers(self) -> _Handlers:
-        pushes, marked, traits = KeyedPushes(self), StreamPushes(self), TraitCommands(self)
-        return {
-            Op.PUSH_ITEMS: pushes.push_items,
+            Op.PUSH: pushes.push,
+            Op.PUSH_ROWS: pushes.push_rows,
             Op.PUSH_EACH: pushes.push_each,
-            Op.PUSH_MARKED: marked.push,
-            Op.END_JOBS: marked.end_jobs,
-            Op.BEGIN_EPOCH: marked.begin_epoch,
-            Op.FINISH_EPOCH: marked.finish_epoch,
-            Op.PUSH_TRAITS: traits.push,
-            Op.PULL_LEASE: traits.pull,
-            Op.GIVE_BACK: traits.give_back,
-            Op.EXTEND_BY: traits.extend,
-            Op.WITHDRAW: traits.withdraw,
-            Op.REDRIVE: traits.redrive,
-            Op.TRANSACTION: Transactions(self).run,
-            Op.PUSH_OR_WAIT: self._pushes_that_wait.push,
-            Op.CANCEL_PUSH: self._pushes_that_wait.cancel,
+            Op.CANCEL_PUSH: self._waiting.cancel,
+            Op.PUSH_STREAM: streams.push,
+            Op.BEGIN_EPOCH: streams.begin_epoch,
+            Op.FINISH_EPOCH: streams.finish_epoch,
+            Op.END_JOBS: streams.end_jobs,
         }
 
-    def _cluster_handlers(self) -> _Handlers:
-        cluster = ClusterCommands(self)
+    def _delivery_handlers(self, polls: PollCommands) -> _Handlers:
+        pulls, settlements = PullCommands(self.state), SettleCommands(self.state)
         return {
-            Op.BARRIER: cluster.barrier,
-            Op.FOUND: cluster.found,
-            Op.RENEW_SALT: cluster.renew_salt,
-            Op.UPGRADE: cluster.upgrade,
-            Op.DIGEST: cluster.digest,
-            Op.REPORT_DIGEST: cluster.report_digest,
-            Op.SET_TIME: cluster.set_time,
-            Op.SET_TOKEN: cluster.set_token,
-            Op.DELETE_TOKEN: cluster.delete_token,
+            Op.PULL: pulls.pull,
+            Op.PULL_FIRST: pulls.pull_first,
+            Op.POLL: polls.poll,
+            Op.ACK: settlements.ack,
+            Op.NACK: settlements.nack,
+            Op.EXTEND: settlements.extend,
+            Op.UPDATE: polls.update,
+            Op.DELETE_POLLED: polls.delete,
+            Op.TRANSACTION: Transactions(self.state).run,
+        }
+
+    def _queue_handlers(self, polls: PollCommands) -> _Handlers:
+        queues, bulk = QueueCommands(self.state), BulkCommands(self.state)
+        return {
+            Op.CREATE: queues.create,
+            Op.DELETE: queues.delete,
+            Op.SET_PROPERTIES: queues.set_properties,
+            Op.SET_DEFAULTS: queues.set_defaults,
+            Op.SUSPEND: queues.suspend,
+            Op.BIND: queues.bind,
+            Op.PURGE: bulk.purge,
+            Op.MOVE: bulk.move,
+            Op.REDRIVE: bulk.redrive,
+            Op.SET_POLL_LIMITS: polls.set_limits,
         }
 
     def _batch_handlers(self) -> _Handlers:
         return {
-            Op.CLAIM: self.batches.claim,
-            Op.RESERVE: self.batches.reserve,
-            Op.RENEW: self.batches.renew,
-            Op.SETTLE_BATCHES: self.batches.settle,
-            Op.ABANDON_BATCHES: self.batches.abandon,
-            Op.DELETE_SUBSCRIPTION: self.batches.delete,
+            Op.CLAIM: self.state.batches.claim,
+            Op.RESERVE: self.state.batches.reserve,
+            Op.RENEW: self.state.batches.renew,
+            Op.SETTLE_BATCHES: self.state.batches.settle,
+            Op.ABANDON_BATCHES: self.state.batches.abandon,
         }
 
     def _session_handlers(self) -> _Handlers:
-        sessions = SessionCommands(self)
+        sessions = SessionCommands(self.state)
         return {
             Op.OPEN_SESSION: sessions.open,
             Op.RENEW_SESSION: sessions.renew,
@@ -125,24 +120,24 @@ class Machine(State):
             Op.UNLOCK: sessions.unlock,
         }
 
-    def _poll_handlers(self) -> _Handlers:
-        polls = PollCommands(self)
+    def _cluster_handlers(self) -> _Handlers:
+        cluster = ClusterCommands(self.state)
         return {
-            Op.CREATE_INDEXED: polls.create,
-            Op.PUSH_EXISTING: polls.push,
-            Op.POLL: polls.poll,
-            Op.UPDATE: polls.update,
-            Op.DELETE_POLLED: polls.delete,
-            Op.SUSPEND_ENDPOINTS: polls.suspend,
-            Op.THROTTLE: polls.throttle,
-            Op.SET_API_KEY: self.api_keys.set,
-            Op.DELETE_API_KEY: self.api_keys.delete,
+            Op.BARRIER: cluster.barrier,
+            Op.SET_SALT: cluster.set_salt,
+            Op.UPGRADE: cluster.upgrade,
+            Op.SET_TIME: cluster.set_time,
+            Op.DIGEST: cluster.digest,
+            Op.REPORT_DIGEST: cluster.report_digest,
+            Op.SET_TOKEN: cluster.set_token,
+            Op.DELETE_TOKEN: cluster.delete_token,
+            Op.SET_API_KEY: cluster.set_api_key,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------
 
     def apply(
-        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: Iterable[Command]
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: Iterable[Encoded]
     ) -> Applied:
         """Apply one batch of the node `origin`, stamped by the leader with `now_us`.
 
@@ -151,38 +146,39 @@ class Machine(State):
         Raises:
             IncompatibleVersionError: the program is too old for this log; the node must stop.
         """
-        self.now_us = max(self.now_us, now_us)
-        self.ready, self.created, self.deleted, self.notices = [], [], [], []
-        if self.pager.sparse:
+        state = self.state
+        state.now_us = max(state.now_us, now_us)
+        state.ready, state.created, state.deleted, state.notices = [], [], [], []
+        if state.pager.sparse:
             # Only chunks that earlier batches made sparse, so that the pages needed are known ahead.
-            self.pager.gather_again(self._touch)
-        if self.now_us >= self.expiry.next_us:
-            self.expiry.run(self.now_us)
-        status = self.node_sequences.admit(origin, incarnation, sequence)
+            state.pager.gather_again(self._touch)
+        if state.now_us >= state.expiry.next_us:
+            state.expiry.run(state.now_us)
+        status = state.node_sequences.admit(origin, incarnation, sequence)
         if status != "applied":
-            return Applied(status, [], self.ready, notices=self.notices)
+            return Applied(status, [], state.ready, notices=state.notices)
         results = [self._execute(command) for command in commands]
-        if self.waiting_pushes.gaining:
-            self._pushes_that_wait.serve()
-        return Applied(status, results, self.ready, self.created, self.deleted, self.notices)
+        if state.waiting_pushes.gaining:
+            self._waiting.serve()
+        return Applied(status, results, state.ready, state.created, state.deleted, state.notices)
 
-    def pages_ahead(self, now_us: int, commands: list[Command]) -> list[bytes]:
+    def pages_ahead(self, now_us: int, commands: list[Encoded]) -> list[bytes]:
         """Return the pages that a batch of these commands needs if it is applied next at this log time, as far as foreseeable.
 
         Reading a page in vain is harmless; a page that is needed but not listed is read when it is needed.
         """
-        return pages_ahead(self, max(self.now_us, now_us), commands)
+        return pages_ahead(self.state, max(self.state.now_us, now_us), commands)
 
     def copies_of(self, command: Command) -> int:
         """Return about how many copies of its messages a command stores, for bound queues and aliases; see `copies_of`."""
-        return copies_of(self, command)
+        return copies_of(self.state, command)
 
     def _touch(self, queue: HasName) -> None:
-        self.touched(self.queues[queue.name])
+        self.state.touched(self.state.queues[queue.name])
 
-    def _execute(self, command: Command) -> Any:
+    def _execute(self, encoded: Encoded) -> Any:
         try:
-            return self._handlers[command[0]](*command[1:])
+            return self._handlers[encoded[0]](decode(encoded))
         except RefusedError as exc:
             return Fault(exc.reason, exc.code)
         except (MemoryError, IncompatibleVersionError, PageError):
@@ -198,7 +194,7 @@ class Machine(State):
 
         The machine must not change until the last record is read; `freeze_view` has no such condition.
         """
-        return SnapshotView(self).records()
+        return SnapshotView(self.state).records()
 
     def freeze_view(self, *, pages: bool = False) -> SnapshotView:
         """Return a view of the state as of now, readable while the machine continues; the caller must close it.
@@ -209,11 +205,12 @@ class Machine(State):
         Raises:
             RuntimeError: another view is open.
         """
-        if self.view is not None:
+        state = self.state
+        if state.view is not None:
             raise RuntimeError("a snapshot view is open already")
-        self.revision += 1
-        view = SnapshotView(self, PreImages(self.last_sequence), self.revision, pages=pages)
-        self.view = view
+        state.revision += 1
+        view = SnapshotView(state, PreImages(state.last_sequence), state.revision, pages=pages)
+        state.view = view
         return view
 
     @classmethod
@@ -223,12 +220,7 @@ class Machine(State):
         Raises:
             ValueError: the records are not a complete snapshot in the format of this program.
         """
-        restoration = cls.restore_incrementally(compile_pattern)
+        restoration = Restoration(State(compile_pattern))
         for record in records:
             restoration.take(record)
-        return restoration.finish()
-
-    @classmethod
-    def restore_incrementally(cls, compile_pattern: Compile) -> Restoration[Machine]:
-        """Return a restoration that takes the records of a snapshot one by one and returns the machine at the end."""
-        return Restoration(cls(compile_pattern))
+        return cls(compile_pattern, restoration.finish())

@@ -7,24 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
-from typing import Protocol
+from typing import Final
 
-from .log.command_layout import (
-    deliveries_returned_by,
-    session_released_by,
-    source_of_move,
-    sources_of_pull,
-    steps_of,
-    target_of_push,
-)
-from .log.commands import Command
+from .log.commands import Encoded, Transaction, decode
+from .log.touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 from .messages.bodies import Body
 from .messages.message import Message
-from .queue.pager import Pager
 from .queue.queue import Queue
-from .sessions.sessions import END_STEPS, Sessions
-from .timers.lease_expiry import LeaseExpiry
-from .timers.message_timers import RichTimers
+from .sessions.sessions import END_STEPS
+from .state.state import State
 
 __all__ = ["PAGES_MAX", "pages_ahead"]
 
@@ -32,60 +23,89 @@ PAGES_MAX = 64
 """Most pages listed for one batch; others are read when they are needed."""
 _QUEUES_MAX = 1_000
 """Most queues that are visited because a timer is due, and most messages of each."""
+_HELD_MAX = 100
+"""Most held messages of a queue that are looked at."""
+_MOVED_MAX = 10_000
 _ENDING_MAX = 10_000
 """Most of these messages in total: five times as many as may expire or lose their leases in one batch."""
 
 
-class _State(Protocol):
-    queues: dict[bytes, Queue]
-    pager: Pager
-    timers: RichTimers
-    lease_watch: LeaseExpiry
-    sessions: Sessions
-
-
-def pages_ahead(state: _State, now_us: int, commands: list[Command]) -> list[bytes]:
+def pages_ahead(state: State, now_us: int, commands: list[Encoded]) -> list[bytes]:
     """Implement `Machine.pages_ahead`."""
     pager = state.pager
     if not (pager.sparse or pager.paged_messages or pager.paged_body_bytes):
         return []
-    steps = list(chain.from_iterable(map(steps_of, commands)))
+    touches = [touch for command in commands for touch in _touches_of(command)]
     found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
     if pager.paged_messages:
-        found |= dict.fromkeys(islice(_pages_of_queues(state, steps), PAGES_MAX))
+        found |= dict.fromkeys(islice(_pages_of_queues(state, touches), PAGES_MAX))
     if pager.paged_body_bytes:
         ending = islice(_expiring_messages(state, now_us), _ENDING_MAX)
-        of_sessions = islice(_deliveries_of_sessions(state, now_us, steps), END_STEPS)
-        returned = _leased(state, chain(_deliveries_given_back(steps), of_sessions))
-        moving = chain(ending, returned, _messages_being_moved(state, steps), _shortened(state, steps))
+        of_sessions = islice(_deliveries_of_sessions(state, now_us, touches), END_STEPS)
+        returned = _leased(state, chain(_returned_deliveries(touches), of_sessions))
+        skipped = _undeliverable(state, now_us, touches)
+        moving = chain(ending, returned, skipped, _messages_being_moved(state, touches), _shortened(state, touches))
         found |= dict.fromkeys(islice(_pages_of_bodies(moving), PAGES_MAX))
     return list(islice(found, PAGES_MAX))
+
+
+# --- touches ----------------------------------------------------------------------------------------------------------
+
+_BYTES: Final = frozenset((bytes,))
+_NUMBER: Final = frozenset((int,))
+_LIST: Final = frozenset((list,))
+_TYPES: Final[dict[type[Touch], tuple[frozenset[type], ...]]] = {
+    Head: (_BYTES, _NUMBER),
+    Tail: (_BYTES, _NUMBER),
+    Copies: (_LIST,),
+    Returned: (_BYTES, _LIST),
+    Released: (_NUMBER,),
+    Moved: (_BYTES, frozenset((bytes, type(None))), _NUMBER),
+}
+"""The types that the fields of a touch have if its command is sound."""
+
+
+def _touches_of(encoded: Encoded) -> Iterator[Touch]:
+    """Yield the touches of a command of the log; those of a broken command, which results in a `Fault`, are left out."""
+    try:
+        command = decode(encoded)
+        touches = command.touches()
+    except (KeyError, TypeError):
+        return
+    if isinstance(command, Transaction):
+        steps = command.steps if type(command.steps) is list else []
+        yield from chain.from_iterable(_touches_of(step) for step in steps if type(step) is list and _is_step(step))
+    yield from (touch for touch in touches if _is_sound(touch))
+
+
+def _is_sound(touch: Touch) -> bool:
+    return all(type(value) in types for value, types in zip(touch, _TYPES[type(touch)], strict=True))
+
+
+def _is_step(encoded: Encoded) -> bool:
+    return bool(encoded) and encoded[0] != Transaction.op
 
 
 # --- messages in line -------------------------------------------------------------------------------------------------
 
 
-def _pages_of_queues(state: _State, steps: list[Command]) -> Iterator[bytes]:
+def _pages_of_queues(state: State, touches: list[Touch]) -> Iterator[bytes]:
     """Yield the pages of the chunks that are next in the line of a queue."""
     taken: dict[bytes, int] = {}
-    for step in steps:
-        names, count = sources_of_pull(step)
-        if not count:
-            names, count = _discarded(state, step)
-        for name in names:
-            taken[name] = taken.get(name, 0) + count
+    for touch in touches:
+        if isinstance(touch, Head) or (isinstance(touch, Tail) and _discards(state, touch.queue)):
+            taken[touch.queue] = taken.get(touch.queue, 0) + max(0, touch.most)
     for name, count in taken.items():
         queue = state.queues.get(name)
-        if queue is not None and queue.backlog is not None:
-            yield from (chunk.page for chunk in queue.backlog.absent(count - len(queue.ready)))
+        if queue is not None and queue.store.backlog is not None:
+            yield from (chunk.page for chunk in queue.store.backlog.absent(count - len(queue.store.ready)))
 
 
-def _discarded(state: _State, step: Command) -> tuple[list[bytes], int]:
-    """Return the queue that discards old messages for a push, and about how many."""
-    name, count = target_of_push(step)
+def _discards(state: State, name: bytes) -> bool:
+    """Return whether the queue discards an old message for each push when it is full."""
     queue = state.queues.get(name)
     options = None if queue is None else queue.settings.options
-    return ([name], count) if options is not None and options.discard_old_when_full else ([], 0)
+    return options is not None and options.discard_old_when_full
 
 
 # --- bodies of messages that go elsewhere ---------------------------------------------------------------------------------
@@ -99,69 +119,92 @@ def _pages_of_bodies(messages: Iterable[Message]) -> Iterator[bytes]:
             yield chunk.page
 
 
-def _expiring_messages(state: _State, now_us: int) -> Iterator[Message]:
+def _expiring_messages(state: State, now_us: int) -> Iterator[Message]:
     """Yield messages that expire, or whose last lease expires, and that go to another queue."""
     for queue in islice(state.timers.due(now_us), _QUEUES_MAX):
         options = queue.settings.options
-        if queue.gathered is not None and queue.rich is not None and options is not None and options.expire_to:
-            yield from islice(queue.rich.expired(now_us), _QUEUES_MAX)
+        if (
+            queue.store.gathered is not None
+            and queue.store.rich is not None
+            and options is not None
+            and options.expire_to
+        ):
+            yield from islice(queue.store.rich.expired(now_us), _QUEUES_MAX)
     for name in islice(state.lease_watch.due(now_us), _QUEUES_MAX):
         leaving = state.queues.get(name)
-        if leaving is not None and leaving.gathered is not None and _has_dead_letter_target(leaving):
-            ended = islice(leaving.leases.ended(now_us), _QUEUES_MAX)
-            yield from (one for one in ended if one.remaining <= 0 or leaving.is_expired(one, now_us))
+        if leaving is not None and leaving.store.gathered is not None and _has_dead_letter_target(leaving):
+            ended = islice(leaving.store.leases.ended(now_us), _QUEUES_MAX)
+            yield from (one for one in ended if one.remaining <= 0 or leaving.store.is_expired(one, now_us))
 
 
-def _leased(state: _State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
+def _undeliverable(state: State, now_us: int, touches: list[Touch]) -> Iterator[Message]:
+    """Yield messages that pulls meet in line although they have expired or have no deliveries left."""
+    for touch in touches:
+        queue = state.queues.get(touch.queue) if isinstance(touch, Head) else None
+        if not isinstance(touch, Head) or queue is None or queue.store.gathered is None:
+            continue
+        store, left = queue.store, touch.most
+        for message in islice(chain(store.ready, () if store.rich is None else store.rich.waiting), _QUEUES_MAX):
+            if left <= 0:
+                break
+            if message.remaining <= 0 or store.is_expired(message, now_us):
+                yield message
+            else:
+                left -= 1
+        # Held messages get their turn if the leases of their groups end with the batch.
+        held = () if store.rich is None else islice(store.rich.held, _HELD_MAX)
+        yield from (message for message in held if store.is_expired(message, now_us))
+
+
+def _leased(state: State, deliveries: Iterable[tuple[int, bytes]]) -> Iterator[Message]:
     """Yield leased messages that are dead-lettered, or enter a backlog, which stores them with their bodies.
 
     The batch itself may start the backlog, so it does not matter whether there is one now.
     """
     for number, name in deliveries:
         queue = state.queues.get(name)
-        message = None if queue is None else queue.leases.messages.get(number)
+        message = None if queue is None else queue.store.leases.messages.get(number)
         if message is not None:
             yield message
 
 
-def _deliveries_given_back(steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+def _returned_deliveries(touches: list[Touch]) -> Iterator[tuple[int, bytes]]:
     """Yield number and queue of the deliveries that clients give back one by one."""
-    for step in steps:
-        name, numbers = deliveries_returned_by(step)
-        yield from ((number, name) for number in numbers)
+    for touch in touches:
+        if isinstance(touch, Returned):
+            yield from ((number, touch.queue) for number in touch.numbers if type(number) is int)
 
 
-def _deliveries_of_sessions(state: _State, now_us: int, steps: list[Command]) -> Iterator[tuple[int, bytes]]:
+def _deliveries_of_sessions(state: State, now_us: int, touches: list[Touch]) -> Iterator[tuple[int, bytes]]:
     """Yield number and queue of the deliveries of sessions that end, or that give some back."""
     yield from state.sessions.ending(now_us)
-    for step in steps:
-        yield from state.sessions.held(session_released_by(step))
+    for touch in touches:
+        if isinstance(touch, Released):
+            yield from state.sessions.held(touch.session)
 
 
-def _messages_being_moved(state: _State, steps: list[Command]) -> Iterator[Message]:
+def _messages_being_moved(state: State, touches: list[Touch]) -> Iterator[Message]:
     """Yield messages that are moved or redriven, those of a sorted line in its order."""
-    for step in steps:
-        name, label, count = source_of_move(step)
-        queue = state.queues.get(name)
-        if queue is None or queue.gathered is None:
+    for touch in touches:
+        queue = state.queues.get(touch.queue) if isinstance(touch, Moved) else None
+        if not isinstance(touch, Moved) or queue is None or queue.store.gathered is None:
             continue
-        yield from islice(queue.ready, count)
-        if queue.rich is not None and label is None:
-            yield from islice(chain(queue.rich.waiting, queue.rich.scheduled), count)
-        elif queue.rich is not None and label is not None:
-            yield from queue.rich.moved(label, count)
+        count = max(0, min(touch.most, _MOVED_MAX))
+        yield from islice(queue.store.ready, count)
+        if queue.store.rich is not None and touch.label is None:
+            yield from islice(chain(queue.store.rich.waiting, queue.store.rich.scheduled), count)
+        elif queue.store.rich is not None and touch.label is not None:
+            yield from queue.store.rich.moved(touch.label, count)
 
 
-def _shortened(state: _State, steps: list[Command]) -> Iterator[Message]:
+def _shortened(state: State, touches: list[Touch]) -> Iterator[Message]:
     """Yield messages of short lines that move to backlogs because all queues together hold too much."""
     if not state.pager.is_crowded():
         return
-    for name in dict.fromkeys(
-        name for step in steps for name in (target_of_push(step)[0], deliveries_returned_by(step)[0])
-    ):
+    for name in dict.fromkeys(touch.queue for touch in touches if isinstance(touch, Tail | Returned)):
         queue = state.queues.get(name)
-        if queue is not None and queue.backlog is None and queue.gathered is not None:
-            yield from islice(queue.ready, state.pager.sizes.crowd_head, None)
+        if queue is not None and queue.store.backlog is None and queue.store.gathered is not None:
+            yield from islice(queue.store.ready, state.pager.sizes.crowd_head, None)
 
 
 def _has_dead_letter_target(queue: Queue) -> bool:

@@ -10,9 +10,7 @@ import time
 
 import structlog
 
-from ..core import Op
-from ..core.log import command_layout as layout
-from ..core.log.commands import Command
+from ..core.log.commands import Barrier, Command, SetSalt, SetTime, Upgrade
 from ..replication.replica import Replica
 from ..wire.errors import LmqError
 from .commit.proposer import PendingCommand, Proposer
@@ -36,13 +34,13 @@ class LeaderCommands:
         """Propose the commands that must precede client requests, if this node leads."""
         if not replica.is_leader():
             return
-        if not replica.machine.salt:
+        if not replica.machine.state.salt:
             # Pulls need the salt.
-            self._propose(proposer, layout.found(os.urandom(SALT_BYTES)))
+            self._propose(proposer, SetSalt(os.urandom(SALT_BYTES)))
         # If all members have announced their versions, a new cluster gets its version before the first client request.
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
-            self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
+            self._propose(proposer, SetSalt(os.urandom(SALT_BYTES), renews=True))
         # Due times of pushes are relative to it.
         self._set_time(replica, proposer)
 
@@ -55,43 +53,41 @@ class LeaderCommands:
             return
         self._upgrade(replica, proposer)
         if replica.lost_receipts.are_possible:
-            self._propose(proposer, layout.renew_salt(os.urandom(SALT_BYTES)))
+            self._propose(proposer, SetSalt(os.urandom(SALT_BYTES), renews=True))
         self._set_time(replica, proposer)
 
     def _set_time(self, replica: Replica, proposer: Proposer) -> None:
         machine, unix_us = replica.machine, time.time_ns() // 1000
-        told_us = machine.times.ahead_us
+        told_us = machine.state.times.ahead_us
         is_due = told_us is None or abs(unix_us - replica.clock.now_us() - told_us) > TIME_STEP_US
         if is_due:
-            self._propose(proposer, layout.set_time(unix_us))
+            self._propose(proposer, SetTime(unix_us))
 
     def _upgrade(self, replica: Replica, proposer: Proposer) -> None:
         common = replica.common_machine_version()
-        if common is not None and common > replica.machine.version:
-            self._propose(proposer, layout.upgrade(common))
+        if common is not None and common > replica.machine.state.version:
+            self._propose(proposer, Upgrade(common))
 
     def let_time_pass(self, replica: Replica, proposer: Proposer) -> bool:
         """Return whether an expiry is overdue on the leader; if no batch is pending, propose an empty one to advance log time."""
-        overdue = replica.is_leader() and replica.machine.expiry.next_us <= replica.clock.now_us()
+        overdue = replica.is_leader() and replica.machine.state.expiry.next_us <= replica.clock.now_us()
         # A pending batch advances log time too.
         if overdue and not proposer.pending():
-            self._propose(proposer, layout.barrier())
+            self._propose(proposer, Barrier())
         return overdue
 
     def _propose(self, proposer: Proposer, command: Command) -> None:
-        if command[layout.OP] not in self._under_way:
-            self._under_way.add(command[layout.OP])
+        if command.op not in self._under_way:
+            self._under_way.add(command.op)
             proposer.add_first(PendingCommand(command, [], self))
 
     def completed(self, group: PendingCommand, result: object) -> None:
         """Note that a command was applied (`Sink`)."""
-        self._under_way.discard(group.command[layout.OP])
-        if group.command[layout.OP] != Op.BARRIER:
-            log.info("leader command applied", what=Op(group.command[layout.OP]).name.lower(), result=result)
+        self._under_way.discard(group.command.op)
+        if not isinstance(group.command, Barrier):
+            log.info("leader command applied", what=group.command.op.name.lower(), result=result)
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome (`Sink`)."""
-        self._under_way.discard(group.command[layout.OP])
-        log.warning(
-            "leader command failed, retrying", what=Op(group.command[layout.OP]).name.lower(), reason=error.message
-        )
+        self._under_way.discard(group.command.op)
+        log.warning("leader command failed, retrying", what=group.command.op.name.lower(), reason=error.message)

@@ -9,9 +9,8 @@ from typing import Any
 
 import structlog
 
-from ..core import Applied, Fault, Machine, Op
-from ..core.log.command_layout import OP, QUEUE
-from ..core.log.commands import PULLS, Command
+from ..core import Applied, Fault, Op, State
+from ..core.log.commands import PULLS, Delete, Encoded, decode
 from ..replication.base.node_info import NodeInfo
 from ..replication.base.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.leader_transfer import transfer_leadership
@@ -101,8 +100,8 @@ class Node:
         self.disk = DiskBudget(config.data_dir, config.disk_bytes_max)
         self.observed = Observed()
         self.turns = FairSlices()
-        self.totals = Totals(self._machine, self.turns)
-        self.history = History(self._machine, self.totals, self.stats, self.turns)
+        self.totals = Totals(self._state, self.turns)
+        self.history = History(self._state, self.totals, self.stats, self.turns)
         self.peer_figures: PeerFigures
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
@@ -123,7 +122,7 @@ class Node:
         self._salt = b""
         self._leadership: tuple[str, int] | None = None
         self._leader_commands = LeaderCommands()
-        self._access_upkeep = AccessUpkeep(self.access, self._machine)
+        self._access_upkeep = AccessUpkeep(self.access, self._state)
         self._founding: Founding | None = None
         self._is_stopping = False
         self._periodic: PeriodicWork
@@ -221,12 +220,12 @@ class Node:
     def _assemble(self) -> None:
         """Create the parts that last for the lifetime of the node, and begin the membership recorded in its files."""
         config = self.config
-        self.views = PatternViews(self._machine, self.turns)
+        self.views = PatternViews(self._state, self.turns)
         proposer, pulls = self._begin_membership()
         self.service = QueueService(
             proposer,
             pulls,
-            self._machine,
+            self._state,
             self.views,
             self.turns,
             message_bytes_max=config.message_bytes_max,
@@ -235,7 +234,7 @@ class Node:
         self.session = NodeSession(self.service)
         self.open_reads = OpenReads(self.service, self.session)
         self.timed_reads = TimedReads(self.open_reads)
-        self.service.fresh = self._is_fresh
+        self.service.sender.fresh = self._is_fresh
         self.service.rates = self.stats.recent
         self.membership = Membership(
             self._present,
@@ -253,7 +252,7 @@ class Node:
 
     def _begin_membership(self) -> tuple[Proposer, Pulls]:
         """Create replica, proposer and pulls for the current identity."""
-        self._about.machine_version = Machine.VERSION_MAX
+        self._about.machine_version = State.VERSION_MAX
         self.replica = Replica(self._storage, self._about, self.security, self._raft_settings(), compile_pattern, self)
         self.replica.peer_requests.node_figures = self._figures
         self.replica.peer_requests.founders = lambda: None if self._founding is None else self._founding.ids()
@@ -261,9 +260,9 @@ class Node:
             self.events.begin(self.replica.machine)
         self._access_upkeep.follow()
         self.access.exclude(None)
-        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.node_sequences)
+        proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.state.node_sequences)
         self.views.replaced()
-        return proposer, Pulls(proposer, self._machine, self.replica.clock, self.views)
+        return proposer, Pulls(proposer, self._state, self.replica.clock, self.views)
 
     def _membership_begun(self) -> None:
         """Finish the start of a membership, after the service has got its proposer and pulls."""
@@ -283,8 +282,8 @@ class Node:
             version=self.version,
         )
 
-    def _machine(self) -> Machine:
-        return self.replica.machine
+    def _state(self) -> State:
+        return self.replica.machine.state
 
     async def _is_fresh(self) -> bool:
         return await self.replica.fresh()
@@ -293,7 +292,7 @@ class Node:
         return self.replica
 
     def _take_salt(self) -> None:
-        self._salt = self.replica.machine.salt
+        self._salt = self.replica.machine.state.salt
         self.service.founded(self._salt)
 
     async def _listen(self) -> None:
@@ -325,7 +324,7 @@ class Node:
     def accounted_bytes(self) -> int:
         """Return the approximate memory used by the state and the clients."""
         memory = self.gates.memory
-        return self.service.stored_bytes + memory.clients_bytes + memory.unauthenticated_bytes
+        return self.service.sender.stored_bytes + memory.clients_bytes + memory.unauthenticated_bytes
 
     async def step_aside(self) -> None:
         """Transfer leadership to another member before this node pauses."""
@@ -354,7 +353,7 @@ class Node:
         self.views.close()
         if not self.failure.done():
             await transfer_leadership(self.replica)
-        self.service.proposer.close(_shutting_down())
+        self.service.sender.proposer.close(_shutting_down())
         await self.replica.stop()
         if self.events is not None:
             await asyncio.to_thread(self.events.close)
@@ -363,14 +362,14 @@ class Node:
         config = self.config
         if config.statsd is not None:
             server = self._statsd_server(config.statsd)
-            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._machine, self.turns)
+            self.statsd = StatsdSender(server, config.statsd_prefix, config.statsd_interval, self._state, self.turns)
             self._statsd_tasks.append(asyncio.create_task(self.statsd.run()))
         if config.queued_statsd is not None:
             queued = QueuedStatsd(
                 self._statsd_server(config.queued_statsd),
                 config.queued_statsd_prefix,
                 config.queued_statsd_tags,
-                self._machine,
+                self._state,
                 self.service.polled,
                 self.replica.is_leader,
                 self.turns,
@@ -390,34 +389,34 @@ class Node:
 
     async def settle(self, grace_s: float) -> None:
         """Wait up to `grace_s` seconds for the outcome of accepted requests; then fail the rest, so every client gets a reply."""
-        await self.service.proposer.settle(grace_s, _shutting_down())
+        await self.service.sender.proposer.settle(grace_s, _shutting_down())
 
     # --- listener of the replica ----------------------------------------------------------------------------------
 
     def batch_applied(
-        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Encoded], applied: Applied
     ) -> None:
         """Update statistics, answer waiting requests and wake waiting pulls."""
-        proposer, pulls = self.service.proposer, self.service.pulls
-        if self._salt is not self.replica.machine.salt:
+        proposer, pulls = self.service.sender.proposer, self.service.pulls
+        if self._salt is not self.replica.machine.state.salt:
             self._take_salt()
         machine = self.replica.machine
-        if self.access.revision != (machine.tokens.revision, machine.api_keys.revision):
+        if self.access.revision != (machine.state.tokens.revision, machine.state.api_keys.revision):
             self._access_upkeep.follow()
-        for command, result in zip(commands, applied.results, strict=False):
-            op = command[OP]
-            if op in (Op.DIGEST, Op.REPORT_DIGEST):
-                self.digests.applied(command, result, self.id, self.replica.status().members)
+        for encoded, result in zip(commands, applied.results, strict=False):
+            op = encoded[0]
+            if type(result) is Fault:
+                self.observed.apply_faults += not result.code
+            elif op in (Op.DIGEST, Op.REPORT_DIGEST):
+                self.digests.applied(decode(encoded), result, self.id, self.replica.status().members)
             elif op in PULLS:
                 if result and type(result) is list:
                     first = result[0]
                     waited_us = now_us - first[3].ready_us
                     self.stats.on_delivery(first[0], waited_us, now_us, result[-1][3].ready_us)
                     self.observed.time_in_queue.observe(waited_us / 1e6)
-            elif op == Op.DELETE:
-                self.stats.forget(command[QUEUE])
-            if type(result) is Fault and not result.code:
-                self.observed.apply_faults += 1
+            elif op == Op.DELETE and isinstance(command := decode(encoded), Delete):
+                self.stats.forget(command.queue)
         self.views.applied(applied)
         own = incarnation == proposer.incarnation and origin == proposer.origin
         if self.events is not None:
@@ -427,7 +426,7 @@ class Node:
         if own:
             proposer.applied(sequence, applied)
             if applied.status == "duplicate":
-                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.node_sequences)
+                incarnation_of_node.outlive(proposer, self._meta, self.replica.machine.state.node_sequences)
         if applied.ready:
             pulls.notice(applied.ready)
         self.service.events.applied(applied)
@@ -436,20 +435,20 @@ class Node:
 
     def batch_refused(self, sequence: int) -> None:  # noqa: ARG002 - all unresolved batches are sent again
         """Resend soon: the node that received the batch does not lead."""
-        self.service.proposer.resend_soon()
+        self.service.sender.proposer.resend_soon()
 
     def leader_changed(self, leader_id: str | None) -> None:
         """Resend unresolved batches to the new leader; if this node leads, its own commands go first."""
         if leader_id is None:
             return
-        self.service.due_times.has_had_leader = True
+        self.service.sender.due_times.has_had_leader = True
         leadership = (leader_id, self.replica.status().term)
         if leadership != self._leadership:
             # A new link to the same leader calls this too.
             self._leadership = leadership
             self.observed.leader_changes += 1
-        self._leader_commands.begin(self.replica, self.service.proposer)
-        self.service.proposer.resend()
+        self._leader_commands.begin(self.replica, self.service.sender.proposer)
+        self.service.sender.proposer.resend()
 
     def state_replaced(self) -> None:
         """Take over the state of an installed snapshot."""
@@ -458,8 +457,11 @@ class Node:
         machine = self.replica.machine
         if self.events is not None:
             self.events.begin(machine)
-        incarnation_of_node.state_replaced(self.service.proposer, self._meta, machine.node_sequences)
-        self.stats.baseline((queue.name, queue.pushed_total, queue.pulled_total) for queue in machine.queues.values())
+        incarnation_of_node.state_replaced(self.service.sender.proposer, self._meta, machine.state.node_sequences)
+        self.stats.baseline(
+            (queue.name, queue.counters.pushed_total, queue.counters.pulled_total)
+            for queue in machine.state.queues.values()
+        )
         self.views.replaced()
         self.service.pulls.notice_all()
         self.service.board.replaced()
@@ -483,7 +485,7 @@ class Node:
         service.pulls.close(error)
         service.board.close(error)
         service.board.forget()
-        service.proposer.close(error)
+        service.sender.proposer.close(error)
         if not copies and (not members or node_id in members):
             # On an open connection, the wrong cluster would acknowledge a client's pushes.
             self.membership.end_connections()
@@ -492,7 +494,7 @@ class Node:
         joining = copies or node_id not in members
         self._storage.begin_again(node_id, members, joining=joining, founding=copies)
         self.session.forget()
-        service.proposer, service.pulls = self._begin_membership()
+        service.sender.proposer, service.pulls = self._begin_membership()
         self.history.forget()
         self._membership_begun()
         await self._listen()
@@ -517,9 +519,9 @@ class Node:
         return run_checks(
             self.replica.status(),
             self.config,
-            self.service.stored_bytes,
+            self.service.sender.stored_bytes,
             self.disk,
-            self.replica.machine.quotas,
+            self.replica.machine.state.quotas,
             names_owners=names_owners,
         )
 

@@ -49,7 +49,7 @@ def own_figures(
         "term": status.term,
         "commit_index": status.commit_index,
         "applied_index": status.applied_index,
-        "stored_bytes": service.stored_bytes,
+        "stored_bytes": service.sender.stored_bytes,
         "stored_bytes_max": config.memory_bytes_max,
         "process_bytes": resident_bytes(),
         "processor_s": time.process_time(),

@@ -105,10 +105,10 @@ class PeriodicWork:
     def note_state(self) -> float:
         """Update memory and disk usage, and log changes of readiness."""
         replica, service = self._replica(), self._service
-        service.stored_bytes = stored_bytes(replica.machine)
-        self._state_log.note_memory(service.stored_bytes, self._memory_bytes_max)
+        service.sender.stored_bytes = stored_bytes(replica.machine)
+        self._state_log.note_memory(service.sender.stored_bytes, self._memory_bytes_max)
         self._disk.look(replica.kept_bytes())
-        service.disk_shortage = self._disk.shortage
+        service.sender.disk_shortage = self._disk.shortage
         self._state_log.note_disk(self._disk.shortage)
         if not self._is_retired:
             self._membership.refuse_clients_if_outside()
@@ -128,23 +128,25 @@ class PeriodicWork:
         """Update the rates of the queues from their counters, in slices, until cancelled."""
         due_s = self._loop.time()
         while True:
-            queues = list(self._replica().machine.queues.values())
-            steps = self._stats.ticking((queue.name, queue.pushed_total, queue.pulled_total) for queue in queues)
-            async for _step in self._service.turns.each(steps, NODE):
+            queues = list(self._replica().machine.state.queues.values())
+            steps = self._stats.ticking(
+                (queue.name, queue.counters.pushed_total, queue.counters.pulled_total) for queue in queues
+            )
+            async for _step in self._service.sender.turns.each(steps, NODE):
                 pass
             due_s = max(due_s + STATS_PERIOD_S, self._loop.time())
             await asyncio.sleep(due_s - self._loop.time())
 
     def tend_cluster(self) -> float:
         """Run the leader's periodic commands, and compare replicas."""
-        replica, proposer = self._replica(), self._service.proposer
+        replica, proposer = self._replica(), self._service.sender.proposer
         self._leader_commands.propose_due(replica, proposer)
         self._digests.compare_when_due(replica, proposer)
         return UPGRADE_PERIOD_S
 
     def let_time_pass(self) -> float:
         """Advance log time if this node leads and an expiry is overdue."""
-        overdue = self._leader_commands.let_time_pass(self._replica(), self._service.proposer)
+        overdue = self._leader_commands.let_time_pass(self._replica(), self._service.sender.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
 
     def tend_access(self) -> float:

@@ -68,7 +68,7 @@ class PeerRequests:
             "members": members,
             "founding": meta.founding,
             "founders": None if founders is None else sorted(founders),
-            "guarded": len(self._member.machine.tokens) > 0,
+            "guarded": len(self._member.machine.state.tokens) > 0,
         }
 
     async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:

@@ -16,7 +16,7 @@ import msgpack
 import structlog
 
 from ..core import Applied, Machine
-from ..core.log.commands import Command, Compile
+from ..core.log.commands import Command, Compile, Encoded
 from .base.batch_entry import decode_batch
 from .base.histogram import Histogram
 from .base.log_clock import LogClock
@@ -58,7 +58,7 @@ class ReplicaListener(Protocol):
     """Callbacks for events on this replica. Called within a step; they must not block or raise."""
 
     def batch_applied(
-        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Command], applied: Applied
+        self, now_us: int, origin: bytes, incarnation: int, sequence: int, commands: list[Encoded], applied: Applied
     ) -> None:
         """Handle a batch, of any node, that was applied."""
 
@@ -144,7 +144,7 @@ class Replica:
         self._page_reader: Worker = ThreadWorker("page reads")
         self.pages = PageFiles(storage.pages(), self._page_worker, sync=storage.durable, reader=self._page_reader)
         self.throttle = Throttle(self.pages)
-        self.page_exchange = PageExchange(self.pages, lambda: self.machine.pager, self._send_at_once)
+        self.page_exchange = PageExchange(self.pages, lambda: self.machine.state.pager, self._send_at_once)
         self.snapshots = SnapshotKeeper(
             self,
             storage.snapshots,
@@ -237,7 +237,7 @@ class Replica:
     def advance(self) -> None:
         """Run a tick of the core: commit, apply, append and send."""
         core = self.core
-        core.is_throttled = self.throttle.update(self.machine.pager) or self.page_supply.is_waiting()
+        core.is_throttled = self.throttle.update(self.machine.state.pager) or self.page_supply.is_waiting()
         core.doTick(0)
         hurried, self._hurried = self._hurried, set()
         if core.flush(hurried) and self._news_timer is None:
@@ -264,7 +264,7 @@ class Replica:
         self._note_changes()
         self._tend_files()
         # Messages that could not be paged out while batches came are paged out now, as fast as the disk permits.
-        paging = self.machine.pager.page_out(PAGES_PER_BATCH) > 0
+        paging = self.machine.state.pager.page_out(PAGES_PER_BATCH) > 0
         held = core.is_installing() or core.is_throttled
         unapplied = core.applied_index() < core.commit_index() and not held
         alone = core.is_leader() and len(core.members()) == 1 and core.commit_index() < self.journal.last_index
@@ -332,13 +332,13 @@ class Replica:
 
     def replace_machine(self, machine: Machine) -> None:
         """Replace the machine by that of an installed snapshot."""
-        if machine.salt != self.machine.salt:
+        if machine.state.salt != self.machine.state.salt:
             self.lost_receipts.renewed(self.core.applied_index())
         self.machine = machine
         self.page_supply.installed()
         self.core.is_held_back = False
         self._unsaved_bytes = 0
-        self.clock.follow(machine.now_us)
+        self.clock.follow(machine.state.now_us)
         self._listener.state_replaced()
 
     def _note_changes(self) -> None:
@@ -356,7 +356,7 @@ class Replica:
             # A durable log holds the members itself.
             self.meta.save_members(core.members_at(core.commit_index()))
         about, recovering = self._about, core.is_recovering()
-        told = core.is_empty(), recovering, b"" if self.machine.salt else fingerprint(core.members())
+        told = core.is_empty(), recovering, b"" if self.machine.state.salt else fingerprint(core.members())
         if told != (about.empty, about.recovering, about.members):
             about.empty, about.recovering, about.members = told
             for node_id in self.transport.connected_ids():
@@ -471,7 +471,7 @@ class Replica:
 
     def _latest_stamp_us(self) -> int:
         """Return the latest log time in the state or the log, 0 if there is none; entries may not be applied yet."""
-        return max(self.machine.now_us, self.journal.stamped_us)
+        return max(self.machine.state.now_us, self.journal.stamped_us)
 
     def _propose(self, batch: bytes) -> bool:
         return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)
@@ -491,15 +491,15 @@ class Replica:
             return False
         if not self.core.is_leader():
             self.clock.follow(now_us)
-        salt = self.machine.salt
+        salt = self.machine.state.salt
         applied = self.machine.apply(now_us, origin, incarnation, sequence, commands)
-        if self.machine.salt is not salt:
+        if self.machine.state.salt is not salt:
             self.lost_receipts.renewed(index)
         self.applied_batches += 1
         self.applied_bytes += len(command)
         self._unsaved_bytes += len(command)
-        self.machine.pager.page_out(PAGES_PER_BATCH)
-        self.core.is_throttled = self.throttle.update(self.machine.pager)
+        self.machine.state.pager.page_out(PAGES_PER_BATCH)
+        self.core.is_throttled = self.throttle.update(self.machine.state.pager)
         self._listener.batch_applied(now_us, origin, incarnation, sequence, commands, applied)
         return True
 
@@ -544,8 +544,8 @@ class Replica:
             snapshot_index=0 if latest is None else latest.index,
             log_entries=len(self.journal),
             log_bytes=self.journal.size_bytes,
-            machine_version=self.machine.version,
-            is_founded=bool(self.machine.salt),
+            machine_version=self.machine.state.version,
+            is_founded=bool(self.machine.state.salt),
             obstacle=self.obstacle if self.meta.awaits_founders else None,
         )
 

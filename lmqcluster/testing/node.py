@@ -16,9 +16,8 @@ from typing import Any, Final
 
 import msgpack
 
-from lmqcluster.core import Machine
-from lmqcluster.core.log import command_layout as layout
-from lmqcluster.core.log.commands import Command
+from lmqcluster.core import Machine, State
+from lmqcluster.core.log.commands import Barrier, Command, SetSalt, Upgrade
 from lmqcluster.node.access.access import Access, time_of_day_us
 from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
@@ -65,26 +64,26 @@ class MemoryNode:
         self._closed = False
         # The commands that the first leader of a cluster proposes.
         salt = os.urandom(SALT_BYTES)
-        founding: list[Command] = [layout.found(salt), layout.upgrade(Machine.VERSION_MAX)]
+        founding = [SetSalt(salt).encode(), Upgrade(State.VERSION_MAX).encode()]
         self._machine.apply(self._clock.now_us(), b"founder", 1, 1, founding)
-        self.views = PatternViews(self._get_machine, FairSlices())
+        self.views = PatternViews(self._get_state, FairSlices())
         self._proposer = Proposer(self, b"in-memory", 1)
         self.service = QueueService(
             self._proposer,
-            Pulls(self._proposer, self._get_machine, self._clock, self.views),
-            self._get_machine,
+            Pulls(self._proposer, self._get_state, self._clock, self.views),
+            self._get_state,
             self.views,
             FairSlices(),
             message_bytes_max=self.config.message_bytes_max,
             memory_bytes_max=self.config.memory_bytes_max,
         )
         self.service.founded(salt)
-        self.access.follow(self._machine.tokens, self._machine.api_keys, time_of_day_us())
+        self.access.follow(self._machine.state.tokens, self._machine.state.api_keys, time_of_day_us())
         self._front_end = RpcFrontEnd(self, _LOOPBACK[0], _LOOPBACK[1])
         self._timer: asyncio.TimerHandle | None = None
 
-    def _get_machine(self) -> Machine:
-        return self._machine
+    def _get_state(self) -> State:
+        return self._machine.state
 
     def cluster_status(self) -> dict[str, Any]:
         """Return the parts of `Node.cluster_status` that MessagePack-RPC shows."""
@@ -150,13 +149,13 @@ class MemoryNode:
         self._timer = self._loop.call_later(max(0.0, self._due_in_s()), self._apply_expiry)
 
     def _due_in_s(self) -> float:
-        return (self._machine.expiry.next_us - self._clock.now_us()) / 1e6
+        return (self._machine.state.expiry.next_us - self._clock.now_us()) / 1e6
 
     def _apply_expiry(self) -> None:
         if self._due_in_s() > 0:
             self._watch_expiry()
         else:
-            self._proposer.add_first(PendingCommand(layout.barrier(), [], _IgnoredResult()))
+            self._proposer.add_first(PendingCommand(Barrier(), [], _IgnoredResult()))
 
     async def advance(self, seconds: float) -> None:
         """Advance time, and run everything that happens in that time, in order."""

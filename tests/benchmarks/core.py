@@ -16,6 +16,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from lmqcluster.core import State
+
 QUEUE, BODY, ORIGIN = b"q", b"x" * 100, b"node"
 ROUNDS, BATCH = 3_000, 32
 
@@ -57,7 +59,7 @@ def one_turn() -> dict[str, float]:
         results = apply(commands)
         return results, time.process_time() - began_s
 
-    apply([[Op.UPGRADE, getattr(Machine, "VERSION_MAX", 3)]])
+    apply([[Op.UPGRADE, getattr(State, "VERSION_MAX", 3)]])
     spent: dict[str, float] = {}
     for kind, size in (("one by one", 1), ("together", BATCH)):
         for _ in range(ROUNDS):

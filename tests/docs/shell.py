@@ -119,7 +119,9 @@ class Shell:
                 assert self._replacements.setdefault(there, here) == here, (
                     f"$ {command}\nanother id than before: {here}"
                 )
-            assert _dateless(printed.rstrip()) == _dateless(self._replaced(shown).rstrip()), f"$ {command}"
+            assert _dateless(printed.rstrip()) == _dateless(self._replaced(shown).rstrip()), (
+                f"$ {command}\nprinted:\n{printed}\nbut the page shows:\n{shown}"
+            )
             return
         expected = "".join(r"(?:.*\n)*" if line == "..." else re.escape(line) + r"\n" for line in _comparable(shown))
         actual = "".join(f"{line}\n" for line in _comparable(printed))

@@ -92,7 +92,7 @@ async def guarded_node(
     try:
         await http.start()
         await rpc.start()
-        await node.service.barrier()
+        await node.service.sender.barrier()
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
             guarded = Guarded(node, http, rpc, session)
             yield guarded

@@ -216,7 +216,7 @@ def test_a_key_with_another_body_is_refused_and_a_replay_is_reported(tmp_path: P
         status, _, text = await guarded.ask("POST", "/v1/queues/orders/messages", token, json=body)
         assert (status, json.loads(text)) == (
             200,
-            {"results": [{"accum": "no", "replayed": True}, {"accum": "no", "sequence": 2}]},
+            {"results": [{"accum": "no", "replayed": True, "sequence": 1}, {"accum": "no", "sequence": 2}]},
         )
         body["messages"][0]["content"] = "another"
         status, _, text = await guarded.ask("POST", "/v1/queues/orders/messages", token, json=body)
@@ -236,13 +236,13 @@ def test_leases_and_exhausted_messages_end_without_requests(tmp_path: Path) -> N
         await rpc.call("update_props", "jobs", {"timeout": 0.2, "retry": 1})
         await rpc.call("push_many", "jobs", ["1", "2"])
         assert len((await rpc.call("pull_many", "jobs", 2))[1]) == 2
-        queue = guarded.node.replica.machine.queues[b"jobs"]
-        await until(lambda: not queue.leases.messages)
+        queue = guarded.node.replica.machine.state.queues[b"jobs"]
+        await until(lambda: not queue.store.leases.messages)
         info = guarded.node.service.queue(b"jobs")
         assert info is not None
         assert (info.ready, info.leased, info.counters["redelivered_total"]) == (2, 0, 2)
         await rpc.call("pull_many", "jobs", 1)
-        await until(lambda: queue.dropped_total == 1)
+        await until(lambda: queue.counters.dropped_total == 1)
         info = guarded.node.service.queue(b"jobs")
         assert info is not None
         assert (info.ready, info.leased, info.size) == (1, 0, 1)
@@ -256,7 +256,7 @@ def test_tokens_expire_by_wall_clock_time(tmp_path: Path) -> None:
     async def main(guarded: Guarded) -> None:
         clock = guarded.node.replica.clock
         clock.follow(clock.now_us() + 10 * 86_400 * 1_000_000)
-        await guarded.node.service.barrier()
+        await guarded.node.service.sender.barrier()
         token = await guarded.token("today", "write", lifetime_s=3600)
         assert (await guarded.ask("GET", "/v1/queues", token))[0] == 200
         [shown] = await list_tokens(guarded.node)

@@ -46,8 +46,8 @@ async def open_node(folder: Path, **options: Any) -> AsyncIterator[tuple[Node, T
     front_ends = front_ends_of(node)
     for front_end in front_ends:
         await front_end.start()
-    while node.replica.machine.version < node.replica.machine.VERSION_MAX:
-        await node.service.barrier()
+    while node.replica.machine.state.version < node.replica.machine.state.VERSION_MAX:
+        await node.service.sender.barrier()
     try:
         yield node, Target({name: str(address) for name, address in addresses.items()}, SIZE)
     finally:
@@ -74,7 +74,7 @@ async def probe(kind: Kind, target: Target, node: Node) -> str:
     gc.collect()
     await asyncio.to_thread(kind.check, target)
     # Of a batch that is refused in part, the rest is stored the first time.
-    stored_bytes = node.replica.machine.totals.body_bytes
+    stored_bytes = node.replica.machine.state.totals.body_bytes
     await asyncio.to_thread(kind.check, target)
     async with asyncio.timeout(30):
         while any(gate.connections for gate in node.gates.all):  # noqa: ASYNC110 - there is no event for a closed connection
@@ -86,7 +86,7 @@ async def probe(kind: Kind, target: Target, node: Node) -> str:
     try:
         gc.collect()
         left = remains(gc.garbage)
-        left["bytes stored"] = node.replica.machine.totals.body_bytes - stored_bytes
+        left["bytes stored"] = node.replica.machine.state.totals.body_bytes - stored_bytes
         left["bytes held"] = node.gates.memory.clients_bytes + node.gates.memory.unauthenticated_bytes
     finally:
         gc.set_debug(0)

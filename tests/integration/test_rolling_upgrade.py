@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.core import IncompatibleVersionError, Machine
+from lmqcluster.core import IncompatibleVersionError, State
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
 from lmqcluster.wire.address import Address
@@ -38,11 +38,11 @@ class Programs:
             rpc=Address("127.0.0.1", ports.take()),
         )
         with self._monkeypatch.context() as patch:
-            patch.setattr(Machine, "VERSION_MAX", version)
+            patch.setattr(State, "VERSION_MAX", version)
             node = self.nodes[number] = Node(config)
             await node.start()
         # Nothing is applied before a leader is heard of.
-        node.replica.machine.VERSION_MAX = version  # type: ignore[misc]  # this one alone is of another version
+        node.replica.machine.state.VERSION_MAX = version  # type: ignore[misc]  # this one alone is of another version
         return node
 
     async def stop(self, number: int) -> None:
@@ -64,16 +64,16 @@ async def rolling_upgrade(programs: Programs, old_version: int) -> None:
     for number in range(3):
         await programs.start(number, old_version)
     await until(lambda: all_know_each_other(nodes))
-    assert {node.replica.machine.version for node in nodes.values()} == {old_version}, "at once"
+    assert {node.replica.machine.state.version for node in nodes.values()} == {old_version}, "at once"
     for number in range(3):
         for node in nodes.values():
             node._periodic.tend_cluster()
         # One that has just started applies its log first.
-        await until(lambda: {node.replica.machine.version for node in nodes.values()} == {old_version})
+        await until(lambda: {node.replica.machine.state.version for node in nodes.values()} == {old_version})
         await programs.stop(number)
         await programs.start(number, old_version + 1)
         await until(lambda: all_know_each_other(nodes))
-    await until(lambda: all(node.replica.machine.version == old_version + 1 for node in nodes.values()))
+    await until(lambda: all(node.replica.machine.state.version == old_version + 1 for node in nodes.values()))
     # A restart keeps it, and a program that is too old stops instead of going its own way.
     await programs.stop(0)
     old = await programs.start(0, old_version)
@@ -86,4 +86,4 @@ async def rolling_upgrade(programs: Programs, old_version: int) -> None:
 
 def test_the_newest_version_that_all_understand_is_switched_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next release stands in: the same program, which understands one version more."""
-    asyncio.run(rolling_upgrade(Programs(tmp_path, monkeypatch), Machine.VERSION_MAX))
+    asyncio.run(rolling_upgrade(Programs(tmp_path, monkeypatch), State.VERSION_MAX))

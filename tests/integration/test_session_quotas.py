@@ -31,7 +31,7 @@ async def both(guarded: Guarded) -> tuple[AsyncRpc, AsyncRpc, str, str]:
 
 
 def used(guarded: Guarded, kind: Kind, owner: bytes) -> int:
-    return guarded.node.replica.machine.quotas.used(kind, owner)
+    return guarded.node.replica.machine.state.quotas.used(kind, owner)
 
 
 async def problem(guarded: Guarded, token: str, path: str, body: dict[str, Any]) -> tuple[int, str]:

@@ -97,8 +97,8 @@ class BatchModel(RichModel):
         self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
         return results
 
-    def give_back(self, name: bytes, numbers: list[int], place: int = 0, delay_us: int = -1) -> Any:
-        results = super().give_back(name, numbers, place, delay_us)
+    def nack(self, name: bytes, numbers: list[int], place: int = 0, delay_us: int = -1, undoes: bool = False) -> Any:
+        results = super().nack(name, numbers, place, delay_us, undoes)
         self.returned |= {number for number, done in zip(numbers, results or [], strict=False) if done}
         return results
 

@@ -11,9 +11,22 @@ import msgpack
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.messages.message import loaded
 
-__all__ = ["Driver", "bodies", "compile_pattern", "copied", "counters", "numbers", "over_the_wire", "records"]
+__all__ = [
+    "SECOND",
+    "UNDO",
+    "Driver",
+    "bodies",
+    "compile_pattern",
+    "copied",
+    "counters",
+    "numbers",
+    "over_the_wire",
+    "records",
+]
 
 SECOND = 1_000_000
+UNDO = (0, 0, True)
+"""The last fields of a nack that undoes deliveries."""
 
 
 def compile_pattern(pattern: bytes) -> Callable[[bytes], bool]:
@@ -58,10 +71,10 @@ class Driver:
 
     def __init__(self, machine: Machine | None = None) -> None:
         self.machine = Machine(compile_pattern) if machine is None else machine
-        self.now_us = max(1_000 * SECOND, self.machine.now_us)
+        self.now_us = max(1_000 * SECOND, self.machine.state.now_us)
         self.origin = b"node-1"
         self.incarnation = 1
-        self.sequence = self.machine.node_sequences.last_sequence(self.origin, 1)
+        self.sequence = self.machine.state.node_sequences.last_sequence(self.origin, 1)
         self.ready: list[bytes] = []
 
     def wait(self, seconds: float) -> None:
@@ -96,8 +109,8 @@ class Driver:
         headers: Iterable[tuple[bytes, bytes]] = (),
         key: bytes | None = None,
     ) -> int:
-        item = [content, content_type, [list(header) for header in headers], key]
-        return self.do(Op.PUSH_ITEMS, queue, [item])[0]
+        row = [content, content_type, [list(header) for header in headers], key, []]
+        return self.do(Op.PUSH_ROWS, queue, [row])[0][0]
 
     def tick(self, batches: int = 1) -> None:
         """Apply batches without commands."""
@@ -107,7 +120,7 @@ class Driver:
     def matching(self, pattern: bytes) -> list[bytes]:
         """Return the names of the queues that a pattern finds, sorted; a node names them in its commands."""
         matches = compile_pattern(pattern)
-        return sorted(name for name in self.machine.queues if matches(name))
+        return sorted(name for name in self.machine.state.queues if matches(name))
 
     def push_each(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
         return self.do(Op.PUSH_EACH, self.matching(pattern), [content, None, [], None])
@@ -137,14 +150,14 @@ class Driver:
         return self.do(Op.EXTEND, queue, list(given))
 
     def put_back(self, queue: bytes, *given: int) -> list[bool] | None:
-        return self.do(Op.PUT_BACK, queue, list(given))
+        return self.do(Op.NACK, queue, list(given), *UNDO)
 
     def set(self, queue: bytes, **properties: Any) -> None:
         """Set own properties; hooks as [[point, [[module, [argument]]]]]."""
         self.do(Op.SET_PROPERTIES, queue, _pairs(properties))
 
     def clear(self, queue: bytes) -> None:
-        self.do(Op.CLEAR_PROPERTIES, queue)
+        self.do(Op.SET_PROPERTIES, queue, [], False, True)
 
     def defaults(self, *rules: tuple[bytes, dict[str, Any]]) -> None:
         self.do(Op.SET_DEFAULTS, [[pattern, _pairs(properties)] for pattern, properties in rules])
@@ -153,7 +166,7 @@ class Driver:
         return self.do(Op.DELETE, queue)
 
     def size(self, queue: bytes) -> int:
-        return len(self.machine.queues[queue])
+        return len(self.machine.state.queues[queue])
 
 
 def _pairs(properties: dict[str, Any]) -> list[list[Any]]:
@@ -162,5 +175,8 @@ def _pairs(properties: dict[str, Any]) -> list[list[Any]]:
 
 def counters(machine: Machine) -> dict[str, int]:
     """Return the sums of the queues' counters, those of deleted queues included."""
-    queues = machine.queues.values()
-    return {name: retired + sum(getattr(queue, name) for queue in queues) for name, retired in machine.retired.items()}
+    queues = machine.state.queues.values()
+    return {
+        name: retired + sum(getattr(queue.counters, name) for queue in queues)
+        for name, retired in machine.state.retired.items()
+    }

@@ -8,7 +8,8 @@ from typing import Any
 from lmqcluster.core import Op
 from lmqcluster.core.handlers.waiting_pushes import Waits
 from lmqcluster.core.log.commands import PULLS
-from lmqcluster.core.sessions.notices import Pushed
+from lmqcluster.core.log.notices import Pushed
+from tests.property.driver import UNDO
 
 from .driver import SECOND
 
@@ -117,15 +118,14 @@ class History:
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
-            [Op.PUSH_ITEMS, queue, [self._item()], owner],
             [Op.PUSH_EACH, [self._queue(), queue], self._item()],
-            [Op.PUSH_TRAITS, queue, self._rows(), owner],
-            [Op.PUSH_TRAITS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],
-            [Op.PUSH_MARKED, queue, marked, b"job", b"s", self.random.randint(0, 6), b"", pick((False, True)), owner],
+            [Op.PUSH_ROWS, queue, self._rows(), owner],
+            [Op.PUSH_ROWS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],
+            [Op.PUSH_STREAM, queue, marked, b"job", b"s", self.random.randint(0, 6), b"", pick((False, True)), owner],
             self._in_epochs(owner),
             self._in_epochs(owner),
             [Op.END_JOBS, [pick((b"job", b"epochs"))], owner],
-            [Op.PUSH_EXISTING, queue, self._rows(), owner],
+            [Op.PUSH_ROWS, queue, self._rows(), owner, None, 0, True],
         ]
         return pick(commands)
 
@@ -133,7 +133,7 @@ class History:
         pick, epoch, run = self.random.choice, self.random.randint(0, 1), self.random.choice((b"r1", b"r2", b"r3"))
         rows = [pick((b"1", b"2", b"3")) for _ in range(self.random.randint(0, 3))]
         items, note = [[row, None, []] for row in rows], b"".join(row * 16 for row in rows)
-        push = [Op.PUSH_MARKED, self._queue(), items, b"epochs", pick((b"s", b"t")), self.random.randint(0, 3), note]
+        push = [Op.PUSH_STREAM, self._queue(), items, b"epochs", pick((b"s", b"t")), self.random.randint(0, 3), note]
         commands: list[Command] = [
             [Op.BEGIN_EPOCH, b"epochs", epoch, run, b"0" * 16, owner],
             [*push, False, owner, epoch, run],
@@ -148,7 +148,7 @@ class History:
             [Op.PULL, self._queue(), count],
             [Op.PULL, self._queue(), count],
             [Op.PULL_FIRST, [self._queue(), self._queue()], count],
-            [Op.PULL_LEASE, self._queue(), count, pick(_TIMES_US), pick((False, False, True))],
+            [Op.PULL, self._queue(), count, pick(_TIMES_US), pick((False, False, True))],
         ]
         return pick(commands)
 
@@ -163,9 +163,16 @@ class History:
     def _settle(self) -> Command:
         pick = self.random.choice
         queue, numbers = self._receipts()
-        op = pick((Op.ACK, Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK, Op.GIVE_BACK, Op.EXTEND_BY))
-        more = {Op.GIVE_BACK: [pick((0, 1, 2)), pick((-1, *_TIMES_US))], Op.EXTEND_BY: [pick((1, SECOND, 60 * SECOND))]}
-        return [op, queue, numbers, *more.get(op, [])]
+        commands: list[Command] = [
+            [Op.ACK, queue, numbers],
+            [Op.ACK, queue, numbers],
+            [Op.NACK, queue, numbers],
+            [Op.NACK, queue, numbers, *UNDO],
+            [Op.NACK, queue, numbers, pick((0, 1, 2)), pick((-1, *_TIMES_US))],
+            [Op.EXTEND, queue, numbers],
+            [Op.EXTEND, queue, numbers, pick((1, SECOND, 60 * SECOND))],
+        ]
+        return pick(commands)
 
     def _properties(self, *, removes: bool) -> list[list[Any]]:
         names = self.random.sample(sorted(_PROPERTIES), self.random.randint(1, 3))
@@ -181,7 +188,7 @@ class History:
                                                 if value is not None or name not in (b"accum", b"retry")]],
             [Op.SET_DEFAULTS, rules],
             [Op.SET_DEFAULTS, rules],
-            [Op.CLEAR_PROPERTIES, self._queue()],
+            [Op.SET_PROPERTIES, self._queue(), [], False, True],
         ]  # fmt: skip
         return pick(commands)
 
@@ -192,9 +199,9 @@ class History:
             [Op.PURGE, queue, pick((0, count))],
             [Op.MOVE, queue, self._queue(), count],
             [Op.SUSPEND, queue, pick((True, False, False))],
-            [Op.WITHDRAW, queue, pick(_LABELS), count],
+            [Op.PURGE, queue, count, pick(_LABELS)],
             [Op.REDRIVE, pick((b"b", b"dead")), pick((b"", self._queue())), pick(_LABELS), count],
-            [Op.CREATE_FOR, queue, pick(_OWNERS)],
+            [Op.CREATE, queue, pick(_OWNERS)],
             [Op.BARRIER],
             [Op.DIGEST, self.random.randbytes(8)],
         ]
@@ -206,9 +213,9 @@ class History:
         commands: list[Command] = [
             [Op.BIND, b"a", child],
             [Op.BIND, b"a", child],
-            [Op.UNBIND, b"a", child],
+            [Op.BIND, b"a", child, False],
             [Op.BIND, self._queue(), self._queue()],
-            [Op.UNBIND, self._queue(), self._queue()],
+            [Op.BIND, self._queue(), self._queue(), False],
         ]
         return pick(commands)
 
@@ -233,8 +240,8 @@ class History:
 
     def _wait(self) -> Command:
         commands: list[Command] = [
-            [Op.PUSH_OR_WAIT, self._queue(), self._rows(), self.random.choice(_TIMES_US), b""],
-            [Op.PUSH_OR_WAIT, self._queue(), self._rows(), 60 * SECOND, self.random.choice(_OWNERS)],
+            [Op.PUSH_ROWS, self._queue(), self._rows(), b"", None, 0, False, self.random.choice(_TIMES_US)],
+            [Op.PUSH_ROWS, self._queue(), self._rows(), self.random.choice(_OWNERS), None, 0, False, 60 * SECOND],
             [Op.CANCEL_PUSH, self.random.choice(self._tickets[-3:]), b""],
         ]
         return self.random.choice(commands)
@@ -251,7 +258,7 @@ class History:
             [Op.SETTLE_BATCHES, b"s", epoch, session, owner],
             [Op.ABANDON_BATCHES, b"s", session, owner],
             [Op.CLAIM, b"s", owner],
-            [Op.DELETE_SUBSCRIPTION, b"s", owner],
+            [Op.ABANDON_BATCHES, b"s", 0, owner, True],
         ]
         return pick(commands)
 
@@ -261,15 +268,15 @@ class History:
         sequence, tag = (self._delivered[-1][2], self._delivered[-1][1]) if self._delivered else (1, 1)
         switches = [pick((None, False, False, True)) for _ in range(4)]
         commands: list[Command] = [
-            [Op.CREATE_INDEXED, queue, self._properties(removes=False), pick(_OWNERS)],
+            [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), True],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
             [Op.UPDATE, queue, sequence, tag, hide_us],
             [Op.DELETE_POLLED, queue, [[sequence, tag]]],
-            [Op.SUSPEND_ENDPOINTS, pick((b"", queue)), switches],
-            [Op.THROTTLE, pick((b"", queue)), pick((None, None, 1, 3)), pick((1, SECOND))],
+            [Op.SET_POLL_LIMITS, pick((b"", queue)), switches],
+            [Op.SET_POLL_LIMITS, pick((b"", queue)), None, [pick((None, None, 1, 3)), pick((1, SECOND))]],
             [Op.SET_API_KEY, pick((b"k", b"l")), b"a"],
-            [Op.DELETE_API_KEY, pick((b"k", b"l"))],
+            [Op.SET_API_KEY, pick((b"k", b"l")), None],
         ]
         return pick(commands)
 
@@ -280,10 +287,10 @@ class History:
         pick = self.random.choice
         queue, numbers = self._receipts(1)
         operations: list[list[Any]] = [
-            [Op.PUSH_TRAITS, self._queue(), self._rows()[0]],
-            [Op.ACK, queue, numbers[0]],
-            [Op.GIVE_BACK, queue, numbers[0], pick((0, 1, 2)), pick((-1, *_TIMES_US))],
-            [Op.EXTEND_BY, queue, numbers[0], pick(_TIMES_US)],
+            [Op.PUSH_ROWS, self._queue(), self._rows()[:1]],
+            [Op.ACK, queue, numbers],
+            [Op.NACK, queue, numbers, pick((0, 1, 2)), pick((-1, *_TIMES_US))],
+            [Op.EXTEND, queue, numbers, pick(_TIMES_US)],
         ]
         return pick(operations)
 
@@ -292,7 +299,7 @@ class History:
         commands: list[Command] = [
             [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0, pick((b"", b"o", b"n"))],
             [Op.DELETE_TOKEN, name, True],
-            [Op.RENEW_SALT, b"9876543210"],
+            [Op.SET_SALT, b"9876543210", True],
             [Op.SET_TIME, self.random.randrange(1 << 52)],
         ]
         return pick(commands)

@@ -20,11 +20,13 @@ NO, NEW, YES = 0, 1, 2
 REPLAYED = 4
 WINDOWS_FIRST, LEASES_NEXT, LINE_LAST = 0, 1, 2
 
-PUSH, PUSH_ITEMS, PULL, ACK, NACK, EXTEND, PUT_BACK = 1, 2, 3, 5, 6, 7, 8
-SET_PROPERTIES, CLEAR_PROPERTIES, DELETE, SET_DEFAULTS, BARRIER, FOUND = 10, 11, 12, 13, 14, 15
-RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 17, 18, 19, 20
-PURGE, MOVE, SUSPEND = 22, 23, 24
-PUSH_MARKED, PULL_FIRST, PUSH_EACH = 27, 40, 41
+PUSH, PUSH_ROWS, PUSH_EACH, PUSH_STREAM, PULL, PULL_FIRST = 1, 2, 3, 4, 10, 11
+ACK, NACK, EXTEND = 20, 21, 22
+UNDONE = -1
+UNDO = (0, 0, True)  # the last fields of a nack that undoes deliveries
+DELETE, SET_PROPERTIES, SET_DEFAULTS, SUSPEND, PURGE, MOVE = 31, 32, 33, 34, 36, 37
+RESERVE, RENEW, SETTLE_BATCHES, ABANDON_BATCHES = 41, 42, 43, 44
+BARRIER, SET_SALT = 70, 71
 LIVE, EMPTY, SETTLED, EXPIRED = 1, 2, 3, 4
 REFUSED = "refused"
 ANY_NUMBER = object()
@@ -52,7 +54,7 @@ class Model:
         self.rules: list[tuple[bytes, dict[str, Any]]] = []
         self.batches: list[tuple[bytes, int, int]] = []  # origin, incarnation, sequence of each batch applied
         self.produced: dict[bytes, tuple[int, int]] = {}  # producer: highest sequence, log time of its last push
-        self.keyed: list[tuple[bytes, bytes, int, int, bytes]] = []  # queue, key, flag, log time, body
+        self.keyed: list[tuple[bytes, bytes, int, int, int, bytes]] = []  # queue, key, flag, sequence, log time, body
         self.ended: dict[int, int | None] = {}  # delivery: the command that ended it, None for its expiry
 
     # Batches
@@ -77,21 +79,19 @@ class Model:
         op, *arguments = command
         operations: dict[int, Callable[..., Any]] = {
             PUSH: self.push,
-            PUSH_ITEMS: self.push_items,
+            PUSH_ROWS: self.push_rows,
             PULL: self.pull,
             PULL_FIRST: self.pull_first,
             ACK: self.ack,
             NACK: self.nack,
             EXTEND: self.extend,
-            PUT_BACK: self.put_back,
             PUSH_EACH: self.push_each,
             SET_PROPERTIES: self.set_properties,
-            CLEAR_PROPERTIES: self.clear_properties,
             DELETE: self.delete,
             SET_DEFAULTS: self.set_defaults,
             BARRIER: lambda: True,
-            FOUND: lambda _salt: True,
-            PUSH_MARKED: self.push_marked,
+            SET_SALT: lambda _salt: True,
+            PUSH_STREAM: self.push_stream,
             RESERVE: self.reserve,
             RENEW: self.renew,
             SETTLE_BATCHES: self.settle_batches,
@@ -145,12 +145,9 @@ class Model:
     def timeout_us(self, name: bytes) -> int:
         return round(Fraction(self.property(name, "timeout")) * 1_000_000)
 
-    def set_properties(self, name: bytes, pairs: list[Any]) -> bool:
-        self.named(name).own.update({key.decode(): value for key, value in pairs})
-        return True
-
-    def clear_properties(self, name: bytes) -> bool:
-        self.named(name).own = {}
+    def set_properties(self, name: bytes, pairs: list[Any], _only_unset: bool = False, clears: bool = False) -> bool:
+        queue = self.named(name)
+        queue.own = {**({} if clears else queue.own), **{key.decode(): value for key, value in pairs}}
         return True
 
     def set_defaults(self, rules: list[Any]) -> bool:
@@ -207,21 +204,21 @@ class Model:
             flags.append(NO if known else self.store(name, content, content_type, []))
         return flags
 
-    def push_items(self, name: bytes, items: list[Any]) -> Any:
+    def push_rows(self, name: bytes, rows: list[Any]) -> Any:
         self.named(name)
-        if self.another_body(name, items):
+        if self.another_body(name, rows):
             return REFUSED
-        return [self.push_item(name, *item) for item in items]
+        return [self.push_item(name, *row[:4]) for row in rows]
 
-    def another_body(self, name: bytes, items: list[Any]) -> bool:
+    def another_body(self, name: bytes, rows: list[Any]) -> bool:
         """Return whether a key had another body before, or has two now."""
-        seen = {key: body for queue, key, _, at_us, body in self.keyed if queue == name and self.is_known(at_us)}
-        return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key in items)
+        seen = {key: body for queue, key, _, _, at_us, body in self.keyed if queue == name and self.is_known(at_us)}
+        return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key, _ in rows)
 
     def is_known(self, at_us: int) -> bool:
         return self.now_us < at_us + self.window_us
 
-    def push_marked(
+    def push_stream(
         self,
         name: bytes,
         items: list[Any],
@@ -246,14 +243,14 @@ class Model:
 
     def push_item(
         self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None
-    ) -> int:
-        for queue, known, flag, at_us, _ in self.keyed:
+    ) -> tuple[int, int]:
+        for queue, known, flag, sequence, at_us, _ in self.keyed:
             if key is not None and (queue, known) == (name, key) and self.is_known(at_us):
-                return flag + REPLAYED
+                return flag + REPLAYED, sequence
         flag = self.store(name, content, content_type, self.preserved(name, headers))
         if key is not None:
-            self.keyed.append((name, key, flag, self.now_us, content))
-        return flag
+            self.keyed.append((name, key, flag, self.arrivals, self.now_us, content))
+        return flag, self.arrivals
 
     def preserved(self, name: bytes, headers: list[Any]) -> list[tuple[bytes, bytes]]:
         """Return the headers that the queue's hooks name, in the order of the hooks."""
@@ -269,7 +266,7 @@ class Model:
 
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
         content, content_type, headers, _key = item
-        return [(name, self.push_item(name, content, content_type, headers, None)) for name in self.found(names)]
+        return [(name, self.push_item(name, content, content_type, headers, None)[0]) for name in self.found(names)]
 
     def found(self, names: list[bytes]) -> list[bytes]:
         """Those of the queues that exist, each once."""
@@ -354,7 +351,11 @@ class Model:
             results.append(entry is not None)
         return results
 
-    def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
+    def nack(
+        self, name: bytes, numbers: list[int], _place: int = 0, _delay_us: int = -1, undoes: bool = False
+    ) -> list[bool] | None:
+        if undoes:
+            return self.put_back(name, numbers)
         if name not in self.queues:
             return None
         results = []
@@ -370,8 +371,8 @@ class Model:
             results.append(entry is not None)
         return results
 
-    def settled_by(self, op: int, number: int, remembered: int) -> bool | None:
-        """Return whether such a command has ended the delivery; None once more than `remembered` others ended otherwise
+    def is_repeated(self, how: int, number: int, remembered: int) -> bool | None:
+        """Return whether such an ack or nack has ended the delivery; None once more than `remembered` others ended otherwise
         than by an ack.
         """
         endings = [ended for ended, by in self.ended.items() if by != ACK]
@@ -380,7 +381,7 @@ class Model:
             return False
         if number not in endings[-remembered:] and number <= max(forgotten, default=0):
             return None
-        return self.ended[number] == op
+        return self.ended[number] == how
 
     def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
         if name not in self.queues:
@@ -403,7 +404,7 @@ class Model:
                 entry.state = "waiting"
                 entry.place = (entry.place_before_lease[0], WINDOWS_FIRST, entry.arrival)
                 entry.remaining += refund
-                self.ended[number] = PUT_BACK
+                self.ended[number] = UNDONE
             results.append(entry is not None)
         return results
 
@@ -534,7 +535,7 @@ class Model:
 
     def may_come_again(self, queue: bytes, number: int) -> bool:
         """Return whether a message may be redelivered that is not leased under this number."""
-        return queue in self.queues and self.settled_by(ACK, number, self.remembered) is not True
+        return queue in self.queues and self.is_repeated(ACK, number, self.remembered) is not True
 
     def abandon_batches(self, name: bytes) -> bool:
         subscription = self.subscriptions.get(name, Subscription())

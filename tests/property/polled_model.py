@@ -55,7 +55,7 @@ class PolledModel(RichModel):
         self.indexes.pop(name, None)
         return super().delete(name)
 
-    def create(self, name: bytes, pairs: list[Any]) -> bool:
+    def create(self, name: bytes, _owner: bytes, pairs: list[Any], _indexed: bool) -> bool:
         if name in self.queues:
             return False
         self.set_properties(name, pairs)
@@ -92,11 +92,21 @@ class PolledModel(RichModel):
         for limits in (self.index(name), self.total):
             limits.add(counter, more)
 
-    def push_existing(self, name: bytes, rows: list[Any]) -> Any:
+    def push_rows(
+        self,
+        name: bytes,
+        rows: list[Any],
+        owner: bytes = b"",
+        producer: bytes | None = None,
+        first: int = 0,
+        must_exist: bool = False,
+    ) -> Any:
+        if not must_exist:
+            return super().push_rows(name, rows, owner, producer, first)
         whole: list[Any] = []
         for row in rows:
             whole.append([row, None, [], None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
-        return REFUSED if self.refuses(name, PUSH) else self.push_traits(name, whole)
+        return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole)
 
     def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
         if self.refuses(name, POLL):
@@ -203,25 +213,20 @@ class PolledModel(RichModel):
 
     # --- limits ---------------------------------------------------------------------------------------------------
 
-    def suspend_endpoints(self, name: bytes, switches: list[bool | None]) -> Any:
+    def set_poll_limits(self, name: bytes, switches: list[bool | None] | None, throttle: Any = None) -> Any:
         if name and name not in self.queues:
             return REFUSED
         limits = self.index(name) if name else self.total
-        limits.suspended = [
-            before if one is None else one for before, one in zip(limits.suspended, switches, strict=True)
-        ]
+        if switches is not None:
+            limits.suspended = [
+                before if one is None else one for before, one in zip(limits.suspended, switches, strict=True)
+            ]
+        if throttle is not None:
+            limits.throttle, limits.taken = None if throttle[0] is None else tuple(throttle), []
         return limits.suspended.copy()
 
-    def throttle(self, name: bytes, most: int | None, window_us: int) -> Any:
-        if name and name not in self.queues:
-            return REFUSED
-        limits = self.index(name) if name else self.total
-        limits.throttle, limits.taken = None if most is None else (most, window_us), []
-        return True
-
-    def set_key(self, key: bytes, prefix: bytes) -> bool:
+    def set_key(self, key: bytes, prefix: bytes | None) -> bool:
+        if prefix is None:
+            return self.keys.pop(key, None) is not None
         self.keys[key] = prefix
         return True
-
-    def delete_key(self, key: bytes) -> bool:
-        return self.keys.pop(key, None) is not None

@@ -69,7 +69,7 @@ class _Replicas:
     def _empty(self) -> Machine:
         machine = Machine(compile_pattern)
         if self.small_chunks:
-            machine.pager.sizes = _SMALL_CHUNKS
+            machine.state.pager.sizes = _SMALL_CHUNKS
         return machine
 
     def apply(self, now_us: int, origin: bytes, sequence: int, commands: list[list[Any]]) -> Applied:
@@ -93,10 +93,10 @@ class _Replicas:
     def disturb(self) -> None:
         """Write part of a snapshot, or restore a replica."""
         if self.random.random() < 0.15:
-            restoration = Restoration(self._empty())
+            restoration = Restoration(self._empty().state)
             for record in records(self.restored):
                 restoration.take(record)
-            self.restored = restoration.finish()
+            self.restored = Machine(compile_pattern, restoration.finish())
         if self.view is None and self.random.random() < 0.2:
             self.view = self.viewed.freeze_view()
             self.rows = self.view.records()
@@ -131,7 +131,7 @@ def check(seed: int, batches: int = _BATCHES) -> None:
     """
     history, replicas = History(seed), _Replicas(seed)
     now_us, sequences = 1_700_000_000 * SECOND, dict.fromkeys(NODES, 0)
-    commands: list[list[Any]] = [[Op.FOUND, b"0123456789"]]
+    commands: list[list[Any]] = [[Op.SET_SALT, b"0123456789"]]
     for _ in range(batches):
         origin = history.random.choice(NODES)
         sequences[origin] += 1
@@ -146,7 +146,7 @@ def check(seed: int, batches: int = _BATCHES) -> None:
 def _shown(machine: Machine, applied: Applied) -> Any:
     results = [_plain(result) for result in applied.results]
     notices = [_plain(list(notice)) for notice in applied.notices]
-    return applied.status, results, notices, list(machine.names)
+    return applied.status, results, notices, list(machine.state.names)
 
 
 def _plain(value: Any) -> Any:

@@ -17,7 +17,7 @@ from .rich_state import Entry, Queue
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
 REFUSED = "refused"
-PUSH_TRAITS, ACK, GIVE_BACK, EXTEND_BY = 60, 5, 62, 63
+PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
 REMEMBER_US = 600_000_000
@@ -67,7 +67,9 @@ class RichModel:
         self.queues[name].suspended = flag
         return True
 
-    def bind(self, source: bytes, target: bytes) -> Any:
+    def bind(self, source: bytes, target: bytes, bound: bool = True) -> Any:
+        if not bound:
+            return self.unbind(source, target)
         if source == target:
             return REFUSED
         self.named(source)
@@ -304,7 +306,7 @@ class RichModel:
         queue.entries.append(entry)
         self.place(queue, entry)
 
-    def push_traits(
+    def push_rows(
         self, name: bytes, rows: list[Any], _owner: bytes = b"", producer: bytes | None = None, first: int = 0
     ) -> Any:
         """Store all of them, or none."""
@@ -477,7 +479,9 @@ class RichModel:
             results.append(entry is not None)
         return results
 
-    def give_back(self, name: bytes, numbers: list[int], place: int = TAIL, delay_us: int = -1) -> Any:
+    def nack(self, name: bytes, numbers: list[int], place: int = TAIL, delay_us: int = -1, undoes: bool = False) -> Any:
+        if undoes:
+            return self.put_back(name, numbers)
         if name not in self.queues:
             return None
         queue = self.queues[name]
@@ -514,7 +518,9 @@ class RichModel:
 
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int) -> int | None:
+    def purge(self, name: bytes, limit: int, label: bytes = b"") -> int | None:
+        if label:
+            return self.withdraw(name, label, limit)
         if name not in self.queues:
             return None
         count = 0
@@ -527,9 +533,7 @@ class RichModel:
     def withdraw(self, name: bytes, label: bytes, limit: int) -> int | None:
         if name not in self.queues:
             return None
-        found = [
-            e for e in self.queues[name].entries if e.state != "leased" and e.traits and e.traits[2] == label and label
-        ]
+        found = [e for e in self.queues[name].entries if e.state != "leased" and e.traits and e.traits[2] == label]
         for entry in found[:limit]:
             self.remove(name, entry)
         self.queues[name].add("withdrawn", len(found[:limit]))
@@ -574,17 +578,17 @@ class RichModel:
         return results
 
     def operate(self, op: int, name: bytes, arguments: list[Any], used: set[int]) -> Any:
-        if op == PUSH_TRAITS:
-            row = arguments[0]
+        if op == PUSH_ROWS:
+            (row,) = arguments[0]
             known = self.known(name, row[3])
-            result = self.push_traits(name, [row])
+            result = self.push_rows(name, [row])
             if result == REFUSED:
                 return False if known is not None else name
             return result[0]
-        number, *rest = arguments
+        (number,), *rest = arguments
         if name not in self.queues or self.leased(name, number) is None or number in used:
             return False
         used.add(number)
-        verb = {ACK: self.ack, GIVE_BACK: self.give_back, EXTEND_BY: self.extend}[op]
+        verb = {ACK: self.ack, NACK: self.nack, EXTEND: self.extend}[op]
         verb(name, [number], *rest)
         return True

@@ -187,7 +187,19 @@ class SessionModel(RichModel):
             return FULL
         return super().refusal(name, body)
 
-    def push_or_wait(self, name: bytes, rows: list[Any], wait_us: int) -> Any:
+    def push_rows(
+        self,
+        name: bytes,
+        rows: list[Any],
+        owner: bytes = b"",
+        producer: bytes | None = None,
+        first: int = 0,
+        must_exist: bool = False,
+        wait_us: int = 0,
+    ) -> Any:
+        assert not must_exist
+        if not wait_us:
+            return super().push_rows(name, rows, owner, producer, first)
         queue = self.named(name)
         wait = WaitingPush(self.tickets + 1, name, rows, self.now_us + wait_us)
         before = [one for one in self.waits if one.key() is not None and one.key() == wait.key()]

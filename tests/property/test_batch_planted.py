@@ -9,10 +9,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from lmqcluster.core import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_leases import BatchLeases
-from lmqcluster.core.state.queue_table import QueueTable
 from lmqcluster.core.timers import idle_queues
 
 from .test_batch_machine import BLOCK, STEP_MAX, BatchMachineAgainstModel
@@ -38,8 +38,8 @@ def followers_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def given_back_from_the_front(patch: pytest.MonkeyPatch) -> None:
-    put_back = QueueTable.put_back_uncharged
-    patch.setattr(QueueTable, "put_back_uncharged", lambda state, name, numbers: put_back(state, name, numbers[::-1]))
+    put_back = Queue.put_back_uncharged
+    patch.setattr(Queue, "put_back_uncharged", lambda queue, now_us, numbers: put_back(queue, now_us, numbers[::-1]))
 
 
 PLANTS = [messages_that_come_back_alone, groups_that_are_cut, followers_forgotten, given_back_from_the_front]

@@ -10,8 +10,9 @@ from hypothesis import note
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lmqcluster.core import Fault, Machine, Op
+from lmqcluster.core import Fault, Machine
 from lmqcluster.core.handlers.cluster import ClusterCommands
+from lmqcluster.core.log.commands import Ack, Digest, Nack
 from lmqcluster.core.queue import lease_table as lease
 from lmqcluster.core.queue.settlement_history import SettlementHistory
 from lmqcluster.core.state import batch_leases
@@ -61,6 +62,7 @@ PROPERTIES = st.lists(
     max_size=3,
 )
 ITEMS = st.tuples(CONTENTS, TYPES, HEADERS, KEYS).map(list)
+ROWS = ITEMS.map(lambda item: [*item, []])
 # A delivery is named by its age, because its number is known only when the batch is assembled.
 AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
 
@@ -70,9 +72,9 @@ def _command(op: int | st.SearchStrategy[int], *arguments: st.SearchStrategy[Any
 
 
 PUSH = _command(m.PUSH, QUEUES, TYPES, st.lists(CONTENTS, max_size=3), PRODUCERS, st.integers(1, 8))
-PUSH_ITEMS = _command(m.PUSH_ITEMS, QUEUES, st.lists(ITEMS, max_size=3))
-PUSH_MARKED = _command(
-    m.PUSH_MARKED,
+PUSH_ROWS = _command(m.PUSH_ROWS, QUEUES, st.lists(ROWS, max_size=3))
+PUSH_STREAM = _command(
+    m.PUSH_STREAM,
     QUEUES,
     st.lists(st.tuples(CONTENTS, TYPES, HEADERS).map(list), max_size=3),
     st.just(b"job"),
@@ -85,7 +87,11 @@ PUSH_MARKED = _command(
 PUSH_EACH = _command(m.PUSH_EACH, NAMES, ITEMS)
 PULL = _command(m.PULL, QUEUES, COUNTS)
 PULL_FIRST = _command(m.PULL_FIRST, NAMES, COUNTS)
-SETTLE = _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND, m.PUT_BACK]), st.none() | st.none() | QUEUES, AGES)
+_OF_QUEUES = st.none() | st.none() | QUEUES
+SETTLE = st.one_of(
+    _command(st.sampled_from([m.ACK, m.NACK, m.EXTEND]), _OF_QUEUES, AGES),
+    _command(m.NACK, _OF_QUEUES, AGES, *map(st.just, m.UNDO)),
+)
 SET_PROPERTIES = _command(m.SET_PROPERTIES, QUEUES, PROPERTIES)
 SET_DEFAULTS = _command(m.SET_DEFAULTS, st.lists(st.tuples(PATTERNS, PROPERTIES).map(list), max_size=3))
 OPERATE = st.one_of(
@@ -93,10 +99,12 @@ OPERATE = st.one_of(
     _command(m.MOVE, QUEUES, QUEUES, st.integers(1, 3)),
     _command(m.SUSPEND, QUEUES, st.booleans()),
 )
-REMOVE = _command(st.sampled_from([m.CLEAR_PROPERTIES, m.DELETE]), QUEUES)
+REMOVE = st.one_of(
+    _command(m.SET_PROPERTIES, QUEUES, st.just([]), st.just(False), st.just(True)), _command(m.DELETE, QUEUES)
+)
 ANY_COMMAND = st.one_of(
     PUSH,
-    PUSH_ITEMS,
+    PUSH_ROWS,
     PUSH_EACH,
     PULL,
     PULL_FIRST,
@@ -169,7 +177,7 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @initialize(salt=st.binary(min_size=10, max_size=10), start_us=st.sampled_from([0, 1_700_000_000 * SECOND]))
     def found(self, salt: bytes, start_us: int) -> None:
         self.stamp_us = start_us
-        self._send(b"n1", 1, 1, [[m.FOUND, salt]])
+        self._send(b"n1", 1, 1, [[m.SET_SALT, salt]])
         self.sent[b"n1"][1] = 1
 
     def _batch(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
@@ -180,11 +188,11 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     # Each rule is drawn equally often, so the common commands have several.
 
-    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ITEMS | PUSH_EACH, min_size=1, max_size=3))
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH_ROWS | PUSH_EACH, min_size=1, max_size=3))
     def push(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(node, step_us, commands)
 
-    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH_MARKED | PULL, min_size=1, max_size=3))
+    @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH_STREAM | PULL, min_size=1, max_size=3))
     def write(self, node: bytes, step_us: int, commands: list[list[Any]]) -> None:
         self._batch(node, step_us, commands)
 
@@ -223,7 +231,8 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @rule(step_us=STEPS_US, count=COUNTS, queue=QUEUES)
     def pull_and_settle_in_one_batch(self, step_us: int, count: int, queue: bytes) -> None:
         coming = [self.model.deliveries + 1 + index for index in range(count)]
-        settles = [[op, queue, coming[index : index + 1]] for index, op in enumerate((m.NACK, m.PUT_BACK, m.ACK))]
+        ways: tuple[tuple[int, tuple[Any, ...]], ...] = ((m.NACK, ()), (m.NACK, m.UNDO), (m.ACK, ()))
+        settles = [[op, queue, coming[index : index + 1], *more] for index, (op, more) in enumerate(ways)]
         self._batch(b"n1", step_us, [[m.PULL, queue, count], *settles])
 
     @rule(node=NODES, oddity=st.sampled_from(["twice", "early", "earlier life", "restart"]), by=st.integers(0, 3))
@@ -251,14 +260,14 @@ class MachineAgainstModel(RuleBasedStateMachine):
         wrong queue.
         """
         op, *arguments = command
-        if op not in (m.ACK, m.NACK, m.EXTEND, m.PUT_BACK):
+        if op not in (m.ACK, m.NACK, m.EXTEND):
             return command
-        queue, ages = arguments
+        queue, ages, *more = arguments
         latest = self.delivered[::-1]
         chosen = [latest[age % len(latest)] for age in ages if latest]
         if queue is None:
             queue = chosen[0][0] if chosen else b"a"
-        return [op, queue, [number for _, number in chosen] or [0, 7]]
+        return [op, queue, [number for _, number in chosen] or [0, 7], *more]
 
     def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
         note(f"apply({self.stamp_us}, {node!r}, {incarnation}, {sequence}, {commands!r})")
@@ -269,7 +278,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
         self.replica.apply(self.stamp_us, node, incarnation, sequence, commands)
         assert got.status == status
         # The comparison of running replicas: one restored from a snapshot must not look different.
-        assert ClusterCommands(self.machine).digest(b"") == ClusterCommands(self.replica).digest(b"")
+        assert ClusterCommands(self.machine.state).digest(Digest(b"")) == ClusterCommands(self.replica.state).digest(
+            Digest(b"")
+        )
         pairs = zip(got.results, expected, strict=True)
         assert [_plain(result) for result in got.results] == [
             _plain(result if awaited is m.ANY_NUMBER else awaited) for result, awaited in pairs
@@ -305,16 +316,16 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     @invariant()
     def same_queues(self) -> None:
-        assert self.machine.now_us == self.model.now_us
-        assert sorted(self.machine.queues) == sorted(self.model.queues)
+        assert self.machine.state.now_us == self.model.now_us
+        assert sorted(self.machine.state.queues) == sorted(self.model.queues)
         for name, queue in self.model.queues.items():
-            real = self.machine.queues[name]
+            real = self.machine.state.queues[name]
             assert len(real) == len(queue.entries)
             assert real.head_us() == self.model.head_us(name)
-            assert real.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
-            assert (real.acked_total, real.dropped_total) == (queue.acked, queue.dropped)
-            moved = (real.moved_out_total, real.moved_in_total)
-            assert (real.purged_total, *moved) == (queue.purged, queue.moved_out, queue.moved_in)
+            assert real.store.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
+            assert (real.counters.acked_total, real.counters.dropped_total) == (queue.acked, queue.dropped)
+            moved = (real.counters.moved_out_total, real.counters.moved_in_total)
+            assert (real.counters.purged_total, *moved) == (queue.purged, queue.moved_out, queue.moved_in)
             assert real.suspended == queue.suspended
 
     @invariant()
@@ -327,11 +338,11 @@ class MachineAgainstModel(RuleBasedStateMachine):
 
     @staticmethod
     def _read(machine: Machine, name: bytes, epoch: int) -> Any:
-        state = machine.batches.state(name, epoch)
+        state = machine.state.batches.state(name, epoch)
         if state != BatchState.LIVE:
             return state
-        size = machine.batches.subscriptions[name].batches[epoch].count
-        slices = [machine.batches.read(name, epoch, start, 2) for start in range(0, size, 2)]
+        size = machine.state.batches.subscriptions[name].batches[epoch].count
+        slices = [machine.state.batches.read(name, epoch, start, 2) for start in range(0, size, 2)]
         if None in slices:
             return None
         return [(number, remaining) for part in slices for _, number, remaining, _ in part or ()]
@@ -339,14 +350,19 @@ class MachineAgainstModel(RuleBasedStateMachine):
     @invariant()
     def same_endings(self) -> None:
         for queue, number in self.delivered[-2 * ENDINGS_MAX :]:
-            for op in (Op.ACK, Op.NACK, Op.PUT_BACK):
-                expected = self.model.settled_by(op, number, ENDINGS_MAX)
-                assert self.machine.settled_by(op, queue, number) == expected, (op, number)
+            ways: dict[int, Ack | Nack] = {
+                m.ACK: Ack(queue, []),
+                m.NACK: Nack(queue, []),
+                m.UNDONE: Nack(queue, [], undoes=True),
+            }
+            for how, settled in ways.items():
+                expected = self.model.is_repeated(how, number, ENDINGS_MAX)
+                assert self.machine.state.is_repeated(settled, number) == expected, (settled, number)
 
     @invariant()
     def same_properties(self) -> None:
         for name in (b"a", b"ab", b"b", b"never"):
-            assert _text(self.machine.properties(name)) == _text(self.model.properties(name))
+            assert _text(self.machine.state.properties(name)) == _text(self.model.properties(name))
 
     @invariant()
     def nothing_is_lost_or_doubled(self) -> None:

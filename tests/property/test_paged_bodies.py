@@ -85,13 +85,13 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
     @initialize()
     def found(self) -> None:
         super().found()
-        self.twin.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"]])
+        self.twin.apply(self.stamp_us, b"n", 1, 1, [[Op.SET_SALT, b"0123456789"]])
 
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
         self.commands = []
         super()._batch(step_us, commands)
         self.twin.apply(self.stamp_us, b"n", 1, self.sequence, self.commands)
-        self.machine.pager.page_out(1 + self.sequence % 3)
+        self.machine.state.pager.page_out(1 + self.sequence % 3)
 
     def _expected(self, command: list[Any]) -> Any:
         self.commands.append(command)
@@ -99,18 +99,18 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 
     @rule(step_us=STEPS_US, rows=st.lists(URGENT_ROWS, min_size=2, max_size=6), command=PULL)
     def push_much(self, step_us: int, rows: list[list[Any]], command: list[Any]) -> None:
-        self._batch(step_us, [[Op.PUSH_TRAITS, b"a", rows]])
+        self._batch(step_us, [[Op.PUSH_ROWS, b"a", rows]])
         self._batch(0, [command])
 
     @rule(rows=st.lists(URGENT_ROWS, min_size=3, max_size=6), ages=st.lists(st.integers(0, 5), min_size=1, max_size=5))
     def most_of_a_chunk_leaves(self, rows: list[list[Any]], ages: list[int]) -> None:
-        self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", rows]])
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_ROWS, b"a", rows]])
         self._batch(0, [[Op.PULL, b"a", 6]])
         self._batch(0, [[Op.ACK, b"a", [age]] for age in ages])
-        for _ in list(self.machine.pager.sparse):
+        for _ in list(self.machine.state.pager.sparse):
             self._batch(0, [])
-        for queue in self.machine.queues.values():
-            assert queue.gathered is None or not any(chunk.is_sparse() for chunk in queue.gathered.chunks)
+        for queue in self.machine.state.queues.values():
+            assert queue.store.gathered is None or not any(chunk.is_sparse() for chunk in queue.store.gathered.chunks)
 
     @rule(step_us=STEPS_US, commands=st.lists(PUSH | PULL | SETTLE, min_size=1, max_size=6), pages=st.booleans())
     def continue_beside_a_view(self, step_us: int, commands: list[list[Any]], *, pages: bool) -> None:
@@ -120,10 +120,10 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
             for command in commands:
                 self._batch(step_us, [command])
             rows = [over_the_wire(record) for record in view.records()]
-        after = Restoration(empty(self.pages, resident=True))
+        after = Restoration(empty(self.pages, resident=True).state)
         for row in rows:
             after.take(row)
-        assert list(after.finish().snapshot()) == list(before.snapshot())
+        assert list(Machine(compile_pattern, after.finish()).snapshot()) == list(before.snapshot())
 
     @rule(which=st.sampled_from(["machine", "twin"]))
     def restart_from_pages(self, which: str) -> None:
@@ -150,21 +150,21 @@ class PagedBodiesAgainstModel(RichMachineAgainstModel):
 def empty(store: MemoryPages, *, resident: bool) -> Machine:
     """Return a machine with this store, which it uses only if necessary with `resident`."""
     machine = Machine(compile_pattern)
-    machine.pager.store = store
+    machine.state.pager.store = store
     if not resident:
-        machine.pager.resident_bytes_max = 0
+        machine.state.pager.resident_bytes_max = 0
     return machine
 
 
 def restored(store: MemoryPages, machine: Machine, *, pages: bool, resident: bool) -> Machine:
     """Return a machine restored from a snapshot of this one, which names pages if `pages`."""
-    restoration = Restoration(empty(store, resident=resident))
+    restoration = Restoration(empty(store, resident=resident).state)
     with machine.freeze_view(pages=pages) as view:
         for record in view.records():
             restoration.take(over_the_wire(record))
     if pages:
         assert set(restoration.pages) <= set(store.payloads)
-    return restoration.finish()
+    return Machine(compile_pattern, restoration.finish())
 
 
 def named(machine: Machine) -> list[Any]:
@@ -175,10 +175,10 @@ def named(machine: Machine) -> list[Any]:
 
 def check_sums(machine: Machine) -> None:
     """Compare the counts of a machine with the contents of its queues."""
-    common = machine.pager
-    gathered = [queue.gathered for queue in machine.queues.values() if queue.gathered is not None]
+    common = machine.state.pager
+    gathered = [queue.store.gathered for queue in machine.state.queues.values() if queue.store.gathered is not None]
     chunks = [chunk for bodies in gathered for chunk in bodies.chunks]
-    lines = [queue.backlog.chunks for queue in machine.queues.values() if queue.backlog is not None]
+    lines = [queue.store.backlog.chunks for queue in machine.state.queues.values() if queue.store.backlog is not None]
     assert len(common) == len(chunks) + sum(map(len, lines))
     assert common.paged_body_bytes == sum(chunk.live_bytes for chunk in chunks if not chunk.is_here())
     assert common.idle_bytes == sum(chunk.size_bytes - chunk.live_bytes for chunk in chunks if chunk.is_here())
@@ -187,10 +187,12 @@ def check_sums(machine: Machine) -> None:
     assert {chunk.page for chunk in resident if chunk.page} <= set(common.pages())
     sparse = {found() for _, _, found in common.sparse}
     assert {chunk for chunk in chunks if chunk.is_sparse()} <= sparse
-    for queue in machine.queues.values():
+    for queue in machine.state.queues.values():
         held = {id(body) for body in _bodies(machine, queue.name)}
-        known = [] if queue.gathered is None else [id(body) for body in _standing(queue.gathered.chunks)]
-        tails = [] if queue.gathered is None else [queue.gathered.again, *queue.gathered.tails.values()]
+        known = [] if queue.store.gathered is None else [id(body) for body in _standing(queue.store.gathered.chunks)]
+        tails = (
+            [] if queue.store.gathered is None else [queue.store.gathered.again, *queue.store.gathered.tails.values()]
+        )
         known += [id(body) for tail in tails for body in tail.bodies]
         assert len(known) == len(set(known))
         assert set(known) == held
@@ -208,10 +210,10 @@ def _standing(chunks: Any) -> Iterator[Body]:
 
 
 def _bodies(machine: Machine, name: bytes) -> Iterator[Body]:
-    queue = machine.queues[name]
-    line = queue.in_line()
+    queue = machine.state.queues[name]
+    line = queue.store.in_line()
     entries: Iterator[Any] = (entry[-1] for block in line.entries for entry in block)
-    for message in [*line.messages, *entries, *queue.leases.messages.values()]:
+    for message in [*line.messages, *entries, *queue.store.leases.messages.values()]:
         if isinstance(message.content, Body):
             assert isinstance(message.content.home, BodyChunk | BodyTail)
             yield message.content

@@ -53,12 +53,12 @@ class PagedMachineAgainstModel(MachineAgainstModel):
     def __init__(self) -> None:
         super().__init__()
         self.pages = AnnouncedPages()
-        self.machine.pager.store = self.pages
-        self.machine.pager.resident_bytes_max = 0
+        self.machine.state.pager.store = self.pages
+        self.machine.state.pager.resident_bytes_max = 0
 
     def _send(self, node: bytes, incarnation: int, sequence: int, commands: list[list[Any]]) -> str:
         status = super()._send(node, incarnation, sequence, commands)
-        self.machine.pager.page_out(1 + sequence % 3)
+        self.machine.state.pager.page_out(1 + sequence % 3)
         return status
 
     @rule(node=NODES, step_us=STEPS_US, commands=st.lists(PUSH | PUSH | PULL, min_size=3, max_size=8))
@@ -72,10 +72,10 @@ class PagedMachineAgainstModel(MachineAgainstModel):
         with self.machine.freeze_view(pages=pages) as view:
             self._batch(node, step_us, [self._resolved(command) for command in commands])
             rows = [over_the_wire(record) for record in view.records()]
-        after = Restoration(_empty(self.pages))
+        after = Restoration(_empty(self.pages).state)
         for row in rows:
             after.take(row)
-        assert list(after.finish().snapshot()) == list(before.snapshot())
+        assert list(Machine(compile_pattern, after.finish()).snapshot()) == list(before.snapshot())
 
     @rule(pages=st.booleans())
     def restart_from_pages(self, *, pages: bool) -> None:
@@ -87,8 +87,13 @@ class PagedMachineAgainstModel(MachineAgainstModel):
             super().restart_from_a_snapshot(which)
 
     def teardown(self) -> None:
-        pager = self.machine.pager
-        chunks = [chunk for queue in self.machine.queues.values() if queue.backlog for chunk in queue.backlog.chunks]
+        pager = self.machine.state.pager
+        chunks = [
+            chunk
+            for queue in self.machine.state.queues.values()
+            if queue.store.backlog
+            for chunk in queue.store.backlog.chunks
+        ]
         assert len(pager) == len(chunks)
         assert pager.paged_messages == sum(chunk.bodies for chunk in chunks if chunk.messages is None)
         assert pager.paged_bytes == sum(chunk.body_bytes for chunk in chunks if chunk.messages is None)
@@ -98,19 +103,19 @@ class PagedMachineAgainstModel(MachineAgainstModel):
 
 def _empty(store: MemoryPages) -> Machine:
     machine = Machine(compile_pattern)
-    machine.pager.store = store
-    machine.pager.resident_bytes_max = 0
+    machine.state.pager.store = store
+    machine.state.pager.resident_bytes_max = 0
     return machine
 
 
 def _restored(store: MemoryPages, machine: Machine, *, pages: bool) -> Machine:
-    restoration = Restoration(_empty(store))
+    restoration = Restoration(_empty(store).state)
     with machine.freeze_view(pages=pages) as view:
         for record in view.records():
             restoration.take(over_the_wire(record))
     if pages:
         assert set(restoration.pages) <= set(store.payloads)
-    return restoration.finish()
+    return Machine(compile_pattern, restoration.finish())
 
 
 TestPagedMachineAgainstModel = PagedMachineAgainstModel.TestCase
@@ -124,7 +129,7 @@ def test_a_lost_page_stops_the_machine() -> None:
     push = [Op.PUSH, b"q", None, [b"x", b"y", b"z", b"u", b"v", b"w"], None, 0]
     machine.apply(1, b"n", 1, 1, [[Op.BARRIER]])
     machine.apply(1, b"n", 1, 2, [push, push])
-    assert machine.pager.page_out(10)
+    assert machine.state.pager.page_out(10)
     pages.payloads.clear()
     with pytest.raises(PageError):
         machine.apply(2, b"n", 1, 3, [[Op.PULL, b"q", 12]])
@@ -150,7 +155,7 @@ def _long_line(pages: MemoryPages) -> Machine:
 def test_while_the_disk_lags_only_chunks_that_have_pages_leave_memory() -> None:
     pages = BusyPages()
     machine = _long_line(pages)
-    pager = machine.pager
+    pager = machine.state.pager
     resident = pager.resident_bytes
     assert pager.page_out(10) == 0
     pager.resident_bytes_max = resident
@@ -167,7 +172,7 @@ def test_while_the_disk_lags_only_chunks_that_have_pages_leave_memory() -> None:
 
 def test_a_snapshot_releases_its_chunks_if_far_too_much_is_in_memory() -> None:
     machine = _long_line(BusyPages())
-    pager = machine.pager
+    pager = machine.state.pager
     pager.resident_bytes_max = pager.resident_bytes // 5
     with machine.freeze_view(pages=True) as view:
         assert list(view.records())

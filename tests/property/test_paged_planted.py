@@ -13,7 +13,7 @@ from lmqcluster.core.messages import bodies
 from lmqcluster.core.messages.bodies import Body, BodyChunk, BodyTail, QueueBodies
 from lmqcluster.core.queue import store as queue_contents
 from lmqcluster.core.queue.pager import Pager
-from lmqcluster.core.queue.store import QueueContents
+from lmqcluster.core.queue.store import MessageStore
 from lmqcluster.core.snapshot.loaded_bodies import LoadedBodies
 from lmqcluster.core.timers import idle_queues
 
@@ -23,7 +23,7 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def bodies_that_never_leave(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(QueueContents, "_release_bodies", lambda *_args: None)
+    patch.setattr(MessageStore, "release_bodies", lambda *_args: None)
 
 
 def the_wrong_body_of_a_page(patch: pytest.MonkeyPatch) -> None:

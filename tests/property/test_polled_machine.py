@@ -27,20 +27,26 @@ HIDE_US = st.sampled_from([0, 0, -SECOND, 1, SECOND, 2 * SECOND, 60 * SECOND])
 NAMED = st.tuples(st.integers(0, 6), st.sampled_from(["present", "present", "present", "before", "none", "wrong"]))
 SWITCHES = st.lists(st.sampled_from([None, False, False, True]), min_size=4, max_size=4)
 WINDOWS_US = st.sampled_from([1, SECOND, 60 * SECOND])
+THROTTLES = st.tuples(st.sampled_from([None, 0, 1, 3]), WINDOWS_US).map(list)
 POLL = _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans())
 NAME = st.one_of(
     _command(Op.UPDATE, QUEUES, NAMED, HIDE_US),
     _command(Op.DELETE_POLLED, QUEUES, st.lists(NAMED, min_size=1, max_size=3)),
 )
 LIMIT = st.one_of(
-    _command(Op.SUSPEND_ENDPOINTS, QUEUES | st.just(b""), SWITCHES),
-    _command(Op.THROTTLE, QUEUES | st.just(b""), st.sampled_from([None, 0, 1, 3]), WINDOWS_US),
+    _command(Op.SET_POLL_LIMITS, QUEUES | st.just(b""), SWITCHES),
+    _command(Op.SET_POLL_LIMITS, QUEUES | st.just(b""), st.none() | SWITCHES, THROTTLES),
     _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.sampled_from([b"", b"a"])),
-    _command(Op.DELETE_API_KEY, st.sampled_from([b"k", b"l"])),
+    _command(Op.SET_API_KEY, st.sampled_from([b"k" * 32, b"l" * 32]), st.none()),
 )
 PUT = st.one_of(
-    _command(Op.PUSH_EXISTING, QUEUES, st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=1, max_size=4)),
-    _command(Op.CREATE_INDEXED, QUEUES, PROPERTIES),
+    _command(
+        Op.PUSH_ROWS,
+        QUEUES,
+        st.lists(ROWS | st.sampled_from([b"", b"body"]), min_size=1, max_size=4),
+        *map(st.just, (b"", None, 0, True)),
+    ),
+    _command(Op.CREATE, QUEUES, st.just(b""), PROPERTIES, st.just(True)),
 )
 
 
@@ -72,18 +78,18 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
     @rule(command=LIMIT, polls=st.lists(POLL, min_size=1, max_size=4))
     def limit(self, command: list[Any], polls: list[list[Any]]) -> None:
         self._one_by_one(0, [command, *polls])
-        self._batch(0, [[Op.SUSPEND_ENDPOINTS, name, [False] * 4] for name in (b"", b"a", b"b")])
-        self._batch(0, [[Op.THROTTLE, b"", None, 1]])
+        self._batch(0, [[Op.SET_POLL_LIMITS, name, [False] * 4] for name in (b"", b"a", b"b")])
+        self._batch(0, [[Op.SET_POLL_LIMITS, b"", None, [None, 1]]])
 
     @rule(name=QUEUES, hide_us=HIDE_US, late_us=STEPS_US, how=st.sampled_from(["present", "before", "none"]))
     def a_consumer_comes_late(self, name: bytes, hide_us: int, late_us: int, how: str) -> None:
-        self._batch(0, [[Op.CREATE_INDEXED, name, []], [Op.PUSH, name, None, [b"x"], None, 0]])
+        self._batch(0, [[Op.CREATE, name, b"", [], True], [Op.PUSH, name, None, [b"x"], None, 0]])
         self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
         self._batch(late_us, [[Op.UPDATE, name, (0, how), SECOND], [Op.DELETE_POLLED, name, [(0, how)]]])
 
     @rule(which=st.sampled_from(["replica", "machine"]), how=st.sampled_from(["present", "none"]))
     def a_consumer_comes_after_a_restart(self, which: str, how: str) -> None:
-        self._batch(0, [[Op.CREATE_INDEXED, b"d", []], [Op.PUSH, b"d", None, [b"x"], None, 0]])
+        self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH, b"d", None, [b"x"], None, 0]])
         self._batch(0, [[Op.POLL, b"d", 1, 0, False, True]])
         self._batch(SECOND, [])
         self.restart_from_a_snapshot(which)
@@ -92,16 +98,16 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
     @rule(name=st.sampled_from([b"", b"d"]), count=st.integers(1, 2), window_us=WINDOWS_US)
     def a_window_passes(self, name: bytes, count: int, window_us: int) -> None:
         row = [b"x", None, [], None, [0, 0, 0, 0, b"", b""]]
-        self._batch(0, [[Op.CREATE_INDEXED, b"d", []], [Op.PUSH_EXISTING, b"d", [row] * 3]])
-        self._batch(0, [[Op.THROTTLE, name, count, window_us]])
+        self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH_ROWS, b"d", [row] * 3, b"", None, 0, True]])
+        self._batch(0, [[Op.SET_POLL_LIMITS, name, None, [count, window_us]]])
         for step_us in (0, 0, window_us, 0):
             self._batch(step_us, [[Op.POLL, b"d", 1, 0, True, False]])
-        self._batch(0, [[Op.THROTTLE, name, None, 1]])
+        self._batch(0, [[Op.SET_POLL_LIMITS, name, None, [None, 1]]])
 
     @rule(count=st.integers(1, 3))
     def a_group_is_taken_early(self, count: int) -> None:
         row = [b"x", None, [], None, [SECOND, 0, 0, 0, b"", b"g"]]
-        self._batch(0, [[Op.CREATE_INDEXED, b"c", []], [Op.PUSH_EXISTING, b"c", [row, row]]])
+        self._batch(0, [[Op.CREATE, b"c", b"", [], True], [Op.PUSH_ROWS, b"c", [row, row], b"", None, 0, True]])
         self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
 
     def _resolved(self, command: list[Any]) -> list[Any]:
@@ -125,31 +131,28 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         op, *arguments = command
         model = self.model
         handlers: dict[Op, Callable[..., Any]] = {
-            Op.CREATE_INDEXED: model.create,
-            Op.PUSH_EXISTING: model.push_existing,
+            Op.CREATE: model.create,
             Op.POLL: model.poll,
             Op.UPDATE: model.update,
             Op.DELETE_POLLED: model.delete_polled,
-            Op.SUSPEND_ENDPOINTS: model.suspend_endpoints,
-            Op.THROTTLE: model.throttle,
+            Op.SET_POLL_LIMITS: model.set_poll_limits,
             Op.SET_API_KEY: model.set_key,
-            Op.DELETE_API_KEY: model.delete_key,
         }
         handler = handlers.get(Op(op))
         return super()._expected(command) if handler is None else handler(*arguments)
 
     @invariant()
     def same_limits(self) -> None:
-        for limits, real in [(self.model.total, self.machine.poll_limits), *self._indexes()]:
+        for limits, real in [(self.model.total, self.machine.state.poll_limits), *self._indexes()]:
             assert real.suspended == limits.suspended
             assert real.throttle == limits.throttle
             assert dict(zip(POLL_COUNTERS, real.counters, strict=True)) == {
                 counter: limits.counts.get(counter, 0) for counter in POLL_COUNTERS
             }
-        assert {key: self.machine.api_keys.prefix(key) for key in self.model.keys} == self.model.keys
+        assert {key: self.machine.state.api_keys.prefix(key) for key in self.model.keys} == self.model.keys
 
     def _indexes(self) -> list[Any]:
-        rich = {name: queue.rich for name, queue in self.machine.queues.items()}
+        rich = {name: queue.store.rich for name, queue in self.machine.state.queues.items()}
         found = {name: one.index.limits for name, one in rich.items() if one is not None and one.index is not None}
         assert sorted(found) == sorted(self.model.indexes)
         return [(self.model.indexes[name], limits) for name, limits in found.items()]
@@ -158,7 +161,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
     def indexes_are_no_larger_than_queues(self) -> None:
         for name in self.model.indexes:
             for machine in (self.machine, self.replica):
-                rich = machine.queues[name].rich
+                rich = machine.state.queues[name].store.rich
                 assert rich is not None
                 assert rich.index is not None
                 here = {entry.arrival for entry in self.model.queues[name].entries}

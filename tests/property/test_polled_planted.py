@@ -29,7 +29,7 @@ def late_consumers_refused(patch: pytest.MonkeyPatch) -> None:
 
     def named(queue: IndexedQueue, sequence: int, tag: int) -> Any:
         found = original(queue, sequence, tag)
-        return found if found is None or not tag or found.number in queue.leases.messages else None
+        return found if found is None or not tag or found.number in queue.store.leases.messages else None
 
     patch.setattr(IndexedQueue, "_named", named)
 

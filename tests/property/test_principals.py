@@ -86,11 +86,11 @@ class Run:
             )
         )
         action(self.random.choice(NAMES), self.random.choice(NAMES))
-        quotas = self.driver.machine.quotas
+        quotas = self.driver.machine.state.quotas
         owners = self.model.owners()
         assert (quotas.owners, {name for name in NAMES if quotas.owns(name)}) == (len(owners), owners)
-        assert {one.name: one.principal for one in self.driver.machine.tokens} == self.model.tokens
-        assert set(self.driver.machine.batches.subscriptions) == set(self.model.subscriptions)
+        assert {one.name: one.principal for one in self.driver.machine.state.tokens} == self.model.tokens
+        assert set(self.driver.machine.state.batches.subscriptions) == set(self.model.subscriptions)
 
     def set_token(self, name: bytes, principal: bytes) -> None:
         self.digests += 1
@@ -116,7 +116,7 @@ class Run:
     def forget(self, owner: bytes, name: bytes) -> None:
         asked = self.random.choice((b"", owner))
         known = self.model.subscriptions.get(name)
-        (result,) = self.driver.batch([Op.DELETE_SUBSCRIPTION, name, asked])
+        (result,) = self.driver.batch([Op.ABANDON_BATCHES, name, 0, asked, True])
         if known is not None and asked not in (b"", known[0]):
             assert _code(result) == "forbidden"
         else:

@@ -14,6 +14,7 @@ from lmqcluster.core import Applied, Fault, Machine, Op
 from lmqcluster.core.handlers.transactions import Conflict
 from lmqcluster.core.messages.message import loaded
 from lmqcluster.core.queue.rich_messages import TRAIT_BYTES
+from tests.property.driver import UNDO
 
 from . import rich_model as m
 from .driver import SECOND, compile_pattern, copied, records
@@ -65,22 +66,22 @@ UNKEYED_ROWS = st.tuples(BODIES, st.none(), st.just([]), st.none(), TRAITS).map(
 PRODUCERS = st.sampled_from([b"p1", b"p2"])
 PUSH = st.one_of(
     _command(Op.PUSH, QUEUES, st.none(), st.lists(BODIES, max_size=3), st.none(), st.just(0)),
-    _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, max_size=3)),
-    _command(Op.PUSH_TRAITS, QUEUES, st.lists(ROWS, min_size=1, max_size=1)),
-    _command(Op.PUSH_TRAITS, QUEUES, st.lists(UNKEYED_ROWS, max_size=3), st.just(b""), PRODUCERS, st.integers(1, 12)),
+    _command(Op.PUSH_ROWS, QUEUES, st.lists(ROWS, max_size=3)),
+    _command(Op.PUSH_ROWS, QUEUES, st.lists(ROWS, min_size=1, max_size=1)),
+    _command(Op.PUSH_ROWS, QUEUES, st.lists(UNKEYED_ROWS, max_size=3), st.just(b""), PRODUCERS, st.integers(1, 12)),
 )
 PULL = st.one_of(
     _command(Op.PULL, QUEUES, st.integers(0, 4)),
-    _command(Op.PULL_LEASE, QUEUES, st.integers(0, 4), TIMES_US, st.booleans()),
+    _command(Op.PULL, QUEUES, st.integers(0, 4), TIMES_US, st.booleans()),
 )
 SETTLE = st.one_of(
     _command(Op.ACK, QUEUES, AGES),
     _command(Op.NACK, QUEUES, AGES),
-    _command(Op.PUT_BACK, QUEUES, AGES),
+    _command(Op.NACK, QUEUES, AGES, *map(st.just, UNDO)),
     _command(Op.EXTEND, QUEUES, AGES),
-    _command(Op.EXTEND_BY, QUEUES, AGES, st.sampled_from([1, SECOND, 60 * SECOND])),
-    _command(Op.GIVE_BACK, QUEUES, AGES, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
-    _command(Op.GIVE_BACK, QUEUES, AGES, st.sampled_from([m.KEEP, m.HEAD]), st.just(-1)),
+    _command(Op.EXTEND, QUEUES, AGES, st.sampled_from([1, SECOND, 60 * SECOND])),
+    _command(Op.NACK, QUEUES, AGES, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
+    _command(Op.NACK, QUEUES, AGES, st.sampled_from([m.KEEP, m.HEAD]), st.just(-1)),
 )
 OPERATE = st.one_of(
     _command(Op.SET_PROPERTIES, QUEUES, PROPERTIES),
@@ -88,26 +89,26 @@ OPERATE = st.one_of(
     _command(Op.DELETE, QUEUES),
     _command(Op.SUSPEND, QUEUES, st.booleans()),
     _command(Op.PURGE, QUEUES, st.integers(1, 3)),
-    _command(Op.WITHDRAW, QUEUES, LABELS, st.integers(1, 3)),
+    _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
     _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.BIND, QUEUES, QUEUES),
     _command(Op.BIND, st.just(b"a"), st.just(b"a+b")),
-    _command(Op.UNBIND, QUEUES, QUEUES),
+    _command(Op.BIND, QUEUES, QUEUES, st.just(False)),
 )
 ONE_AGE = st.lists(st.integers(0, 4), min_size=1, max_size=1)
 TRANSACTION = _command(
     Op.TRANSACTION,
     st.lists(
         st.one_of(
-            _command(Op.PUSH_TRAITS, QUEUES, ROWS),
+            _command(Op.PUSH_ROWS, QUEUES, st.tuples(ROWS).map(list)),
             _command(Op.ACK, QUEUES, ONE_AGE),
-            _command(Op.GIVE_BACK, QUEUES, ONE_AGE, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
-            _command(Op.EXTEND_BY, QUEUES, ONE_AGE, TIMES_US),
+            _command(Op.NACK, QUEUES, ONE_AGE, st.sampled_from([m.TAIL, m.KEEP, m.HEAD]), st.just(-1) | TIMES_US),
+            _command(Op.EXTEND, QUEUES, ONE_AGE, TIMES_US),
         ),
         max_size=4,
     ),
 )
-_SETTLING = {Op.ACK, Op.NACK, Op.PUT_BACK, Op.EXTEND, Op.EXTEND_BY, Op.GIVE_BACK}
+_SETTLING = {Op.ACK, Op.NACK, Op.EXTEND}
 _COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "moved_out", "moved_in", "expired",
             "dead_lettered", "refused", "discarded", "withdrawn")  # fmt: skip
 
@@ -139,7 +140,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
     @initialize()
     def found(self) -> None:
         for machine in (self.machine, self.replica):
-            machine.apply(self.stamp_us, b"n", 1, 1, [[Op.FOUND, b"0123456789"]])
+            machine.apply(self.stamp_us, b"n", 1, 1, [[Op.SET_SALT, b"0123456789"]])
         self.model.now_us = self.stamp_us
         self.sequence = 1
 
@@ -175,18 +176,18 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self, properties: list[Any], row: list[Any], to: bytes, label: bytes
     ) -> None:
         dying = [[b"retry", 0], [b"timeout", 30], [b"dead_letter_queue", b"b"], *properties]
-        self._batch(0, [[Op.SET_PROPERTIES, b"a", dying], [Op.PUSH_TRAITS, b"a", [row]], [Op.PULL, b"a", 4]])
+        self._batch(0, [[Op.SET_PROPERTIES, b"a", dying], [Op.PUSH_ROWS, b"a", [row]], [Op.PULL, b"a", 4]])
         self._batch(SECOND, [[Op.NACK, b"a", [0]], [Op.NACK, b"a", [1]]])
         self._batch(SECOND, [[Op.REDRIVE, b"b", to, label, 3]])
 
     @rule(items=st.integers(0, 3), pushes=st.lists(ROWS, min_size=1, max_size=3), command=TRANSACTION)
     def a_full_queue_in_a_transaction(self, items: int, pushes: list[Any], command: list[Any]) -> None:
         self._batch(
-            0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_TRAITS, b"a", pushes], [Op.PULL, b"a", 2]]
+            0, [[Op.SET_PROPERTIES, b"a", [[b"timeout", 30]]], [Op.PUSH_ROWS, b"a", pushes], [Op.PULL, b"a", 2]]
         )
-        back = [Op.GIVE_BACK, b"a", [0], m.TAIL, -1]
+        back = [Op.NACK, b"a", [0], m.TAIL, -1]
         self._batch(0, [[Op.SET_PROPERTIES, b"a", [[b"max_items", items]]]])
-        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"a", pushes[0]], *command[1]]]])
+        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_ROWS, b"a", pushes[:1]], *command[1]]]])
 
     @rule(delay=st.sampled_from([1, 1.5]), settle=st.sampled_from([Op.NACK, Op.EXTEND]), step_us=STEPS_US)
     def a_message_that_comes_back_waits(self, delay: float, settle: Op, step_us: int) -> None:
@@ -204,7 +205,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
     @rule(place=st.sampled_from([m.HEAD, m.KEEP, m.TAIL]), bodies=st.lists(BODIES, min_size=3, max_size=4))
     def a_message_comes_back_while_others_wait(self, place: int, bodies: list[bytes]) -> None:
         self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH, b"d", None, bodies, None, 0], [Op.PULL, b"d", 2]])
-        self._batch(1, [[Op.GIVE_BACK, b"d", [0], place, -1], [Op.PULL, b"d", 1]])
+        self._batch(1, [[Op.NACK, b"d", [0], place, -1], [Op.PULL, b"d", 1]])
 
     @rule(size=st.integers(1, 3), body=BODIES)
     def a_leased_message_leaves_room(self, size: int, body: bytes) -> None:
@@ -218,26 +219,26 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         pushes = [b"x"] * items
         self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH, b"d", None, pushes, None, 0]])
         self._batch(0, [[Op.PULL, b"d", 1]])
-        back = [Op.GIVE_BACK, b"d", [0], m.TAIL, -1]
-        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_TRAITS, b"d", row]]]])
+        back = [Op.NACK, b"d", [0], m.TAIL, -1]
+        self._batch(0, [[Op.TRANSACTION, [back, [Op.PUSH_ROWS, b"d", [row]]]]])
 
     @rule(rows=st.lists(UNKEYED_ROWS, min_size=1, max_size=2), first=st.integers(1, 3), room=st.booleans())
     def a_refused_push_is_sent_again(self, rows: list[Any], first: int, room: bool) -> None:
         self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"max_items", 1]]]])
-        pushes = [[Op.PUSH_TRAITS, b"d", rows, b"", b"p3", first], [Op.PUSH_TRAITS, b"d", rows, b"", b"p3", first + 2]]
+        pushes = [[Op.PUSH_ROWS, b"d", rows, b"", b"p3", first], [Op.PUSH_ROWS, b"d", rows, b"", b"p3", first + 2]]
         self._batch(0, pushes)
         self._batch(0, [[Op.SET_PROPERTIES, b"d", [[b"max_items", None if room else 1]]], *pushes])
 
-    @rule(settle=st.sampled_from([Op.NACK, Op.PUT_BACK]), step_us=STEPS_US)
-    def a_message_expires_under_lease(self, settle: Op, step_us: int) -> None:
+    @rule(undo=st.sampled_from([(), UNDO]), step_us=STEPS_US)
+    def a_message_expires_under_lease(self, undo: Any, step_us: int) -> None:
         row = [b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]]
-        self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH_TRAITS, b"d", [row]], [Op.PULL_LEASE, b"d", 1, 60 * SECOND, False]])
-        self._batch(step_us, [[settle, b"d", [0]], [Op.PULL, b"d", 1]])
+        self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH_ROWS, b"d", [row]], [Op.PULL, b"d", 1, 60 * SECOND, False]])
+        self._batch(step_us, [[Op.NACK, b"d", [0], *undo], [Op.PULL, b"d", 1]])
 
     @rule(bodies=st.lists(BODIES, min_size=1, max_size=2), unbinds=st.booleans())
     def a_queue_is_bound(self, bodies: list[bytes], unbinds: bool) -> None:
         self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"e"], [Op.BIND, b"d", b"e"]])
-        change = [[Op.UNBIND, b"d", b"e"]] if unbinds else []
+        change = [[Op.BIND, b"d", b"e", False]] if unbinds else []
         self._batch(0, [*change, [Op.PUSH, b"d", None, bodies, None, 0], [Op.PULL, b"e", 2]])
 
     @rule(which=st.sampled_from(["replica", "machine"]))
@@ -283,10 +284,10 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         return [op, queue, list(dict.fromkeys(number for _, number in chosen)) or [0, 7], *rest]
 
     def _resolved_one(self, operation: list[Any]) -> list[Any]:
-        if operation[0] == Op.PUSH_TRAITS:
+        if operation[0] == Op.PUSH_ROWS:
             return operation
         op, queue, numbers, *rest = self._resolved(operation)
-        return [op, queue, numbers[0], *rest]
+        return [op, queue, numbers[:1], *rest]
 
     def _expected(self, command: list[Any]) -> Any:
         op, *arguments = command
@@ -296,48 +297,42 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         model = self.model
         return {
             Op.PUSH: model.push,
-            Op.PUSH_TRAITS: model.push_traits,
+            Op.PUSH_ROWS: model.push_rows,
             Op.PULL: model.pull,
-            Op.PULL_LEASE: model.pull,
             Op.ACK: model.ack,
-            Op.NACK: model.give_back,
-            Op.GIVE_BACK: model.give_back,
-            Op.PUT_BACK: model.put_back,
+            Op.NACK: model.nack,
             Op.EXTEND: model.extend,
-            Op.EXTEND_BY: model.extend,
             Op.SET_PROPERTIES: model.set_properties,
             Op.DELETE: model.delete,
             Op.SUSPEND: model.suspend,
             Op.PURGE: model.purge,
-            Op.WITHDRAW: model.withdraw,
             Op.REDRIVE: model.redrive,
             Op.BIND: model.bind,
-            Op.UNBIND: model.unbind,
             Op.TRANSACTION: model.transaction,
         }
 
     @invariant()
     def same_queues(self) -> None:
-        assert sorted(self.machine.queues) == sorted(self.model.queues)
+        assert sorted(self.machine.state.queues) == sorted(self.model.queues)
         for name, queue in self.model.queues.items():
-            real = self.machine.queues[name]
+            real = self.machine.state.queues[name]
             assert len(real) == len(queue.entries), name
-            assert real.waiting() == sum(entry.state != "leased" for entry in queue.entries)
-            assert real.body_bytes == sum(len(entry.body) for entry in queue.entries)
-            if real.rich is not None:
+            assert real.store.waiting() == sum(entry.state != "leased" for entry in queue.entries)
+            assert real.store.body_bytes == sum(len(entry.body) for entry in queue.entries)
+            if real.store.rich is not None:
                 traits = [entry.traits for entry in queue.entries if entry.traits]
-                assert real.rich.trait_bytes == sum(TRAIT_BYTES + len(one[2]) + len(one[3]) for one in traits)
-                assert real.rich.leased_bytes == sum(len(e.body) for e in queue.entries if e.state == "leased")
-            counted = {counter: getattr(real, f"{counter}_total") for counter in _COUNTED}
+                assert real.store.rich.trait_bytes == sum(TRAIT_BYTES + len(one[2]) + len(one[3]) for one in traits)
+                assert real.store.rich.leased_bytes == sum(len(e.body) for e in queue.entries if e.state == "leased")
+            counted = {counter: getattr(real.counters, f"{counter}_total") for counter in _COUNTED}
             assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
 
     @invariant()
     def same_sums(self) -> None:
-        queues = self.machine.queues.values()
-        lines = [queue.rich for queue in queues if queue.rich is not None]
+        queues = self.machine.state.queues.values()
+        lines = [queue.store.rich for queue in queues if queue.store.rich is not None]
         for machine in (self.machine, self.replica):
-            assert machine.totals.trait_bytes == sum(rich.trait_bytes for rich in lines)
-            assert machine.totals.body_bytes == sum(queue.body_bytes for queue in queues)
+            assert machine.state.totals.trait_bytes == sum(rich.trait_bytes for rich in lines)
+            assert machine.state.totals.body_bytes == sum(queue.store.body_bytes for queue in queues)
 
     @invariant()
     def replicas_are_equal(self) -> None:

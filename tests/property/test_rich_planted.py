@@ -12,21 +12,22 @@ from hypothesis.stateful import run_state_machine_as_test
 from lmqcluster.core.dedup.producers import Producers
 from lmqcluster.core.dedup.refused_ranges import RefusedRanges
 from lmqcluster.core.handlers import push_plan
-from lmqcluster.core.log.commands import Place, PushFlag
+from lmqcluster.core.log.commands import Place
+from lmqcluster.core.log.results import PushFlag
 from lmqcluster.core.messages.message import RichMessage
 from lmqcluster.core.queue import queue
 from lmqcluster.core.queue.expiry import NEVER
 from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
-from lmqcluster.core.queue.store import QueueContents
+from lmqcluster.core.queue.store import MessageStore
 from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
 from lmqcluster.core.routing.waiting_pushes import WaitingPushes
 from lmqcluster.core.sessions.locks import Locks
 from lmqcluster.core.sessions.sessions import Sessions
-from lmqcluster.core.state import queue_table as queue_state
+from lmqcluster.core.state import state as queue_state
 from lmqcluster.core.timers import idle_queues
 
 from .test_rich_machine import RichMachineAgainstModel
@@ -53,7 +54,7 @@ def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
 
 
 def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(QueueContents, "is_expired", lambda *_args: False)
+    patch.setattr(MessageStore, "is_expired", lambda *_args: False)
 
 
 def ages_forgotten_by_timers(patch: pytest.MonkeyPatch) -> None:
@@ -63,13 +64,13 @@ def ages_forgotten_by_timers(patch: pytest.MonkeyPatch) -> None:
 
 def one_too_many(patch: pytest.MonkeyPatch) -> None:
     def has_room(one: Queue, options: QueueOptions, more_items: int = 0, _more_bytes: int = 0) -> bool:
-        return options.max_items is None or one.waiting() + more_items <= options.max_items
+        return options.max_items is None or one.store.waiting() + more_items <= options.max_items
 
     patch.setattr(admission, "_has_room", has_room)
 
 
 def leased_messages_counted(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(QueueContents, "waiting_bytes", lambda one: one.body_bytes)
+    patch.setattr(MessageStore, "waiting_bytes", lambda one: one.body_bytes)
 
 
 def lost_dead_letters(patch: pytest.MonkeyPatch) -> None:
@@ -104,7 +105,7 @@ def half_transactions(patch: pytest.MonkeyPatch) -> None:
 
 
 def transactions_that_forget_what_comes_back(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(push_plan.PushPlan, "give_back", lambda *_args: None)
+    patch.setattr(push_plan.PushPlan, "nack", lambda *_args: None)
 
 
 def labels_of_leased_messages(patch: pytest.MonkeyPatch) -> None:
@@ -129,7 +130,7 @@ def sessions_that_never_end(patch: pytest.MonkeyPatch) -> None:
 
 def newest_first(patch: pytest.MonkeyPatch) -> None:
     def release(_original: Any, one: Queue, now_us: int, numbers: list[int]) -> None:
-        one.give_back(now_us, numbers, Place.TAIL, 0)
+        one.nack(now_us, numbers, Place.TAIL, 0)
 
     _wrapped(patch, Queue, "release", release)
 
@@ -205,7 +206,7 @@ def children_without_their_parents(patch: pytest.MonkeyPatch) -> None:
 
 
 def children_that_are_not_updated(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(queue_state.QueueTable, "_refresh_children", lambda *_args: None)
+    patch.setattr(queue_state.State, "_refresh_children", lambda *_args: None)
 
 
 def held_for_ever(patch: pytest.MonkeyPatch) -> None:

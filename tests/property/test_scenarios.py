@@ -9,6 +9,7 @@ import pytest
 
 from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.state.state import REMEMBER_US
+from tests.property.driver import UNDO
 
 from .driver import SECOND, Driver, bodies, compile_pattern, copied, numbers, records
 
@@ -17,7 +18,7 @@ def test_properties_of_an_empty_queue_show_its_own_values() -> None:
     """Spec 3.1: the queue's own value wins, whether or not the queue holds a message."""
     driver = Driver()
     driver.set(b"q", retry=7)
-    assert driver.machine.properties(b"q")["retry"] == 7
+    assert driver.machine.state.properties(b"q")["retry"] == 7
 
 
 def test_a_producer_is_forgotten_at_the_end_of_the_window_without_other_producers() -> None:
@@ -51,21 +52,22 @@ def test_snapshot_keeps_the_sessions_of_very_many_nodes() -> None:
 def test_header_names_other_than_strings_are_refused(name: Any) -> None:
     """`bytes(10**10)` is ten gigabytes of zeros: on some replicas a MemoryError, on others not."""
     driver = Driver()
-    assert isinstance(driver.batch([Op.PUSH_ITEMS, b"q", [[b"x", None, [[name, b"v"]], None]]])[0], Fault)
+    assert isinstance(driver.batch([Op.PUSH_ROWS, b"q", [[b"x", None, [[name, b"v"]], None, []]]])[0], Fault)
     assert driver.batch([Op.PULL, b"q", 1]) == [[]]
 
 
-@pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK])
-def test_a_list_of_receipts_with_garbage_in_it_settles_nothing(op: Op) -> None:
+@pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND])
+@pytest.mark.parametrize("more", [(), UNDO])
+def test_a_list_of_receipts_with_garbage_in_it_settles_nothing(op: Op, more: Any) -> None:
     """A command fails as a whole: a half-applied one would leave counters, sizes and wake-ups wrong."""
     driver = Driver()
     driver.push(b"q", b"one", b"two")
     first, second = numbers(driver.pull(b"q", 2))
     before = records(driver.machine)
-    (fault,) = driver.batch([op, b"q", [first, [], second]])
+    (fault,) = driver.batch([op, b"q", [first, [], second], *(more if op == Op.NACK else ())])
     assert isinstance(fault, Fault)
     assert records(driver.machine)[2:] == before[2:], "all but the header and the sessions"
-    assert driver.machine.queues[b"q"].body_bytes == 6
+    assert driver.machine.state.queues[b"q"].store.body_bytes == 6
     assert driver.ack(b"q", first, second) == [True, True]
 
 
@@ -109,7 +111,7 @@ def test_values_of_the_wrong_kind_are_refused(command: list[Any]) -> None:
     driver = Driver()
     assert isinstance(driver.batch(command)[0], Fault)
     assert driver.batch([Op.PULL, b"q", 1]) == [[]]
-    assert not list(driver.machine.producers.rows())
+    assert not list(driver.machine.state.producers.rows())
     assert msgpack.packb(list(driver.machine.snapshot()))
 
 

@@ -12,7 +12,7 @@ from hypothesis.stateful import invariant, rule
 
 from lmqcluster.core import Applied, Op
 from lmqcluster.core.handlers.waiting_pushes import Waits
-from lmqcluster.core.sessions.notices import Pushed
+from lmqcluster.core.log.notices import Pushed
 
 from . import session_model as m
 from .driver import SECOND
@@ -55,9 +55,10 @@ IN_SESSION = st.one_of(
     _command(Op.LOCK, LOCKS, WHICH, st.booleans()),
     _command(Op.UNLOCK, LOCKS, WHICH),
 )
+_WAITS = tuple(map(st.just, (b"", None, 0, False)))
 WAITING = st.one_of(
-    _command(Op.PUSH_OR_WAIT, QUEUES, st.lists(WAITING_ROWS, min_size=1, max_size=2), TIMES_US),
-    _command(Op.PUSH_OR_WAIT, QUEUES, st.lists(ROWS, min_size=1, max_size=1), st.just(60 * SECOND)),
+    _command(Op.PUSH_ROWS, QUEUES, st.lists(WAITING_ROWS, min_size=1, max_size=2), *_WAITS, TIMES_US),
+    _command(Op.PUSH_ROWS, QUEUES, st.lists(ROWS, min_size=1, max_size=1), *_WAITS, st.just(60 * SECOND)),
     _command(Op.CANCEL_PUSH, WHICH),
 )
 LIMITS = st.tuples(st.sampled_from([b"max_items", b"max_size", b"exclusive"]), st.sampled_from([None, 1, 2, 3])).map(
@@ -106,7 +107,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         pushes=st.lists(ROWS, min_size=2, max_size=4), others=st.lists(IN_SESSION | SETTLE, max_size=4), wait=STEPS_US
     )
     def a_session_that_holds_several_ends(self, pushes: list[Any], others: list[Any], wait: int) -> None:
-        self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_TRAITS, b"a", pushes]])
+        self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_ROWS, b"a", pushes]])
         pull = [Op.PULL_IN_SESSION, b"a", 1, 0, 0, 0, None]
         self._batch(0, [pull, pull, pull])
         self._batch(wait, others)
@@ -114,7 +115,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
 
     @rule(rows=st.lists(ROWS, min_size=2, max_size=4), missed=st.integers(0, 2))
     def a_response_is_lost(self, rows: list[Any], missed: int) -> None:
-        self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_TRAITS, b"d", rows]])
+        self._batch(0, [[Op.OPEN_SESSION, SECOND], [Op.PUSH_ROWS, b"d", rows]])
         pull = [Op.PULL_IN_SESSION, b"d", 1, 0, 0, 1]
         self._batch(0, [[*pull, None]])
         self._batch(0, [[*pull, 0]])
@@ -135,14 +136,20 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         self._batch(
             0, [[Op.SET_PROPERTIES, b"a", [[b"max_items", 1], [b"timeout", 30], [b"discard_old_when_full", None]]]]
         )
-        self._batch(0, [[Op.PUSH_OR_WAIT, b"a", [row], 60 * SECOND] for row in rows])
+        self._batch(0, [[Op.PUSH_ROWS, b"a", [row], b"", None, 0, False, 60 * SECOND] for row in rows])
         self._batch(step_us, [command])
         self._batch(0, [[Op.PULL, b"a", 1]])
 
     @rule(body=st.binary(max_size=2))
     def another_session_comes_later(self, body: bytes) -> None:
         self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"max_items", 1]]]])
-        self._batch(0, [[Op.PUSH_OR_WAIT, b"d", [[one, None, [], None, []]], 60 * SECOND] for one in (b"x", b"y")])
+        self._batch(
+            0,
+            [
+                [Op.PUSH_ROWS, b"d", [[one, None, [], None, []]], b"", None, 0, False, 60 * SECOND]
+                for one in (b"x", b"y")
+            ],
+        )
         self._batch(0, [[Op.PULL, b"d", 1], [Op.PUSH, b"d", None, [body], None, 0]])
 
     def _batch(self, step_us: int, commands: list[list[Any]]) -> None:
@@ -177,7 +184,6 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
             Op.LEAVE_QUEUE: model.leave_queue,
             Op.LOCK: model.lock,
             Op.UNLOCK: model.unlock,
-            Op.PUSH_OR_WAIT: model.push_or_wait,
             Op.CANCEL_PUSH: model.cancel_push,
         }
 
@@ -194,18 +200,18 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
     @invariant()
     def same_sessions(self) -> None:
         machine, model = self.machine, self.model
-        assert len(machine.sessions) == len(model.sessions)
+        assert len(machine.state.sessions) == len(model.sessions)
         for name in (b"a", b"b", b"c", b"d"):
-            assert machine.claims.line(name) == model.line(model.claims, name)
+            assert machine.state.claims.line(name) == model.line(model.claims, name)
         for name in (b"l", b"m"):
-            assert machine.locks.line(name) == model.line(model.locks, name)
-            assert machine.locks.token(name) == model.tokens.get(name, 0)
+            assert machine.state.locks.line(name) == model.line(model.locks, name)
+            assert machine.state.locks.token(name) == model.tokens.get(name, 0)
 
     @invariant()
     def same_waits(self) -> None:
-        waits = self.machine.waiting_pushes
+        waits = self.machine.state.waiting_pushes
         assert len(waits) == len(self.model.waits)
-        for name, queue in self.machine.queues.items():
+        for name, queue in self.machine.state.queues.items():
             assert queue.pushes_waiting == sum(wait.queue == name for wait in self.model.waits)
         assert (waits.size_bytes == 0) == (not self.model.waits)
 

@@ -18,7 +18,7 @@ from lmqcluster.core.state.batch_leases import BatchLeases
 
 from . import model as m
 from .driver import SECOND, compile_pattern, over_the_wire, records
-from .test_machine import ANY_COMMAND, PULL, PUSH, PUSH_ITEMS, SET_PROPERTIES, SETTLE, STEPS_US
+from .test_machine import ANY_COMMAND, PULL, PUSH, PUSH_ROWS, SET_PROPERTIES, SETTLE, STEPS_US
 
 SUBSCRIPTION, EPOCH, LEASE_US = (
     st.sampled_from([b"s", b"t"]),
@@ -39,7 +39,7 @@ BATCH_LEASE = st.one_of(
     st.tuples(st.just(Op.SETTLE_BATCHES), SUBSCRIPTION, EPOCH),
     st.tuples(st.just(Op.ABANDON_BATCHES), SUBSCRIPTION),
 ).map(list)
-COMMAND = st.one_of(PUSH, PUSH_ITEMS, PULL, SETTLE, SET_PROPERTIES, ANY_COMMAND, BATCH_LEASE)
+COMMAND = st.one_of(PUSH, PUSH_ROWS, PULL, SETTLE, SET_PROPERTIES, ANY_COMMAND, BATCH_LEASE)
 BATCH = st.tuples(STEPS_US, st.lists(COMMAND, min_size=1, max_size=5))
 BATCHES = st.lists(BATCH, max_size=12)
 # How many records are read before each batch.
@@ -76,14 +76,14 @@ class Log:
 
     def _resolved(self, command: list[Any]) -> list[Any]:
         op, *arguments = command
-        if op not in (m.ACK, m.NACK, m.EXTEND, m.PUT_BACK):
+        if op not in (m.ACK, m.NACK, m.EXTEND):
             return command
-        queue, ages = arguments
+        queue, ages, *more = arguments
         latest = self.delivered[::-1]
         chosen = [latest[age % len(latest)] for age in ages if latest]
         if queue is None:
             queue = chosen[0][0] if chosen else b"a"
-        return [op, queue, [number for _, number in chosen] or [0, 7]]
+        return [op, queue, [number for _, number in chosen] or [0, 7], *more]
 
 
 def _packed(found: Iterable[Any]) -> list[bytes]:
@@ -168,7 +168,7 @@ def _view_over_batch_commands() -> bool:
 
 
 def _renew_without_pre_image(self: Queue, now_us: int, first: int, count: int, deadline_us: int) -> None:
-    self.leases.reschedule_live(now_us, first, count, deadline_us)
+    self.store.leases.reschedule_live(now_us, first, count, deadline_us)
 
 
 _rows = BatchLeases.rows
@@ -191,7 +191,7 @@ def test_a_view_shows_batch_leases_as_they_were(monkeypatch: pytest.MonkeyPatch)
 
 
 def _assert_no_trace(machine: Machine, view: SnapshotView) -> None:
-    assert all(queue.pre_images is None for queue in machine.queues.values())
+    assert all(queue.pre_images is None for queue in machine.state.queues.values())
     assert view._pre_images is None
     assert not view._frozen
     machine.freeze_view().close()

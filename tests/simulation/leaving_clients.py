@@ -7,6 +7,7 @@ import random
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
+from lmqcluster.core.log.commands import Nack
 from tests.simulation.node_clients import Silent
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class LeavingJudge:
     def applied(self, commands: list[Any]) -> None:
         """Note that a replica has applied an entry."""
         for command in commands:
-            if command[0] == Op.PUT_BACK and command[1] == LEFT:
+            if command[0] == Op.NACK and command[1] == LEFT and command[5:] == [True]:
                 for owed in self._owed.values():
                     owed.difference_update(command[2])
 
@@ -93,7 +94,8 @@ class _Returns(Silent):
         self._given_up = given_up
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self._given_up(group.command[2])
+        assert isinstance(group.command, Nack)
+        self._given_up(group.command.numbers)
 
 
 class LeavingClient:

@@ -11,7 +11,8 @@ import msgpack
 
 import lmqcluster.node.node
 import lmqcluster.replication.replica
-from lmqcluster.core import Machine, Op, Restoration
+from lmqcluster.core import Machine, Op, Restoration, State
+from lmqcluster.core.log.commands import decode
 from lmqcluster.core.messages.pages import PageError
 from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.config.config import NodeConfig
@@ -46,6 +47,18 @@ __all__ = ["NodeReplica", "NodeSubject", "lacks_pages"]
 QUEUE = b"q"
 LOG_TIME_ERROR_US = 100_000
 NUMBER = re.compile(rb"(\d{8}):")
+
+
+class _UnknownCommand:
+    """A command of a program that this one does not know."""
+
+    op = 250
+
+    def encode(self) -> list[Any]:
+        return [self.op, b"poison"]
+
+    def touches(self) -> tuple[()]:
+        return ()
 
 
 class _Transport(PeerTransport):
@@ -105,7 +118,7 @@ class _SimNode(Node):
 
     def _check_version(self) -> None:
         """Stop the node if its older program cannot continue."""
-        version = self.replica.machine.version
+        version = self.replica.machine.state.version
         if version > self._about.machine_version:
             self._host.checkers.report(
                 "upgraded too soon", f"{self._host.id} must continue as machine version {version}"
@@ -113,13 +126,13 @@ class _SimNode(Node):
 
     def _upgrade(self) -> None:
         """Do the work of `PeriodicWork.tend_cluster` on the simulated loop, from the start."""
-        self._leader_commands.propose_due(self.replica, self.service.proposer)
-        self.digests.compare_when_due(self.replica, self.service.proposer)
+        self._leader_commands.propose_due(self.replica, self.service.sender.proposer)
+        self.digests.compare_when_due(self.replica, self.service.sender.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 
     def _expire(self) -> None:
         """Do the work of `PeriodicWork.let_time_pass` on the simulated loop."""
-        self._leader_commands.let_time_pass(self.replica, self.service.proposer)
+        self._leader_commands.let_time_pass(self.replica, self.service.sender.proposer)
         self._loop.call_later(EXPIRY_PERIOD_S, self._expire)
 
     def batch_applied(
@@ -130,9 +143,9 @@ class _SimNode(Node):
         self._check_version()
         if applied.status == "applied":
             self.ledger.batch_applied(self._host, origin, incarnation, sequence)
-            if (origin, incarnation) == (self.service.proposer.origin, self.service.proposer.incarnation):
+            if (origin, incarnation) == (self.service.sender.proposer.origin, self.service.sender.proposer.incarnation):
                 self.ledger.own_applied(self._host, commands, applied)
-        index, log_us = self._host.application.index, self.replica.machine.now_us
+        index, log_us = self._host.application.index, self.replica.machine.state.now_us
         self.ledger.log_time.applied(self._host, index, now_us)
         self.ledger.entry_applied(index, log_us, commands, applied)
         for command, result in zip(commands, applied.results, strict=False):
@@ -142,7 +155,7 @@ class _SimNode(Node):
 
     def state_replaced(self) -> None:
         self._check_version()
-        self.ledger.state_replaced(self._host, self.replica.machine.node_sequences.records())
+        self.ledger.state_replaced(self._host, self.replica.machine.state.node_sequences.records())
         super().state_replaced()
 
 
@@ -194,11 +207,11 @@ class _WatchedReplica(Replica):
 
     def snapshot_taken(self, info: SnapshotInfo) -> None:
         """Check that the file holds the state and the members of its index."""
-        restoration = Restoration(Machine(compile_pattern))
+        restoration = Restoration(State(compile_pattern))
         for record in self.storage.snapshots.records(info):
             restoration.take(record)
-        machine = restoration.finish()
-        machine.pager.store = self.pages
+        machine = Machine(compile_pattern, restoration.finish())
+        machine.state.pager.store = self.pages
         self._check_state(info.index, machine)
         if info.index >= self.journal.first_index and info.members != self.core.members_at(info.index):
             detail = f"{self.host.id} names {sorted(info.members)} as the members of index {info.index}"
@@ -249,7 +262,7 @@ class NodeReplica(RaftState):
         self._build(storage)
         replica = self.node.replica
         if storage.latest is not None:
-            ledger.state_replaced(host, replica.machine.node_sequences.records())
+            ledger.state_replaced(host, replica.machine.state.node_sequences.records())
         for node_id, address in replica.core.members().items():
             replica.transport.addNode(PeerNode(node_id, address))
         replica.steps.tick()
@@ -303,13 +316,14 @@ class NodeReplica(RaftState):
     def propose_poison(self) -> None:
         """Propose an entry that is not a batch, and a batch with an unknown command."""
         self.node.replica._propose(b"\xc1poison")
-        self.submit([250, b"poison"], Silent())
+        sink = Silent()
+        self.node.service.sender.proposer.add(PendingCommand(_UnknownCommand(), [sink], sink), 64)  # type: ignore[arg-type]
 
     def propose_with_raising_callback(self, command: bytes) -> None:
         self.submit([Op.PUSH, QUEUE, None, [command], None, 0], Raising())
 
     def submit(self, command: list[Any], sink: Any) -> None:
-        self.node.service.proposer.add(PendingCommand(command, [sink], sink), 64)
+        self.node.service.sender.proposer.add(PendingCommand(decode(command), [sink], sink), 64)
 
     def change_members(self, add: bool, member: str) -> None:
         self.core.propose_change("add" if add else "rem", member, member, lambda _done: None)

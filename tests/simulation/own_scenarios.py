@@ -317,7 +317,7 @@ def flood_on_a_slow_disk(subject: Subject) -> set[str]:
         for _ in range(200):
             stage.propose(leader, 10)
             stage.run_for(0.05)
-            pager = leader.replica.node.replica.machine.pager
+            pager = leader.replica.node.replica.machine.state.pager
             most = max(most, len(pager) - pager.pages_total)
         leader.disk_s = well
         kinds = {"memory full"} if most > FLOOD_CHUNKS_MAX else set()
@@ -392,7 +392,7 @@ def power_of_all_in_process(subject: Subject) -> set[str]:
 
 
 def _salts(hosts: list[Host]) -> set[bytes]:
-    return {host.replica.node.replica.machine.salt for host in hosts}
+    return {host.replica.node.replica.machine.state.salt for host in hosts}
 
 
 OWN_SCENARIOS = {

@@ -135,7 +135,7 @@ def _leave_behind(stage: Stage, hosts: list[Host]) -> None:
     """Consume enough messages that no page is needed, and take snapshots that name none."""
     # Clients that stop answering pull the same messages again and again.
     deadline_s = stage.simulation.clock.now + 600.0
-    while any(set(host.replica.node.replica.machine.pager.pages()) for host in hosts):
+    while any(set(host.replica.node.replica.machine.state.pager.pages()) for host in hosts):
         assert stage.simulation.clock.now < deadline_s
         stage.run_for(1.0)
     for host in hosts:

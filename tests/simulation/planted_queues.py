@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lmqcluster.core.handlers.transactions import Transactions
-from lmqcluster.core.log.commands import Delivered, Place, PushFlag
+from lmqcluster.core.log.commands import Place
+from lmqcluster.core.log.results import Delivered, PushFlag
 from lmqcluster.core.messages.message import Message, RichMessage
 from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
@@ -51,7 +52,7 @@ def _last_of_group(self: RichLines, message: RichMessage, now_us: int, pre_image
 
 
 def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
-    return options.max_items is None or queue.waiting() + more_items <= options.max_items
+    return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
 
 
 def _twice(self: DeadLetterRouter, queue: Queue, message: RichMessage, destination: bytes) -> None:
@@ -79,11 +80,11 @@ def _only_leased(self: Queue, now_us: int, count: int, last_number: int) -> list
     return self.lease(now_us, count, last_number, now_us + self.settings.timeout_us)
 
 
-def _settling_what_is_gone(self: Transactions, plan: Any, used: set[int], op: Any, name: bytes, argument: Any) -> Any:
-    queue = self._state.existing(name)
-    if queue is None or queue.live(argument[0], self._state.now_us) is None:
+def _settling_what_is_gone(self: Transactions, plan: Any, used: set[int], step: Any) -> Any:
+    queue = self._state.existing(step.queue)
+    if queue is None or queue.live(step.numbers[0], self._state.now_us) is None:
         return lambda: True
-    return _settle(self, plan, used, op, name, argument)
+    return _settle(self, plan, used, step)
 
 
 PLANTED_QUEUES = {

@@ -34,7 +34,7 @@ def _to_the_tail(self: Queue, now_us: int, numbers: list[int]) -> None:
     for number in numbers:
         message: Message | None = self.live(number, now_us)
         if message is not None:
-            del self.leases.messages[number]
+            del self.store.leases.messages[number]
             self._lease_ended(message, now_us, now_us)
 
 

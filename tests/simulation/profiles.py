@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lmqcluster.core import Machine
+from lmqcluster.core import State
 
 __all__ = ["PROFILES", "Profile", "profile_for"]
 
@@ -123,7 +123,7 @@ PROFILES = {
         _on_disk("transfer", {"transfer": 6.0, "snapshot": 2.0, "crash_in_writing": 1.0}),
         _on_disk("rolling", {"rolling": 1.0, "snapshot": 1.0}, fault_every_s=2.0),
         # Machines are upgraded one after the other, while others are down or unreachable.
-        _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=Machine.VERSION_MAX),
+        _on_disk("upgrade", {"renew": 1.0, "restart": 2.0, "restart_all": 2.0}, program=State.VERSION_MAX),
         _on_disk(
             "five",
             {

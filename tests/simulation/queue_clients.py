@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Op
+from lmqcluster.core.log.commands import Pull
 from lmqcluster.node.commit.proposer import UNKNOWN_AFTER_S
+from lmqcluster.node.queues.pulls.pull_options import PullOptions
 from tests.simulation.node_clients import Silent
 
 if TYPE_CHECKING:
@@ -98,7 +100,7 @@ class QueueClient:
     def _push(self) -> None:
         queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, BOUNDED, JOBS, TAKEN])
         rows = [self._row(self._traits(queue)) for _ in range(self._rng.choice([1, 1, 3]))]
-        self._send([Op.PUSH_TRAITS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+        self._send([Op.PUSH_ROWS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
     def _row(self, traits: list[Any]) -> list[Any]:
         return [self._requests.content(), None, [], None, traits]
@@ -115,16 +117,16 @@ class QueueClient:
 
     def _push_to_source(self) -> None:
         rows = [self._row([])]
-        self._send([Op.PUSH_TRAITS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+        self._send([Op.PUSH_ROWS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
     def _withdraw(self) -> None:
-        self._send([Op.WITHDRAW, TRAITS, self._rng.choice(LABELS[2:]), ALL])
+        self._send([Op.PURGE, TRAITS, ALL, self._rng.choice(LABELS[2:])])
 
     def _redrive(self) -> None:
         self._send([Op.REDRIVE, DEAD, b"", b"", ALL])
 
     def _bind(self) -> None:
-        self._send([self._rng.choice([Op.BIND, Op.BIND, Op.UNBIND]), SOURCE, COPY])
+        self._send([Op.BIND, SOURCE, COPY, self._rng.choice([True, True, False])])
 
     def _let_age(self) -> None:
         rng = self._rng
@@ -150,10 +152,10 @@ class QueueClient:
         ticket = (self, queue, count, rng.choice([0.0, 0.0, 0.5]))
         way = rng.choice(["timeout", "timeout", "lease", "settled"])
         if way == "settled" and queue != TAKEN:
-            self._send([Op.PULL_LEASE, queue, count, 0, True])
+            self._send([Op.PULL, queue, count, 0, True])
             self._later(PULL_PAUSE_S, self._pull)
         elif way == "lease":
-            pulls.start_with_lease(2 * SECOND_US, queue, ticket)
+            pulls.start(queue, ticket, PullOptions(Pull, (2 * SECOND_US, False)))
         else:
             pulls.start(queue, ticket)
 
@@ -173,25 +175,25 @@ class QueueClient:
 
     def _settle(self, queue: bytes, number: int) -> None:
         rng = self._rng
-        op = rng.choices([Op.ACK, Op.GIVE_BACK, Op.EXTEND_BY, None], [0.6, 0.2, 0.05, 0.15])[0]
+        op = rng.choices([Op.ACK, Op.NACK, Op.EXTEND, None], [0.6, 0.2, 0.05, 0.15])[0]
         if op == Op.ACK:
             self._send([Op.ACK, queue, [number]])
-        elif op == Op.GIVE_BACK:
-            self._send([Op.GIVE_BACK, queue, [number], rng.choice([0, 1, 2]), rng.choice([-1, -1, SECOND_US])])
-        elif op == Op.EXTEND_BY:
-            self._send([Op.EXTEND_BY, queue, [number], 4 * SECOND_US])
+        elif op == Op.NACK:
+            self._send([Op.NACK, queue, [number], rng.choice([0, 1, 2]), rng.choice([-1, -1, SECOND_US])])
+        elif op == Op.EXTEND:
+            self._send([Op.EXTEND, queue, [number], 4 * SECOND_US])
 
     def _replace(self, number: int) -> None:
         """Ack a message and push another one elsewhere in one transaction; some of these transactions cannot
         be applied.
         """
         row = self._row([])
-        operations: list[list[Any]] = [[Op.PUSH_TRAITS, MADE, row], [Op.ACK, TAKEN, number]]
+        operations: list[list[Any]] = [[Op.PUSH_ROWS, MADE, [row]], [Op.ACK, TAKEN, [number]]]
         flaw = self._rng.random()
         if flaw < 0.1:
-            operations.append([Op.ACK, TAKEN, self._stale])
+            operations.append([Op.ACK, TAKEN, [self._stale]])
         elif flaw < 0.4:
-            operations.append([Op.PUSH_TRAITS, BOUNDED, self._row([])])
+            operations.append([Op.PUSH_ROWS, BOUNDED, [self._row([])]])
         self._stale = number
         self._send([Op.TRANSACTION, operations], _Asked(self._replica, self._requests.judge, row[0]))
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["QueueJudge", "number_of"]
 
-PUSHES = (Op.PUSH_TRAITS, Op.TRANSACTION)
+PUSHES = (Op.PUSH_ROWS, Op.TRANSACTION)
 
 
 class QueueJudge:
@@ -77,7 +77,7 @@ class QueueJudge:
 
     def _note(self, command: list[Any], result: Any) -> None:
         rows = (
-            command[2] if command[0] == Op.PUSH_TRAITS else [row[2] for row in command[1] if row[0] == Op.PUSH_TRAITS]
+            command[2] if command[0] == Op.PUSH_ROWS else [step[2][0] for step in command[1] if step[0] == Op.PUSH_ROWS]
         )
         tag = number_of(rows[0][0])
         if tag in self._results:
@@ -87,25 +87,28 @@ class QueueJudge:
     def _judge(self, command: list[Any], result: Any) -> None:
         op, queue, *arguments = command
         copies = self._copies
-        if op in (Op.PULL, Op.PULL_LEASE):
+        if op == Op.PULL:
             self._pulled(queue, arguments, result or [])
         elif op == Op.TRANSACTION:
             self._transaction(queue, result)
-        elif op == Op.PUSH_TRAITS:
+        elif op == Op.PUSH_ROWS:
             self._pushed(queue, arguments[0], result)
-        elif op in (Op.ACK, Op.GIVE_BACK, Op.EXTEND_BY, Op.PUT_BACK):
+        elif op in (Op.ACK, Op.NACK, Op.EXTEND):
             for delivery, settled in zip(arguments[0], result, strict=True):
                 self._settled(op, queue, delivery, arguments[1:], settled)
         elif op == Op.SET_PROPERTIES:
             copies.properties[queue] = dict(arguments[0])
         elif op == Op.BIND:
-            self._expect("binding", result, (queue, arguments[0]) not in copies.bound)
-            copies.bound.add((queue, arguments[0]))
-        elif op == Op.UNBIND:
-            self._expect("binding", result, (queue, arguments[0]) in copies.bound)
-            copies.bound.discard((queue, arguments[0]))
-        elif op == Op.WITHDRAW:
-            found = [copy for copy in copies.waiting(queue) if copy.label == arguments[0]]
+            target, *bound = arguments
+            is_bound = (queue, target) in copies.bound
+            if False in bound:
+                self._expect("binding", result, is_bound)
+                copies.bound.discard((queue, target))
+            else:
+                self._expect("binding", result, not is_bound)
+                copies.bound.add((queue, target))
+        elif op == Op.PURGE:
+            found = [copy for copy in copies.waiting(queue) if copy.label == arguments[1]]
             self._expect("withdrawn", result or 0, len(found))
             for copy in found:
                 copies.remove(copy)
@@ -199,12 +202,12 @@ class QueueJudge:
     def _settle(self, op: Op, copy: Copy, arguments: list[Any]) -> None:
         if op == Op.ACK:
             self._copies.remove(copy)
-        elif op == Op.GIVE_BACK:
-            self._copies.give_back(copy, *arguments)
-        elif op == Op.EXTEND_BY:
+        elif op == Op.EXTEND:
             copy.until_us = self._copies.now_us + arguments[0]
-        else:
+        elif True in arguments[2:]:
             self._copies.put_back(copy)
+        else:
+            self._copies.give_back(copy, *arguments[:2])
 
     # --- transactions ---------------------------------------------------------------------------------------------
 
@@ -215,8 +218,8 @@ class QueueJudge:
             return
         if not self._can(operations):
             self._report("transaction in part", f"{operations}: {result}")
-        for op, queue, argument, *rest in operations:
-            if op == Op.PUSH_TRAITS:
+        for op, queue, (argument,), *rest in operations:
+            if op == Op.PUSH_ROWS:
                 self._stored(queue, argument)
             elif (copy := self._copies.live(queue, argument)) is not None:
                 self._settle(op, copy, rest)
@@ -225,8 +228,8 @@ class QueueJudge:
         """Return whether all operations can be applied one after the other."""
         pushes: collections.Counter[bytes] = collections.Counter()
         used: set[int] = set()
-        for op, queue, argument, *_ in operations:
-            if op == Op.PUSH_TRAITS:
+        for op, queue, (argument,), *_ in operations:
+            if op == Op.PUSH_ROWS:
                 pushes[queue] += 1
                 if self._is_full(queue, pushes[queue]):
                     return False

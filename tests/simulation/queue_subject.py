@@ -88,21 +88,21 @@ def _contents(machine: Machine, names: Iterable[bytes]) -> dict[bytes, collectio
     """Return the numbers of the messages by queue."""
     found: dict[bytes, collections.Counter[bytes]] = {}
     for name in names:
-        if name in machine.queues:
+        if name in machine.state.queues:
             found[name] = collections.Counter(number_of(body_of(content)) for content in _bodies(machine, name))
     return found
 
 
 def _numbered(machine: Machine) -> list[bytes]:
     """Return the messages that producers have pushed."""
-    return [body_of(content) for content in (_bodies(machine, NUMBERED) if NUMBERED in machine.queues else ())]
+    return [body_of(content) for content in (_bodies(machine, NUMBERED) if NUMBERED in machine.state.queues else ())]
 
 
 def _bodies(machine: Machine, name: bytes) -> Iterator[Any]:
-    queue = machine.queues[name]
-    yield from (message.content for message in queue.ready)
-    yield from (message.content for message in (() if queue.backlog is None else queue.backlog.messages()))
-    yield from (message.content for _due, _sequence, message in queue.delayed)
-    yield from (message.content for message in queue.leases.messages.values())
-    for _, line in [] if queue.rich is None else queue.rich.lines():
+    queue = machine.state.queues[name]
+    yield from (message.content for message in queue.store.ready)
+    yield from (message.content for message in (() if queue.store.backlog is None else queue.store.backlog.messages()))
+    yield from (message.content for _due, _sequence, message in queue.store.delayed)
+    yield from (message.content for message in queue.store.leases.messages.values())
+    for _, line in [] if queue.store.rich is None else queue.store.rich.lines():
         yield from (entry[-1].content for block in line.frozen() for entry in block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from lmqcluster.core import Machine
+from lmqcluster.core import State
 from lmqcluster.replication.base.membership import PeerNode
 from tests.simulation.stage import FAST_S, Scenario, Stage
 
@@ -97,21 +97,21 @@ def upgrade_while_a_member_is_unknown(subject: Subject) -> set[str]:
     """
     stage = Stage(subject, 3)
     # The next release stands in for the program under test.
-    with patch.object(Machine, "VERSION_MAX", 2), stage.simulation.world():
+    with patch.object(State, "VERSION_MAX", 2), stage.simulation.world():
         hosts = list(stage.simulation.hosts.values())
         stage.simulation.start_members()
         for host in hosts:
             # The version that the old program reports.
             host.replica.node._about.machine_version = 1
         stage.run_for(5.0)
-        versions = {host.replica.node.replica.machine.version for host in hosts}
+        versions = {host.replica.node.replica.machine.state.version for host in hosts}
         old = hosts[2]
         old.kill()
         for host in hosts[:2]:
             host.kill()
             stage.simulation.revive(host)
         stage.run_for(8.0)
-        versions |= {host.replica.node.replica.machine.version for host in hosts[:2]}
+        versions |= {host.replica.node.replica.machine.state.version for host in hosts[:2]}
         kinds = {"upgraded too soon"} if versions != {1} else set()
         stage.simulation.revive(old)
         return kinds | stage.finish()
@@ -167,7 +167,7 @@ def replica_that_differs(subject: Subject) -> set[str]:
         odd = others[0]
         stage.propose(leader, 5)
         stage.run_for(2.0)
-        odd.replica.node.replica.machine.last_sequence += 1
+        odd.replica.node.replica.machine.state.last_sequence += 1
         stage.run_for(8.0)
         lives = [host.life for host in (leader, *others)]
         reasons = [violation.detail for violation in stage.simulation.checkers.violations]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
-from lmqcluster.core import Machine
+from lmqcluster.core import State
 from lmqcluster.replication.storage.meta import NodeMeta
 from tests.simulation.checkers import Checkers, Violation
 from tests.simulation.clock import Clock
@@ -112,8 +112,8 @@ class Simulation:
     def world(self) -> Iterator[None]:
         """Enter the context in which the whole run happens; the processes end with it."""
         program = self.profile.program
-        newest = Machine.VERSION_MAX if program is None else program + 1
-        version = patch.object(Machine, "VERSION_MAX", newest)
+        newest = State.VERSION_MAX if program is None else program + 1
+        version = patch.object(State, "VERSION_MAX", newest)
         with version, deterministic_library(self.clock, self.library_rng), self.subject.world(self):
             yield
             for host in self.hosts.values():

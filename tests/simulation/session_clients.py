@@ -71,7 +71,7 @@ class SessionClient:
 
     def _push(self) -> None:
         row = [self._requests.content(), None, [], None, []]
-        self._send([Op.PUSH_TRAITS, self._rng.choice([HELD, TURN]), [row]])
+        self._send([Op.PUSH_ROWS, self._rng.choice([HELD, TURN]), [row]])
 
     # --- the session ----------------------------------------------------------------------------------------------
 
@@ -103,7 +103,7 @@ class SessionClient:
         if self._rng.random() < 0.7:
             self._send([Op.ACK, queue, [number]])
         else:
-            self._send([Op.GIVE_BACK, queue, [number], KEEP, AT_ONCE])
+            self._send([Op.NACK, queue, [number], KEEP, AT_ONCE])
 
     def _leave(self) -> None:
         self._send([Op.LEAVE_QUEUE, TURN, self._session])
@@ -122,9 +122,11 @@ class SessionClient:
         if chance < 0.5:
             rows = [[self._requests.content(), None, [], None, []] for _ in range(self._rng.choice([1, 1, 2]))]
             sink = _Asked(self._judge, rows[0][0], self._tickets)  # type: ignore[arg-type]
-            self._replica.submit([Op.PUSH_OR_WAIT, NARROW, rows, self._rng.choice([1, 3, 6]) * SECOND_US], sink)
+            self._replica.submit(
+                [Op.PUSH_ROWS, NARROW, rows, b"", None, 0, False, self._rng.choice([1, 3, 6]) * SECOND_US], sink
+            )
         elif chance < 0.9 or not self._tickets:
-            self._send([Op.PULL_LEASE, NARROW, self._rng.choice([1, 2]), 0, True])
+            self._send([Op.PULL, NARROW, self._rng.choice([1, 2]), 0, True])
         else:
             self._send([Op.CANCEL_PUSH, self._tickets.pop()])
 

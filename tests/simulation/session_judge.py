@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.handlers.waiting_pushes import Waits
+from lmqcluster.core.log.notices import Ended, Granted, Pushed
 from lmqcluster.core.messages.message import loaded
-from lmqcluster.core.sessions.notices import Ended, Granted, Pushed
 from tests.simulation.node_clients import look_at_bodies
 from tests.simulation.session_book import Held, Lines, Messages, Session
 
@@ -58,12 +58,11 @@ class SessionJudge:
         }
         self._queue_ops: dict[int, Callable[..., None]] = {
             Op.SET_PROPERTIES: self._set,
-            Op.PUSH_TRAITS: self._pushed,
-            Op.PUSH_OR_WAIT: self._pushed_or_waits,
+            Op.PUSH_ROWS: self._pushed,
             Op.PULL_IN_SESSION: self._pulled,
-            Op.PULL_LEASE: self._pulled_and_settled,
+            Op.PULL: self._pulled_and_settled,
             Op.ACK: self._settled,
-            Op.GIVE_BACK: self._given_back,
+            Op.NACK: self._given_back,
             Op.LEAVE_QUEUE: self._left,
         }
         self.begin_again()
@@ -293,6 +292,9 @@ class SessionJudge:
         self._properties[queue] = dict(arguments[0])
 
     def _pushed(self, queue: bytes, arguments: list[Any], result: Any) -> None:
+        if any(arguments[5:]):
+            self._pushed_or_waits(queue, arguments, result)
+            return
         if isinstance(result, Fault):
             self._report("refused without cause", f"{queue!r}: {result}")
             return
@@ -310,7 +312,7 @@ class SessionJudge:
         elif isinstance(result, Waits):
             if not waits:
                 self._report("waits though there is room", result)
-            self._waiting.append(_Waiting(result.ticket, self._now_us + arguments[1], contents))
+            self._waiting.append(_Waiting(result.ticket, self._now_us + arguments[5], contents))
         else:
             if waits:
                 self._report("bound exceeded", f"{contents[0]!r} passed {len(self._waiting)} that wait")
@@ -355,10 +357,10 @@ class SessionJudge:
             wrong = [name for name, messages in expected.items() if found.get(name, collections.Counter()) != messages]
             if wrong:
                 self._report("message lost or too many", f"{host}: {wrong}")
-            self._expect(f"sessions of {host}", len(machine.sessions), len(self._sessions))
-            self._expect(f"waiting pushes of {host}", len(machine.waiting_pushes), len(self._waiting))
+            self._expect(f"sessions of {host}", len(machine.state.sessions), len(self._sessions))
+            self._expect(f"waiting pushes of {host}", len(machine.state.waiting_pushes), len(self._waiting))
             for name in LOCKS:
-                self._expect(f"lock of {host}", machine.locks.holder(name), self._locks.holder(name))
+                self._expect(f"lock of {host}", machine.state.locks.holder(name), self._locks.holder(name))
         applied = {content for content, result in self._results.items() if not isinstance(result, Fault)}
         if self._refused & applied:
             self._report("refused but applied", sorted(self._refused & applied)[:5])

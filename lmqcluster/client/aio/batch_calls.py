@@ -90,7 +90,7 @@ class BatchCalls(CallBase):
         details: bool = False,
         skip_lost: bool = False,
     ) -> Future[BatchColumns]:
-        """Read up to `count` messages of a batch from position `start`, at most 10,000 and about 16 MiB.
+        """Read messages of a batch from position `start`, up to `count`, at most 10,000 and about 16 MiB.
 
         The call is read-only, so several readers can read slices of one batch, any number of times. With `details`, the columns
         include `BatchColumns.details`. With `skip_lost`, messages that are no longer leased are skipped and counted; otherwise
@@ -123,7 +123,7 @@ class BatchCalls(CallBase):
     def renew_batches(
         self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None
     ) -> Future[int]:
-        """Extend the leases of all live batches of a subscription to `lease_s` seconds from now. Awaited: their number."""
+        """Extend the leases of all live batches of a subscription, to `lease_s` seconds from now. Awaited: their number."""
         arguments = [name_bytes(subscription), lease_s, *_given(session)]
         return self._call(Call, request_body(b"renew_batches", arguments), int)
 

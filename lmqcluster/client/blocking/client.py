@@ -116,85 +116,6 @@ class Client:
         """Addresses of all nodes that the client may connect to, see `AsyncClient.nodes`."""
         return self._client.nodes
 
-    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
-        """Push one message, see `AsyncClient.push`. Use `push_many` for many messages."""
-        return self._do(lambda client: client.push(queue, content, **options))
-
-    def push_many(
-        self,
-        queue: Name,
-        contents: Sequence[Any],
-        *,
-        keys: Sequence[Name] | None = None,
-        content_types: Sequence[Name | None] | None = None,
-        options: Sequence[PushOptions | None] | None = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
-    ) -> list[str]:
-        """Push many messages to one queue, see `AsyncClient.push_many`."""
-        return self._run(
-            lambda: self._client.push_many(
-                queue, contents, keys=keys, content_types=content_types, options=options, headers=headers
-            )
-        )
-
-    def push_marked(
-        self,
-        queue: Name,
-        contents: Sequence[Any],
-        *,
-        job: Name,
-        stream: Name,
-        first: int,
-        note: bytes = b"",
-        done: bool = False,
-        epoch: int | None = None,
-        run: Name = b"",
-        content_types: Sequence[Name | None] | None = None,
-        headers: Sequence[Iterable[tuple[Name, Name]] | None] | None = None,
-        options: Sequence[PushOptions | None] | None = None,
-    ) -> int | None:
-        """Push the next messages of a stream atomically, see `AsyncClient.push_marked`."""
-        return self._run(
-            lambda: self._client.push_marked(
-                queue,
-                contents,
-                job=job,
-                stream=stream,
-                first=first,
-                note=note,
-                done=done,
-                epoch=epoch,
-                run=run,
-                content_types=content_types,
-                headers=headers,
-                options=options,
-            )
-        )
-
-    def begin_epoch(self, job: Name, epoch: int, run: Name) -> bool:
-        """Begin an attempt to write an epoch of a job; return False if it is finished, see `AsyncClient.begin_epoch`."""
-        return self._run(lambda: self._client.begin_epoch(job, epoch, run))
-
-    def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> None:
-        """Finish an epoch after all its messages were pushed, see `AsyncClient.finish_epoch`."""
-        self._run(lambda: self._client.finish_epoch(job, epoch, run, rows, digest))
-
-    def mark(self, job: Name, stream: Name) -> Mark | None:
-        """Return the stored position of a stream, see `AsyncClient.mark`."""
-        return self._run(lambda: self._client.mark(job, stream))
-
-    def end_jobs(self, jobs: Sequence[Name]) -> int:
-        """Delete jobs with all their streams, see `AsyncClient.end_jobs`."""
-        return self._run(lambda: self._client.end_jobs(jobs))
-
-    def jobs(self) -> list[dict[str, Any]]:
-        """List the jobs of writers, see `AsyncClient.jobs`."""
-        return self._run(self._client.jobs)
-
-    def push_all(self, pattern: Name, content: Any) -> str:
-        """Push one message to every queue whose name matches, see `AsyncClient.push_all`."""
-        return self._run(lambda: self._client.push_all(pattern, content))
-
     def pull(
         self,
         queue: Name,
@@ -218,7 +139,7 @@ class Client:
     def pull_many(
         self,
         queue: Name,
-        max: int,  # noqa: A002
+        max: int,
         timeout: float | None = 0,
         *,
         lease: float | None = None,
@@ -238,39 +159,44 @@ class Client:
         """Iterate over the messages of a queue: ``for message in client.messages("jobs"):``, see `AsyncClient.messages`."""
         return SyncMessages(self, self._run, self._client.messages(queue, prefetch=prefetch, timeout=timeout))
 
-    def done(self, queue: Name, message_id: Name) -> bool:
-        """Ack: remove a message for good. Return whether its lease was valid, see `AsyncClient.done`."""
-        return self._do(lambda client: client.done(queue, message_id))
-
-    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Nack: return a message for redelivery, which costs a retry, see `AsyncClient.release`."""
-        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
-
-    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
-        """Extend: restart a message's lease, see `AsyncClient.retain`."""
-        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
-
     def put_back(self, queue: Name, message_id: Name) -> bool:
         """Return a message to its queue as if it had never been pulled, see `AsyncClient.put_back`."""
         return self.put_back_many(queue, [message_id])[0]
 
-    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
-        """Ack several messages of one queue, see `AsyncClient.done_many`."""
-        return self._do(lambda client: client.done_many(queue, message_ids))
+    def session(self, ttl: float = 30.0) -> SyncSession:
+        """Return a session for ``with client.session() as session:``, renewed in the background, see `AsyncClient.session`."""
+        return SyncSession(self, self._client.session(ttl), self._run)
 
-    def release_many(
-        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
-    ) -> list[bool]:
-        """Nack several messages of one queue, see `AsyncClient.release_many`."""
-        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
+    def transaction(self) -> SyncTransaction:
+        """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
+        return SyncTransaction(self._client._send_transaction, self._run)
 
-    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
-        """Extend the leases of several messages of one queue, see `AsyncClient.retain_many`."""
-        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
+    # --- calls, written by `python -m deploy.blocking_client` -----------------------------------------------------------
 
-    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
-        """Return several messages to one queue without charging a retry, see `AsyncClient.put_back_many`."""
-        return self._do(lambda client: client.put_back_many(queue, message_ids))
+    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> str:
+        """Push one message, which is stored exactly once even if nodes fail; see `AsyncClient.push`."""
+        return self._do(lambda client: client.push(queue, content, **options))
+
+    def push_many(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        keys: Sequence[Name] | None = None,
+        content_types: Sequence[Name | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+    ) -> list[str]:
+        """Push many messages to one queue, in order; much faster than single pushes; see `AsyncClient.push_many`."""
+        return self._run(
+            lambda: self._client.push_many(
+                queue, contents, keys=keys, content_types=content_types, options=options, headers=headers
+            )
+        )
+
+    def push_all(self, pattern: Name, content: Any) -> str:
+        """Push one message to every queue whose name matches; see `AsyncClient.push_all`."""
+        return self._run(lambda: self._client.push_all(pattern, content))
 
     def reserve_batch(
         self,
@@ -280,15 +206,23 @@ class Client:
         queue: Name | None = None,
         pattern: Name | None = None,
         count: int,
-        lease_s: float = 86_400.0,
+        lease_s: float = 86400.0,
         session: int | None = None,
     ) -> BatchLease:
-        """Lease many messages together, for an epoch of a subscription, see `AsyncClient.reserve_batch`."""
+        """Lease many messages together, for an epoch of a subscription; see `AsyncClient.reserve_batch`."""
         return self._run(
             lambda: self._client.reserve_batch(
                 subscription, epoch, queue=queue, pattern=pattern, count=count, lease_s=lease_s, session=session
             )
         )
+
+    def claim_subscription(self, subscription: Name) -> int:
+        """Take over a subscription: its later calls require the new session; see `AsyncClient.claim_subscription`."""
+        return self._run(lambda: self._client.claim_subscription(subscription))
+
+    def delete_subscription(self, subscription: Name) -> str:
+        """Abandon all batches like `abandon_batches`, and delete the subscription; see `AsyncClient.delete_subscription`."""
+        return self._run(lambda: self._client.delete_subscription(subscription))
 
     def read_batch(
         self,
@@ -301,7 +235,7 @@ class Client:
         details: bool = False,
         skip_lost: bool = False,
     ) -> BatchColumns:
-        """Read messages of a batch from position `start`, see `AsyncClient.read_batch`."""
+        """Read messages of a batch from position `start`, up to `count`; see `AsyncClient.read_batch`."""
         return self._run(
             lambda: self._client.read_batch(
                 subscription, epoch, start, count, session=session, details=details, skip_lost=skip_lost
@@ -309,149 +243,32 @@ class Client:
         )
 
     def cut_batch(self, subscription: Name, epoch: int, parts: int) -> list[int]:
-        """Divide a batch between several readers, see `AsyncClient.cut_batch`."""
+        """Divide a batch between several readers without splitting a group; see `AsyncClient.cut_batch`."""
         return self._run(lambda: self._client.cut_batch(subscription, epoch, parts))
 
     def incarnation(self) -> str:
-        """Return the name of the cluster's current incarnation, see `AsyncClient.incarnation`."""
+        """Return the name of the cluster's current incarnation; see `AsyncClient.incarnation`."""
         return self._run(self._client.incarnation)
 
-    def renew_batches(self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None) -> int:
-        """Extend the leases of all live batches of a subscription, see `AsyncClient.renew_batches`."""
+    def renew_batches(self, subscription: Name, lease_s: float = 86400.0, *, session: int | None = None) -> int:
+        """Extend the leases of all live batches of a subscription; see `AsyncClient.renew_batches`."""
         return self._run(lambda: self._client.renew_batches(subscription, lease_s, session=session))
 
     def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> list[int]:
-        """Ack all batches up to an epoch, see `AsyncClient.settle_batches`."""
+        """Ack all batches of a subscription up to an epoch; see `AsyncClient.settle_batches`."""
         return self._run(lambda: self._client.settle_batches(subscription, epoch, session=session))
 
     def abandon_batches(self, subscription: Name, *, session: int | None = None) -> str:
-        """Abandon all batches of a subscription, see `AsyncClient.abandon_batches`."""
+        """Abandon all batches of a subscription; see `AsyncClient.abandon_batches`."""
         return self._run(lambda: self._client.abandon_batches(subscription, session=session))
 
-    def claim_subscription(self, subscription: Name) -> int:
-        """Take over a subscription, see `AsyncClient.claim_subscription`."""
-        return self._run(lambda: self._client.claim_subscription(subscription))
-
-    def delete_subscription(self, subscription: Name) -> str:
-        """Abandon all batches of a subscription and delete it, see `AsyncClient.delete_subscription`."""
-        return self._run(lambda: self._client.delete_subscription(subscription))
-
     def subscription(self, name: Name) -> dict[str, Any] | None:
-        """Return the state of a subscription, see `AsyncClient.subscription`."""
+        """Return the state of a subscription; see `AsyncClient.subscription`."""
         return self._run(lambda: self._client.subscription(name))
 
     def subscriptions(self) -> list[dict[str, Any]]:
-        """List all subscriptions, see `AsyncClient.subscriptions`."""
+        """List all subscriptions, each as `subscription` returns it with its ``name``; see `AsyncClient.subscriptions`."""
         return self._run(self._client.subscriptions)
-
-    # --- queues -------------------------------------------------------------------------------------------------------
-
-    def delete(self, queue: Name) -> str:
-        """Delete a queue with all its messages, see `AsyncClient.delete`."""
-        return self._run(lambda: self._client.delete(queue))
-
-    def purge(self, queue: Name) -> int:
-        """Remove all messages of a queue that are not leased and return their number, see `AsyncClient.purge`."""
-        return self._run(lambda: self._client.purge(queue))
-
-    def move(self, queue: Name, to: Name, max: int | None = None) -> int:  # noqa: A002
-        """Move messages to the end of another queue and return their number, see `AsyncClient.move`."""
-        return self._run(lambda: self._client.move(queue, to, max))
-
-    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:  # noqa: A002
-        """Remove messages with a label that are not leased and return their number, see `AsyncClient.withdraw`."""
-        return self._run(lambda: self._client.withdraw(queue, label, max))
-
-    def count_labelled(self, queue: Name, label: Name) -> int:
-        """Count the messages with a label that are not leased, see `AsyncClient.count_labelled`."""
-        return self._run(lambda: self._client.count_labelled(queue, label))
-
-    def redrive(
-        self,
-        queue: Name,
-        *,
-        to: Name | None = None,
-        label: Name | None = None,
-        max: int | None = None,  # noqa: A002
-    ) -> int:
-        """Send dead letters and the like back and return their number, see `AsyncClient.redrive`."""
-        return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
-
-    def bind(self, source: Name, target: Name) -> bool:
-        """Store a copy of each message pushed to one queue in another, see `AsyncClient.bind`."""
-        return self._run(lambda: self._client.bind(source, target))
-
-    def unbind(self, source: Name, target: Name) -> bool:
-        """Remove a binding, see `AsyncClient.unbind`."""
-        return self._run(lambda: self._client.unbind(source, target))
-
-    def bindings(self, source: Name) -> list[str]:
-        """List the queues that receive copies of messages pushed to this one, see `AsyncClient.bindings`."""
-        return self._run(lambda: self._client.bindings(source))
-
-    def suspend(self, queue: Name) -> str:
-        """Stop deliveries from a queue until `resume`, see `AsyncClient.suspend`."""
-        return self._run(lambda: self._client.suspend(queue))
-
-    def resume(self, queue: Name) -> str:
-        """Resume deliveries from a suspended queue, see `AsyncClient.resume`."""
-        return self._run(lambda: self._client.resume(queue))
-
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
-        """Set some of a queue's properties, or clear all that were set on it, see `AsyncClient.update_props`."""
-        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
-
-    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-        """Replace the list of default properties, see `AsyncClient.set_default_props`."""
-        return self._run(lambda: self._client.set_default_props(rules))
-
-    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the list of default properties, see `AsyncClient.get_default_props`."""
-        return self._run(self._client.get_default_props)
-
-    def cluster(self) -> dict[str, Any]:
-        """Return the node's view of the cluster, see `AsyncClient.cluster`."""
-        return self._run(self._client.cluster)
-
-    def ping(self) -> str:
-        """Ping the cluster and return ``"pong"`` from any node that answers."""
-        return self._run(self._client.ping)
-
-    # --- sessions and locks -------------------------------------------------------------------------------------------
-
-    def open_session(self, ttl: float) -> str:
-        """Open a session and return its id, see `AsyncClient.open_session`."""
-        return self._run(lambda: self._client.open_session(ttl))
-
-    def renew_session(self, session: Name) -> bool:
-        """Restart the TTL of a session, see `AsyncClient.renew_session`."""
-        return self._run(lambda: self._client.renew_session(session))
-
-    def end_session(self, session: Name) -> bool:
-        """End a session, see `AsyncClient.end_session`."""
-        return self._run(lambda: self._client.end_session(session))
-
-    def leave_queue(self, queue: Name, session: Name) -> bool:
-        """Give up the turn at an exclusive queue, see `AsyncClient.leave_queue`."""
-        return self._run(lambda: self._client.leave_queue(queue, session))
-
-    def lock(self, name: Name, session: Name, wait: float | None = None) -> int | None:
-        """Acquire a named lock and return its fencing token, see `AsyncClient.lock`."""
-        return self._run(lambda: self._client.lock(name, session, wait))
-
-    def unlock(self, name: Name, session: Name) -> bool:
-        """Release a lock, see `AsyncClient.unlock`."""
-        return self._run(lambda: self._client.unlock(name, session))
-
-    def session(self, ttl: float = 30.0) -> SyncSession:
-        """Return a session for ``with client.session() as session:``, renewed in the background, see `AsyncClient.session`."""
-        return SyncSession(self, self._client.session(ttl), self._run)
-
-    def transaction(self) -> SyncTransaction:
-        """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
-        return SyncTransaction(self._client._send_transaction, self._run)
-
-    # --- backlog and peeks --------------------------------------------------------------------------------------------
 
     def backlog(
         self,
@@ -461,7 +278,7 @@ class Client:
         bytes_max: int | None = None,
         queues_max: int | None = None,
     ) -> Backlog:
-        """Return the backlog, see `AsyncClient.backlog`."""
+        """Count the messages that can be pulled now from a queue; see `AsyncClient.backlog`."""
         return self._run(
             lambda: self._client.backlog(queue=queue, pattern=pattern, bytes_max=bytes_max, queues_max=queues_max)
         )
@@ -478,7 +295,7 @@ class Client:
         details: bool = False,
         bodies: bool = True,
     ) -> BatchColumns:
-        """Return messages without taking them, see `AsyncClient.peek`."""
+        """Return messages that are not leased, in order of sequence from `start_sequence`; see `AsyncClient.peek`."""
         return self._run(
             lambda: self._client.peek(
                 queue,
@@ -493,8 +310,180 @@ class Client:
         )
 
     def peek_ranges(self, queue: Name, range_bytes: int, ranges_min: int = 1) -> list[int]:
-        """Divide a queue into ranges of sequences, see `AsyncClient.peek_ranges`."""
+        """Divide a queue into ranges of sequences that can be listed in parallel with `peek`; see `AsyncClient.peek_ranges`."""
         return self._run(lambda: self._client.peek_ranges(queue, range_bytes, ranges_min))
+
+    def push_marked(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        job: Name,
+        stream: Name,
+        first: int,
+        note: bytes = b"",
+        done: bool = False,
+        epoch: int | None = None,
+        run: Name = b"",
+        content_types: Sequence[Name | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+    ) -> int | None:
+        """Push the next messages of a stream atomically, in one request; see `AsyncClient.push_marked`."""
+        return self._run(
+            lambda: self._client.push_marked(
+                queue,
+                contents,
+                job=job,
+                stream=stream,
+                first=first,
+                note=note,
+                done=done,
+                epoch=epoch,
+                run=run,
+                content_types=content_types,
+                headers=headers,
+                options=options,
+            )
+        )
+
+    def begin_epoch(self, job: Name, epoch: int, run: Name) -> bool:
+        """Begin an attempt to write an epoch of a job; see `AsyncClient.begin_epoch`."""
+        return self._run(lambda: self._client.begin_epoch(job, epoch, run))
+
+    def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> None:
+        """Finish an epoch after all its messages were pushed; see `AsyncClient.finish_epoch`."""
+        self._run(lambda: self._client.finish_epoch(job, epoch, run, rows, digest))
+
+    def mark(self, job: Name, stream: Name) -> Mark | None:
+        """Return the stored position of a stream; see `AsyncClient.mark`."""
+        return self._run(lambda: self._client.mark(job, stream))
+
+    def end_jobs(self, jobs: Sequence[Name]) -> int:
+        """Delete jobs with all their streams; see `AsyncClient.end_jobs`."""
+        return self._run(lambda: self._client.end_jobs(jobs))
+
+    def jobs(self) -> list[dict[str, Any]]:
+        """List the jobs of the client's token; all jobs for a token with all permissions; see `AsyncClient.jobs`."""
+        return self._run(self._client.jobs)
+
+    def delete(self, queue: Name) -> str:
+        """Delete a queue with all its messages; see `AsyncClient.delete`."""
+        return self._run(lambda: self._client.delete(queue))
+
+    def purge(self, queue: Name) -> int:
+        """Remove all messages of a queue that are not leased: ready, delayed; see `AsyncClient.purge`."""
+        return self._run(lambda: self._client.purge(queue))
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> int:
+        """Move messages that can be pulled now to the end of another queue, in their order; see `AsyncClient.move`."""
+        return self._run(lambda: self._client.move(queue, to, max))
+
+    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:
+        """Remove messages with a label that are not leased; see `AsyncClient.withdraw`."""
+        return self._run(lambda: self._client.withdraw(queue, label, max))
+
+    def count_labelled(self, queue: Name, label: Name) -> int:
+        """Count the messages with a label that are not leased; see `AsyncClient.count_labelled`."""
+        return self._run(lambda: self._client.count_labelled(queue, label))
+
+    def redrive(self, queue: Name, *, to: Name | None = None, label: Name | None = None, max: int | None = None) -> int:
+        """Send messages that the cluster moved into a queue, such as dead letters; see `AsyncClient.redrive`."""
+        return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
+
+    def bind(self, source: Name, target: Name) -> bool:
+        """Store a copy of each message pushed to one queue in another, atomically; see `AsyncClient.bind`."""
+        return self._run(lambda: self._client.bind(source, target))
+
+    def unbind(self, source: Name, target: Name) -> bool:
+        """Remove a binding; see `AsyncClient.unbind`."""
+        return self._run(lambda: self._client.unbind(source, target))
+
+    def bindings(self, source: Name) -> list[str]:
+        """List the queues that receive copies of messages pushed to this one; see `AsyncClient.bindings`."""
+        return self._run(lambda: self._client.bindings(source))
+
+    def suspend(self, queue: Name) -> str:
+        """Stop deliveries from a queue until `resume`; see `AsyncClient.suspend`."""
+        return self._run(lambda: self._client.suspend(queue))
+
+    def resume(self, queue: Name) -> str:
+        """Resume deliveries from a suspended queue, first to the pulls that already wait; see `AsyncClient.resume`."""
+        return self._run(lambda: self._client.resume(queue))
+
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
+        """Set some of a queue's properties, or clear all that were set on it; see `AsyncClient.update_props`."""
+        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+        """Replace the list of default properties; see `AsyncClient.set_default_props`."""
+        return self._run(lambda: self._client.set_default_props(rules))
+
+    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the list of default properties as it was set; see `AsyncClient.get_default_props`."""
+        return self._run(self._client.get_default_props)
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the node's view of the cluster, including ``self``; see `AsyncClient.cluster`."""
+        return self._run(self._client.cluster)
+
+    def ping(self) -> str:
+        """Ping the cluster; see `AsyncClient.ping`."""
+        return self._run(self._client.ping)
+
+    def done(self, queue: Name, message_id: Name) -> bool:
+        """Ack: remove a message for good; see `AsyncClient.done`."""
+        return self._do(lambda client: client.done(queue, message_id))
+
+    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
+        """Nack: return a message for redelivery, which costs a retry; see `AsyncClient.release`."""
+        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
+
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
+        """Extend: restart a message's lease; see `AsyncClient.retain`."""
+        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Ack several messages of one queue; see `AsyncClient.done_many`."""
+        return self._do(lambda client: client.done_many(queue, message_ids))
+
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> list[bool]:
+        """Nack several messages of one queue, see `done_many` and `release`; see `AsyncClient.release_many`."""
+        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
+
+    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
+        """Extend the leases of several messages of one queue, see `done_many` and `retain`; see `AsyncClient.retain_many`."""
+        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Return several messages to one queue without charging a retry; see `AsyncClient.put_back_many`."""
+        return self._do(lambda client: client.put_back_many(queue, message_ids))
+
+    def open_session(self, ttl: float) -> str:
+        """Open a session that ends `ttl` seconds after its last renewal, at most 3,600; see `AsyncClient.open_session`."""
+        return self._run(lambda: self._client.open_session(ttl))
+
+    def renew_session(self, session: Name) -> bool:
+        """Restart the TTL of a session; see `AsyncClient.renew_session`."""
+        return self._run(lambda: self._client.renew_session(session))
+
+    def end_session(self, session: Name) -> bool:
+        """End a session and release its leases and locks; see `AsyncClient.end_session`."""
+        return self._run(lambda: self._client.end_session(session))
+
+    def leave_queue(self, queue: Name, session: Name) -> bool:
+        """Give up the turn, or the place in line; see `AsyncClient.leave_queue`."""
+        return self._run(lambda: self._client.leave_queue(queue, session))
+
+    def lock(self, name: Name, session: Name, wait: float | None = None) -> int | None:
+        """Acquire a named lock for a session, first come, first served; see `AsyncClient.lock`."""
+        return self._run(lambda: self._client.lock(name, session, wait))
+
+    def unlock(self, name: Name, session: Name) -> bool:
+        """Release a lock; see `AsyncClient.unlock`."""
+        return self._run(lambda: self._client.unlock(name, session))
 
     # --- running on the client's loop ---------------------------------------------------------------------------------
 
@@ -762,7 +751,7 @@ class SyncSession:
     def pull_many(
         self,
         queue: Name,
-        max: int,  # noqa: A002
+        max: int,
         timeout: float | None = 0,
         *,
         lease: float | None = None,

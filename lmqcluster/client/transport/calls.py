@@ -19,16 +19,13 @@ import math
 from collections.abc import Callable, Sequence
 from enum import Enum, auto
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 
 from .replies import push_text
 from .requests import name_bytes, request_body, unpack_body
-
-if TYPE_CHECKING:
-    from .shared_requests import SharedPull
 
 __all__ = [
     "Call", "Control", "Moved", "NonRepeatableCall", "OptionPull", "Persistence", "Pull", "PullOptions", "Push", "PushMany",
@@ -382,13 +379,14 @@ class Pull(Call):
     it waits to be sent.
 
     Attributes:
+        cancel_shared: cancels the request that it shares and returns its msgid, -1 for nothing to cancel; None for a
+            separate one.
         head: the body up to the last argument, the timeout.
         moving: the original `decode` while the pull moves to another node, else None.
-        shared: the request that it shares, None for a separate one.
         wait_until: loop time in seconds, or None for no limit.
     """
 
-    __slots__ = ("head", "moving", "shared", "wait_until")
+    __slots__ = ("cancel_shared", "head", "moving", "wait_until")
 
     waits = True
     gives_back = True
@@ -408,7 +406,7 @@ class Pull(Call):
         self.decode = decode
         self.doubt = False
         self.head = head
-        self.shared: SharedPull | None = None
+        self.cancel_shared: Callable[[], int] | None = None
         self.moving: Callable[[Any], Any] | None = None
         if wait_s is None:
             self.body = head + _NO_LIMIT
@@ -439,7 +437,7 @@ class Pull(Call):
             self.deadline = math.inf
         else:
             self.body = self.head + wait_left(self, now)
-        self.shared = None
+        self.cancel_shared = None
         if self.share is not None:
             self.share = self.body
 

@@ -177,11 +177,10 @@ class Connection(asyncio.Protocol):
         msgid = call.serial & _MSGID_MASK
         if self.pending.get(msgid) is not call:
             return
-        shared = call.shared if isinstance(call, Pull) else None
-        if shared is None:
-            self._notify(b"cancel", [msgid])
-        elif shared.cancel():
-            self._notify(b"cancel", [shared.msgid])
+        cancel_shared = call.cancel_shared if isinstance(call, Pull) else None
+        request = msgid if cancel_shared is None else cancel_shared()
+        if request >= 0:
+            self._notify(b"cancel", [request])
 
     def _notify(self, method: bytes, arguments: list[object]) -> None:
         if not self._out:

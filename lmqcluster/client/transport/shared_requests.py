@@ -9,15 +9,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
+from typing import Any, ClassVar, Final, Protocol, cast
 
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 
 from .calls import Call, Pull, Push, Settle, wait_left
 from .requests import pack_array
-
-if TYPE_CHECKING:
-    from .connection import Connection
 
 __all__ = ["CALLS_MAX", "ITEM_BYTES_MAX", "SHARED", "SharedPull", "SharedRequest"]
 
@@ -25,6 +22,28 @@ CALLS_MAX: Final = 256
 """Maximum number of calls that share a request."""
 ITEM_BYTES_MAX: Final = 1024
 """Size of the largest message that shares a request. The cost of a larger one is in its bytes, so sharing saves little."""
+
+
+class Answering(Protocol):
+    """The connection of a shared request."""
+
+    def take(self, call: Call) -> None:
+        """Remove an answered call from the pending ones."""
+
+    def answer(self, call: Call, result: Any) -> None:
+        """Resolve the call with the node's answer."""
+
+    def refuse(self, call: Call, element: Any) -> None:
+        """Report an error answer to the call."""
+
+    def late(self, call: Call, result: Any) -> None:
+        """Report an answer that arrived after the caller was cancelled."""
+
+    def ask_again(self, shared: SharedRequest) -> None:
+        """Send a shared request again for its remaining calls."""
+
+    def abort(self, reason: str) -> None:
+        """End the connection."""
 
 
 def _split(share: bytes) -> tuple[bytes, bytes]:
@@ -61,7 +80,7 @@ class SharedRequest:
         """Return the request after its msgid."""
         raise RuntimeError(f"a subclass knows the request for {self.share!r}")
 
-    def answered(self, connection: Connection, result: Any) -> None:
+    def answered(self, connection: Answering, result: Any) -> None:
         """Resolve each call with its part of the node's answer."""
         calls = self.calls
         if type(result) is not list or len(result) != len(calls):
@@ -97,7 +116,7 @@ class SharedSettle(SharedRequest):
         method, queue = _split(self.share or b"")
         return pack_raw(method + b"_many"), b"\x92", queue, pack_array([call.item for call in self.calls])
 
-    def answered(self, connection: Connection, result: Any) -> None:
+    def answered(self, connection: Answering, result: Any) -> None:
         """Convert each result to that of a single call: true to "ok", false to the error for a message without this lease."""
         if type(result) is list:
             result = [b"ok" if settled else [_NOT_FOUND] for settled in result]
@@ -130,14 +149,14 @@ class SharedPull(SharedRequest):
 
     def _join(self, call: Call) -> None:
         pull = cast("Pull", call)
-        pull.shared = self
+        pull.cancel_shared = self.cancel
         self._left.append(pull)
 
     def live_calls(self) -> Iterable[Call]:
         """Return the pulls that are still waiting."""
         return self._left
 
-    def drop_ended(self, connection: Connection) -> None:
+    def drop_ended(self, connection: Answering) -> None:
         """Drop calls whose callers were cancelled."""
         ended = [call for call in self._left if call.future.done()]
         for call in ended:
@@ -155,14 +174,14 @@ class SharedPull(SharedRequest):
             wait_left(first, first.future.get_loop().time()),
         )
 
-    def cancel(self) -> bool:
-        """Note that a caller was cancelled. Return whether to cancel the request at the node, which then answers early."""
+    def cancel(self) -> int:
+        """Note that a caller was cancelled. Return the msgid to cancel at the node, which then answers early; -1 for none."""
         if self.msgid < 0 or self._is_cancelled:
-            return False
+            return -1
         self._is_cancelled = True
-        return True
+        return self.msgid
 
-    def answered(self, connection: Connection, result: Any) -> None:
+    def answered(self, connection: Answering, result: Any) -> None:
         """Resolve the first calls with the messages; an empty answer means that the timeout has elapsed."""
         if type(result) is not list or len(result) > len(self._left):
             connection.abort(f"the node answered {len(self._left)} pulls with {result!r:.200}")
@@ -186,7 +205,7 @@ class SharedPull(SharedRequest):
             connection.take(call)
             connection.answer(call, b"empty")
 
-    def _next(self, connection: Connection) -> Pull | None:
+    def _next(self, connection: Answering) -> Pull | None:
         while self._left:
             call = self._left.popleft()
             if not call.future.done():

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..log.commands import RefusedError
+from ..log.results import RefusedError
 from .row_digests import DIGEST_BYTES, RowDigests, split
 
 __all__ = ["EPOCH_MAX", "FINISHED_MAX", "RUN_BYTES_MAX", "Epochs", "Finished", "checked_run"]

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Any
 
-from ..log.commands import RefusedError, shown
+from ..log.results import RefusedError, shown
 from ..owners.owner_table import OwnedTable, is_random
 from ..owners.quotas import Kind, Quotas
 from .epochs import Epochs, Finished

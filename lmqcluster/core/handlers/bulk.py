@@ -1,81 +1,99 @@
-"""Operations on whole queues: purge, move, suspend. Every method is one command of the state machine."""
+"""Commands that remove or move many messages. Every public method is one command of the state machine."""
 
 from __future__ import annotations
 
+from itertools import takewhile
+
+from ..log import commands as log
+from ..messages.message import RichMessage
 from ..state.state import State
+from .checks import STEP_MAX, check_limit, checked_text
 
-__all__ = ["STEP_MAX", "Operations", "check_limit"]
-
-STEP_MAX = 10_000
-"""Most messages that one command removes or moves, which bounds its time."""
+__all__ = ["BulkCommands"]
 
 
-class Operations:
+class BulkCommands:
     """The commands. Each returns None if the queue does not exist: none of them creates it."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def purge(self, name: bytes, limit: int) -> int | None:
-        """Remove up to `limit` messages that are not leased, in the order of delivery.
-
-        With a limit of 0, remove all due messages without traits, however many, and `STEP_MAX` of the others.
+    def purge(self, command: log.Purge) -> int | None:
+        """Remove messages that are not leased: those with a label in the order of arrival, others in that of delivery.
 
         Raises:
-            ValueError: the limit is out of range.
+            ValueError: a field is out of range.
         """
-        is_whole = limit == 0
-        if not is_whole:
+        limit, label = command.limit, checked_text(command.label)
+        if limit != 0 or label:
             check_limit(limit)
-        queue = self._state.existing(name)
+        state, queue = self._state, self._state.existing(command.queue)
         if queue is None:
             return None
-        purged = queue.clear_line() if is_whole else 0
-        purged += len(queue.withdraw(self._state.now_us, STEP_MAX if is_whole else limit, also_delayed=True))
-        queue.purged_total += purged
+        if label:
+            found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit)
+            queue.remove(found, state.now_us)
+            queue.counters.withdrawn_total += len(found)
+            return len(found)
+        purged = 0 if limit else queue.clear_line()
+        purged += len(queue.withdraw(state.now_us, limit or STEP_MAX, also_delayed=True))
+        queue.counters.purged_total += purged
         return purged
 
-    def move(self, name: bytes, destination: bytes, limit: int) -> int | None:
-        """Move up to `limit` messages that could be pulled now to the end of another queue, as fresh messages.
+    def move(self, command: log.Move) -> int | None:
+        """Move messages to the end of another queue.
 
-        Order, bodies, content types and headers are kept; the number of deliveries is that of the destination.
+        Order, bodies, content types and headers are kept; the number of deliveries is that of the target.
 
         Raises:
-            ValueError: the limit is out of range, or the destination is the queue itself or no name.
+            ValueError: the limit is out of range, or the target is the queue itself or no name.
         """
-        check_limit(limit)
+        check_limit(command.limit)
         state = self._state
-        queue = state.existing(name)
+        queue = state.existing(command.queue)
         if queue is None:
             return None
-        target = state.queue(destination)
+        target = state.queue(command.target)
         if target is queue:
             raise ValueError("a queue cannot be moved to itself")
-        messages = queue.withdraw(state.now_us, limit, also_delayed=False)
-        queue.moved_out_total += len(messages)
+        messages = queue.withdraw(state.now_us, command.limit, also_delayed=False)
+        queue.counters.moved_out_total += len(messages)
         target.append(state.now_us, state.last_sequence + 1, messages)
         state.last_sequence += len(messages)
         state.note_due(target)
         return len(messages)
 
-    def suspend(self, name: bytes, suspended: bool) -> bool | None:
-        """Suspend deliveries of a queue, or resume them.
+    def redrive(self, command: log.Redrive) -> int | None:
+        """Send messages that the cluster has moved here back, or elsewhere.
+
+        Each becomes a fresh message with its label, group and priority. Limits of the target do not apply.
 
         Raises:
-            ValueError: the flag is no boolean.
+            ValueError: a field is out of range, or the target is the queue itself.
         """
-        if type(suspended) is not bool:
-            raise ValueError("whether to suspend must be true or false")
-        queue = self._state.existing(name)
+        limit, given = command.limit, command.target
+        check_limit(limit)
+        sources = {checked_text(one) for one in given} if isinstance(given, list) else None
+        target = given if isinstance(given, bytes) else b""
+        if target == command.queue:
+            raise ValueError("messages cannot be sent back to the queue in which they are")
+        state = self._state
+        queue = state.existing(command.queue)
         if queue is None:
             return None
-        queue.suspended = suspended
-        if not suspended:
-            self._state.note_due(queue)
-        return True
+        found = [] if queue.store.rich is None else queue.store.rich.moved(checked_text(command.label), limit)
+        if sources is not None:
+            found = list(takewhile(lambda message: _source(message) in sources, found))
+        if target:
+            state.queue(target)
+        queue.remove(found, state.now_us)
+        queue.counters.moved_out_total += len(found)
+        for message in found:
+            state.exits.send(queue, message, target or _source(message))
+        return len(found)
 
 
-def check_limit(limit: int) -> None:
-    """Raise ValueError unless a command may remove or move this number of messages."""
-    if type(limit) is not int or not 0 < limit <= STEP_MAX:
-        raise ValueError(f"a limit must be an integer from 1 to {STEP_MAX}")
+def _source(message: RichMessage) -> bytes:
+    """Return the queue from which the cluster has moved a message."""
+    assert message.traits.origin is not None  # noqa: S101 - for the type checker
+    return message.traits.origin.queue

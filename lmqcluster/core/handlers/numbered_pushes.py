@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..log.commands import PushFlag, RefusedError
+from ..log.results import PushFlag, RefusedError
 from ..owners.quotas import checked_owner
 from ..state.state import REMEMBER_US, State
 

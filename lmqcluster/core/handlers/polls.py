@@ -1,21 +1,17 @@
 """Commands on queues whose messages are addressed by id and tag. Every public method is one command of the state machine.
 
-Only `create` creates a queue. A queue created otherwise gets its index with the first of these commands.
+None of them creates a queue. A queue without an index gets it with the first of them.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..log.commands import Delivered, RefusedError, shown
-from ..owners.quotas import checked_owner
+from ..log import commands as log
+from ..log.results import Delivered, RefusedError, shown
 from ..queue.indexed_queue import IndexedQueue
 from ..queue.limits import Endpoint, PollLimits
 from ..queue.options import TIME_US_MAX
-from ..queue.properties import checked_properties
 from ..queue.queue import PASSES_MAX
 from ..state.state import State
-from .traits import TraitCommands
 
 __all__ = ["PollCommands"]
 
@@ -28,31 +24,20 @@ class PollCommands:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._pushes = TraitCommands(state)
-
-    # --- queues ---------------------------------------------------------------------------------------------------
-
-    def create(self, name: bytes, pairs: list[Any], owner: bytes = b"") -> bool:
-        """Create a queue with an index and these properties; False if it exists already.
-
-        Raises:
-            RefusedError: ``quota_exceeded``.
-        """
-        state = self._state
-        if name in state.queues:
-            return False
-        properties = {key: value for key, value in checked_properties(pairs) if value is not None}
-        queue = state.create(name, checked_owner(owner))
-        state.set_own(queue, properties)
-        state.refresh(queue)
-        state.index_messages(queue)
-        return True
 
     def _queue(self, name: bytes) -> IndexedQueue:
         queue = self._state.existing(name)
         if queue is None:
             raise RefusedError("queue_not_found", f"there is no queue {shown(name)}")
         return self._state.index_messages(queue)
+
+    def check_push(self, name: bytes) -> None:
+        """Refuse pushes to a queue that does not exist or has them suspended.
+
+        Raises:
+            RefusedError: ``queue_not_found``, ``suspended``.
+        """
+        self._open(name, Endpoint.PUSH)
 
     def _open(self, name: bytes, endpoint: Endpoint) -> IndexedQueue:
         """Return the queue unless such requests are suspended.
@@ -75,40 +60,25 @@ class PollCommands:
 
     # --- messages -------------------------------------------------------------------------------------------------
 
-    def push(self, name: bytes, rows: list[list[Any] | bytes], owner: bytes = b"") -> list[tuple[int, int]]:
-        """Store messages like `TraitCommands.push`, in a queue that must exist.
+    def poll(self, command: log.Poll) -> list[Delivered] | None:
+        """Deliver messages, hidden for a time; None if the poll must be repeated. With 0 or less they are not hidden.
 
         Raises:
-            RefusedError: ``queue_not_found``, ``suspended``, or an error of `TraitCommands.push`.
-        """
-        self._open(name, Endpoint.PUSH)
-        return self._pushes.push(name, rows, owner)
-
-    def poll(self, name: bytes, count: Any, hide_us: int, takes_hidden: Any, is_again: Any) -> list[Delivered] | None:
-        """Deliver up to `count` messages, hidden for a time; None if the poll must be repeated.
-
-        Args:
-            name: the queue.
-            count: most messages.
-            hide_us: how long they are hidden; with 0 or less they are not.
-            takes_hidden: also take hidden messages.
-            is_again: True if the poll was counted before and has been waiting since.
-
-        Raises:
-            ValueError: an argument is out of range.
+            ValueError: a field is out of range.
             RefusedError: ``queue_not_found``, ``suspended``, ``exclusive``, ``throttled``.
         """
-        if type(count) is not int or type(takes_hidden) is not bool or type(is_again) is not bool:
+        count, hide_us, takes_hidden, is_again = command.count, command.hide_us, command.takes_hidden, command.is_again
+        if type(count) is not int or {type(takes_hidden), type(is_again)} != {bool}:
             raise ValueError("a count must be an integer, and the other arguments of a poll true or false")
         _check_time(hide_us)
         state = self._state
-        queue = self._open(name, Endpoint.POLL)
-        state.check_pull(queue)
+        queue = self._open(command.queue, Endpoint.POLL)
+        state.deliveries.check_pull(queue)
         if not is_again:
             self._take_turn(queue)
         passed_before = queue.passed_over
         delivered = queue.poll(state.now_us, count, state.last_delivery, hide_us, takes_hidden=takes_hidden)
-        state.polled(queue, delivered, hide_us)
+        state.deliveries.polled(queue, delivered, hide_us)
         if not delivered:
             if queue.passed_over - passed_before >= PASSES_MAX:
                 return None
@@ -131,37 +101,39 @@ class PollCommands:
         for one in throttles:
             one.take(now_us)
 
-    def update(self, name: bytes, sequence: int, tag: int, hide_us: int) -> int | None:
+    def update(self, command: log.Update) -> int | None:
         """Hide a message again; return the number from which its new tag derives, None if it is gone or the tag is outdated.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: a field is out of range.
             RefusedError: ``queue_not_found``, ``suspended``.
         """
+        sequence, tag, hide_us = command.message, command.tag, command.hide_us
         _check_pair(sequence, tag)
         _check_time(hide_us)
         state = self._state
-        queue = self._open(name, Endpoint.UPDATE)
+        queue = self._open(command.queue, Endpoint.UPDATE)
         number = state.last_delivery + 1
         if not queue.hide(state.now_us, sequence, tag, hide_us, number):
             self._count(queue, "missing_update")
             return None
-        state.updated(queue, number, hide_us)
+        state.deliveries.updated(queue, number, hide_us)
         self._count(queue, "updated")
         return number
 
-    def delete(self, name: bytes, pairs: list[tuple[int, int]]) -> list[bool]:
+    def delete(self, command: log.DeletePolled) -> list[bool]:
         """Remove messages; False for each that is gone or whose tag is outdated.
 
         Raises:
-            ValueError: an argument is out of range.
+            ValueError: a field is out of range.
             RefusedError: ``queue_not_found``, ``suspended``.
         """
+        pairs = command.pairs
         if len(pairs) > PAIRS_MAX:
             raise ValueError(f"a command removes at most {PAIRS_MAX} messages")
         for sequence, tag in pairs:
             _check_pair(sequence, tag)
-        queue = self._open(name, Endpoint.DELETE)
+        queue = self._open(command.queue, Endpoint.DELETE)
         results = queue.remove_named(self._state.now_us, pairs)
         self._count(queue, "missing_delete", results.count(False))
         self._state.note_due(queue)
@@ -172,28 +144,21 @@ class PollCommands:
     def _limits(self, name: bytes) -> PollLimits:
         return self._queue(name).index().limits if name else self._state.poll_limits
 
-    def suspend(self, name: bytes, switches: list[bool | None]) -> list[bool]:
-        """Suspend or resume kinds of requests, of one queue or, without a name, of all; return all switches.
+    def set_limits(self, command: log.SetPollLimits) -> list[bool]:
+        """Suspend, resume or throttle kinds of requests, of one queue or, without a name, of all; return all switches.
 
         Raises:
-            ValueError: they are malformed.
+            ValueError: a field is malformed.
             RefusedError: ``queue_not_found``.
         """
-        limits = self._limits(name)
-        limits.set_suspended(switches)
-        if name:
-            self._state.note_due(self._queue(name))
+        limits = self._limits(command.queue)
+        if command.suspended is not None:
+            limits.set_suspended(command.suspended)
+        if command.throttle is not None:
+            limits.set_throttle(*command.throttle)
+        if command.queue:
+            self._state.note_due(self._queue(command.queue))
         return limits.suspended.copy()
-
-    def throttle(self, name: bytes, polls_max: int | None, window_us: int) -> bool:
-        """Limit the polls of one queue or, without a name, of all together; None removes the limit.
-
-        Raises:
-            ValueError: a number is out of range.
-            RefusedError: ``queue_not_found``.
-        """
-        self._limits(name).set_throttle(polls_max, window_us)
-        return True
 
 
 def _check_time(time_us: int) -> None:

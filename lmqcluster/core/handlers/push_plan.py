@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from ..dedup.keys import KnownPush, digest_of
-from ..log.commands import PushFlag, RefusedError
 from ..log.items import Item
+from ..log.results import PushFlag, RefusedError
 from ..messages.message import Message, content_bytes
 from ..owners.quotas import Kind
 from ..queue.queue import Queue
-from ..routing.admission import Push, Room, refuse
+from ..routing.admission import PLAIN_PUSH, Push, Room, preserved_headers, refuse
 from ..state.state import State
-from .keyed_pushes import FLAG_BITS, store_item
 
-__all__ = ["PushPlan"]
+__all__ = ["FLAG_BITS", "PushPlan", "store_item"]
+
+FLAG_BITS = 8
+"""Width of a remembered flag in bits; the bits above it hold the sequence of the message."""
 
 
 class PushPlan:
@@ -51,7 +53,7 @@ class PushPlan:
         if flag is not PushFlag.STORED:
             refuse(queue, flag)
 
-    def give_back(self, queue: Queue, message: Message) -> None:
+    def nack(self, queue: Queue, message: Message) -> None:
         """Reserve room for a message that returns to a queue, or leaves it for another one."""
         size = content_bytes(message.content)
         destination = queue.destination_of(message, self._state.now_us)
@@ -86,3 +88,9 @@ class PushPlan:
             state.keys.remember(self._owner, queue.name, item.key, known, state.now_us)
             state.expiry.at(state.now_us + state.REMEMBER_US)
         return flag, sequence
+
+
+def store_item(state: State, queue: Queue, item: Item, push: Push = PLAIN_PUSH) -> int:
+    """Store a message in a queue with the headers that the queue preserves; return its flag."""
+    meta = (item.content_type, preserved_headers(item.headers, queue.settings.preserved))
+    return state.store(queue, meta, [item.content], push)[0]

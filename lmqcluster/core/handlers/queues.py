@@ -1,22 +1,16 @@
-"""Commands on one queue: push, pull, settle, properties, deletion. Every public method is one command of the state machine."""
+"""Commands on queues: creation, properties, suspension, bindings. Every public method is one command of the state machine."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from ..log.commands import Delivered, PushFlag
-from ..messages.message import Meta
+from ..log import commands as log
 from ..messages.totals import property_bytes
 from ..owners.quotas import Kind, checked_owner
 from ..queue.properties import Rule, checked_properties
-from ..queue.queue import Queue
-from ..state.queue_table import are_all, check_numbers
-from ..state.state import REMEMBER_US, State
+from ..state.state import State
 
 __all__ = ["QueueCommands"]
-
-_SEQUENCES = (list, tuple)
-_INT_MAX = (1 << 63) - 1
 
 
 class QueueCommands:
@@ -25,100 +19,47 @@ class QueueCommands:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    # --- push and pull --------------------------------------------------------------------------------------------
+    # --- existence and properties ---------------------------------------------------------------------------------
 
-    def push(
-        self,
-        name: bytes,
-        content_type: bytes | None,
-        contents: list[bytes],
-        producer: bytes | None,
-        first: int,
-        owner: bytes = b"",
-    ) -> list[int]:
-        """Store bodies; return a flag for each.
+    def create(self, command: log.Create) -> bool:
+        """Create a queue unless it exists.
 
         Raises:
-            ValueError: an argument is malformed.
+            ValueError: a field is malformed.
+            RefusedError: ``quota_exceeded``.
         """
-        if type(contents) not in _SEQUENCES or not are_all(bytes, contents):
-            raise ValueError("bodies must be bytes")
-        if content_type is not None and type(content_type) is not bytes:
-            raise ValueError("a content type must be bytes or None")
-        if producer is not None and (type(producer) is not bytes or type(first) is not int or abs(first) > _INT_MAX):
-            raise ValueError("a producer must be bytes and its sequence an integer of 63 bits")
         state = self._state
-        queue = state.queue(name)
-        if producer is None:
-            return state.store(queue, (content_type, ()), contents)
-        duplicates = state.producers.admit(checked_owner(owner), producer, first, len(contents), state.now_us)
-        state.expiry.at(state.now_us + REMEMBER_US)
-        if not duplicates and not queue.special:
-            return state.store(queue, (content_type, ()), contents)
-        return self._push_again(queue, (content_type, ()), contents, (owner, producer, first), duplicates)
+        if command.queue in state.queues:
+            return False
+        properties = {key: value for key, value in checked_properties(command.pairs) if value is not None}
+        queue = state.create(command.queue, checked_owner(command.owner))
+        if properties:
+            state.set_own(queue, properties)
+            state.refresh(queue)
+        if command.indexed:
+            state.index_messages(queue)
+        return True
 
-    def _push_again(
-        self, queue: Queue, meta: Meta, contents: list[bytes], producer: tuple[bytes, bytes, int], duplicates: int
-    ) -> list[int]:
-        """Store new pushes and those refused before; record those refused now."""
-        state, refused = self._state, self._state.producers.refused
-        owner, name, first = producer
-        flags: list[int] = [0] * duplicates
-        again = refused.among(owner, name, first, duplicates) if refused else []
-        for sequence in again:
-            flags[sequence - first] = state.store(queue, meta, [contents[sequence - first]])[0]
-            if flags[sequence - first] < PushFlag.FULL:
-                refused.stored(owner, name, sequence)
-        fresh = state.store(queue, meta, contents[duplicates:])
-        for sequence, flag in enumerate(fresh, first + duplicates):
-            if flag >= PushFlag.FULL:
-                refused.note(owner, name, sequence)
-        return flags + fresh
+    def delete(self, command: log.Delete) -> bool:
+        """Delete a queue."""
+        return self._state.delete(command.queue)
 
-    def pull(self, name: bytes, count: int) -> list[Delivered] | None:
-        """Lease up to `count` messages; None if only exhausted ones were met, as many as one command may drop."""
-        if type(count) is not int:
-            raise ValueError("a count must be an integer")
-        state = self._state
-        queue = state.queue(name)
-        if queue.special:
-            state.check_pull(queue)
-        passed_before = queue.passed_over
-        return state.pull_from(queue, count) or state.pulled_nothing(queue, passed_before)
-
-    # --- settle ---------------------------------------------------------------------------------------------------
-
-    def ack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Settle deliveries and remove their messages. None if there is no such queue."""
-        queue = self._state.existing(name)
-        if queue is None:
-            return None
-        check_numbers(numbers)
-        return queue.ack(self._state.now_us, numbers)
-
-    def nack(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Give messages back; the deliveries stay charged. None if there is no such queue."""
-        return self._state.settle(name, numbers, Queue.nack)
-
-    def extend(self, name: bytes, numbers: list[int]) -> list[bool] | None:
-        """Extend leases to a full timeout from now; None if there is no such queue."""
-        queue = self._state.existing(name)
-        return None if queue is None else self._state.extend(queue, numbers)
-
-    # --- properties and existence ---------------------------------------------------------------------------------
-
-    def set_properties(self, name: bytes, pairs: list[Any], only_unset: bool = False) -> bool:
+    def set_properties(self, command: log.SetProperties) -> bool:
         """Set some of a queue's own properties; create the queue if needed.
 
-        With `only_unset`, properties set on the queue, its parent or by a default rule are left unchanged.
+        Properties that are set on the queue, its parent or by a default rule count as set.
+
+        Raises:
+            ValueError: a field is malformed.
+            RefusedError: ``quota_exceeded``.
         """
-        state = self._state
-        checked = checked_properties(pairs)
-        if only_unset:
+        state, name = self._state, command.queue
+        checked = checked_properties(command.pairs)
+        if command.only_unset:
             checked = [pair for pair in checked if not state.is_chosen(name, pair[0])]
         self._check_property_bytes(name, dict(checked))
         queue = state.queue(name)
-        own = {**queue.own, **dict(checked)}
+        own = dict(checked) if command.clears else {**queue.own, **dict(checked)}
         state.set_own(queue, {key: value for key, value in own.items() if value is not None})
         state.refresh(queue)
         return True
@@ -131,43 +72,42 @@ class QueueCommands:
         if more > 0 and (owner or len(state.tokens)):
             state.quotas.check(Kind.PROPERTY_BYTES, owner, more)
 
-    def clear_properties(self, name: bytes) -> bool:
-        """Remove all of a queue's own properties; create the queue if needed."""
-        queue = self._state.queue(name)
-        self._state.set_own(queue, {})
-        self._state.refresh(queue)
-        return True
-
-    def set_defaults(self, rules: list[Any]) -> bool:
+    def set_defaults(self, command: log.SetDefaults) -> bool:
         """Replace the default rules; see `DefaultRules` for when they reach a queue."""
         compiled = self._state.compile
-        checked = [(pattern, tuple(checked_properties(pairs))) for pattern, pairs in rules]
+        checked = [(pattern, tuple(checked_properties(pairs))) for pattern, pairs in command.rules]
         if any(value is None for _, properties in checked for _, value in properties):
             raise ValueError("a rule cannot take a property away")
         self._state.defaults.replace([Rule(pattern, properties, compiled(pattern)) for pattern, properties in checked])
         return True
 
-    def create_for(self, name: bytes, owner: bytes) -> bool:
-        """Create a queue for its owner unless it exists; a node sends this before a command that would create it."""
-        if name not in self._state.queues:
-            self._state.create(name, checked_owner(owner))
+    def suspend(self, command: log.Suspend) -> bool | None:
+        """Suspend deliveries of a queue, or resume them.
+
+        Raises:
+            ValueError: the flag is no boolean.
+        """
+        if type(command.suspended) is not bool:
+            raise ValueError("whether to suspend must be true or false")
+        queue = self._state.existing(command.queue)
+        if queue is None:
+            return None
+        queue.suspended = command.suspended
+        if not command.suspended:
+            self._state.note_due(queue)
         return True
 
-    # --- bindings -------------------------------------------------------------------------------------------------
-
-    def bind(self, source: bytes, target: bytes) -> bool:
-        """Copy pushes to one queue into another from now on; create the queues if needed. False if they are bound already.
+    def bind(self, command: log.Bind) -> bool:
+        """Copy pushes to one queue into another from now on, or no more.
 
         Raises:
             ValueError: a queue cannot be bound to itself.
             RefusedError: ``quota_exceeded``.
         """
+        state, source, target = self._state, command.source, command.target
+        if not command.bound:
+            return state.unbind(source, target)
         if source == target:
             raise ValueError("a queue cannot be bound to itself")
-        state = self._state
         state.bindings.check(source, target)
         return state.bind(state.queue(source), state.queue(target))
-
-    def unbind(self, source: bytes, target: bytes) -> bool:
-        """Remove a binding; False if there is none."""
-        return self._state.unbind(source, target)

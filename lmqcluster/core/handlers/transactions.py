@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from ..log.commands import Command, Fault, Op, Place, RefusedError, shown
-from ..log.items import checked_item
+from ..log.commands import Ack, Command, Encoded, Extend, Nack, PushRows, Transaction, decode
+from ..log.results import Fault, RefusedError, shown
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
 from ..state.state import State
+from .checks import Row, checked_row, checked_time
 from .push_plan import PushPlan
-from .traits import checked_push, checked_time
+from .settle import nack_of
 
 __all__ = ["OPERATIONS_MAX", "Conflict", "Transactions", "single_commands"]
 
@@ -35,19 +36,20 @@ class Conflict(NamedTuple):
     reason: str
 
 
-def single_commands(commands: Iterable[Command], results: Iterable[Any]) -> Iterator[tuple[Command, Any]]:
+def single_commands(commands: Iterable[Encoded], results: Iterable[Any]) -> Iterator[tuple[Command, Any]]:
     """Yield the commands that succeeded with their results; those of a transaction as if sent one by one."""
-    for command, result in zip(commands, results, strict=False):
+    for encoded, result in zip(commands, results, strict=False):
         if isinstance(result, Fault):
             continue
-        if command[0] != Op.TRANSACTION:
+        command = decode(encoded)
+        if not isinstance(command, Transaction):
             yield command, result
         elif isinstance(result, list):
-            for (op, queue, argument, *rest), one in zip(command[1], result, strict=True):
-                yield [op, queue, [argument], *rest], [one]
+            yield from zip(map(decode, command.steps), ([one] for one in result), strict=True)
 
 
-_Step = Callable[[], Any]
+_Do = Callable[[], Any]
+_Settlement = Ack | Nack | Extend
 
 
 class Transactions:
@@ -56,88 +58,83 @@ class Transactions:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def run(self, operations: list[list[Any]], owner: bytes = b"") -> list[Any] | Conflict:
-        """Carry out operations in their order.
-
-        Args:
-            operations: [op, queue, ...] of each: ``Op.PUSH_TRAITS`` with a row of that command; ``Op.ACK`` with a
-                delivery number;
-                ``Op.GIVE_BACK`` with number, place and delay; ``Op.EXTEND_BY`` with number and lease, 0 for the
-                    queue's timeout. Each
-                delivery may be named once.
-            owner: owner of keys and new queues.
+    def run(self, command: Transaction) -> list[Any] | Conflict:
+        """Carry out the steps in their order. Each delivery may be named once.
 
         Returns:
             Flag and sequence of each push, True for all others; or the reason for which nothing was done.
 
         Raises:
-            ValueError: an operation is malformed, or there are too many.
+            ValueError: a step is malformed, or there are too many.
         """
-        if len(operations) > OPERATIONS_MAX:
+        if len(command.steps) > OPERATIONS_MAX:
             raise ValueError(f"a transaction has at most {OPERATIONS_MAX} operations")
-        plan = PushPlan(self._state, checked_owner(owner))
-        steps: list[_Step] = []
+        plan = PushPlan(self._state, checked_owner(command.owner))
+        doing: list[_Do] = []
         used: set[int] = set()
-        parsed = [_parsed(*operation) for operation in operations]
-        for index, (op, name, argument) in enumerate(parsed):
+        steps = [_checked(decode(step)) for step in command.steps]
+        for index, step in enumerate(steps):
             try:
-                steps.append(
-                    self._push(plan, name, argument)
-                    if op is Op.PUSH_TRAITS
-                    else self._settle(plan, used, op, name, argument)
-                )
+                doing.append(self._push(plan, step) if isinstance(step, _Push) else self._settle(plan, used, step))
             except RefusedError as exc:
                 return Conflict(index, exc.code, exc.reason)
-        return [step() for step in steps]
+        return [do() for do in doing]
 
-    def _push(self, plan: PushPlan, name: bytes, argument: tuple[Any, ...]) -> _Step:
-        item, push = argument
-        queue = self._state.queue(name)
+    def _push(self, plan: PushPlan, step: _Push) -> _Do:
+        item, push = step.row
+        queue = self._state.queue(step.queue)
         plan.add(queue, item)
         return lambda: plan.store(queue, item, push)
 
-    def _settle(self, plan: PushPlan, used: set[int], op: Op, name: bytes, argument: tuple[Any, ...]) -> _Step:
-        state, number = self._state, argument[0]
-        queue = state.existing(name)
+    def _settle(self, plan: PushPlan, used: set[int], step: _Settlement) -> _Do:
+        state, number = self._state, step.numbers[0]
+        queue = state.existing(step.queue)
         message = None if queue is None else queue.live(number, state.now_us)
         if queue is None or message is None or number in used:
-            raise RefusedError("lease_lost", f"delivery {number} of the queue {shown(name)} is not leased any more")
+            raise RefusedError(
+                "lease_lost", f"delivery {number} of the queue {shown(step.queue)} is not leased any more"
+            )
         used.add(number)
-        if op is Op.GIVE_BACK:
-            plan.give_back(queue, message)
-        return lambda: self._carry_out(queue, op, *argument)
+        if isinstance(step, Nack):
+            plan.nack(queue, message)
+        return lambda: self._carry_out(queue, step)
 
-    def _carry_out(self, queue: Queue, op: Op, number: int, *arguments: Any) -> bool:
+    def _carry_out(self, queue: Queue, step: _Settlement) -> bool:
         state = self._state
-        if op is Op.EXTEND_BY:
-            return state.extend(queue, [number], *arguments)[0]
-        if op is Op.GIVE_BACK:
-            result = queue.give_back(state.now_us, [number], *arguments)
-            state.note_due(queue)
-            return result[0]
-        return queue.ack(state.now_us, [number])[0]
+        if isinstance(step, Ack):
+            return queue.ack(state.now_us, step.numbers)[0]
+        if isinstance(step, Extend):
+            return state.deliveries.extend(queue, step.numbers, step.lease_us)[0]
+        result = nack_of(step)(queue, state.now_us, step.numbers)
+        state.note_due(queue)
+        return result[0]
 
 
-def _parsed(op: int, name: bytes, *arguments: Any) -> tuple[Op, bytes, tuple[Any, ...]]:
-    """Return an operation with its arguments checked.
+class _Push(NamedTuple):
+    queue: bytes
+    row: Row
+
+
+def _checked(step: Command) -> _Push | _Settlement:
+    """Return a step with its fields checked.
 
     Raises:
         ValueError: it is malformed.
     """
-    if type(name) is not bytes:
-        raise ValueError("a queue name must be bytes")
-    if op == Op.PUSH_TRAITS:
-        (row,) = arguments
-        return Op.PUSH_TRAITS, name, (checked_item(row[:4]), checked_push(row[4]))
-    number, *rest = arguments
-    if type(number) is not int:
-        raise ValueError("a delivery number must be an integer")
-    if op == Op.ACK and not rest:
-        return Op.ACK, name, (number,)
-    if op == Op.GIVE_BACK:
-        place, delay_us = rest
-        return Op.GIVE_BACK, name, (number, Place(place), None if delay_us == -1 else checked_time(delay_us))
-    if op == Op.EXTEND_BY:
-        (lease_us,) = rest
-        return Op.EXTEND_BY, name, (number, checked_time(lease_us))
-    raise ValueError(f"a transaction has no operation {op!r}")
+    if isinstance(step, PushRows):
+        (row,) = step.rows
+        if type(step.queue) is not bytes or step != PushRows(step.queue, step.rows):
+            raise ValueError("a push of a transaction has a queue and one row")
+        return _Push(step.queue, checked_row(row))
+    if not isinstance(step, _Settlement):
+        raise ValueError(f"a transaction has no operation {step.op.name}")
+    (number,) = step.numbers
+    if type(step.queue) is not bytes or type(number) is not int:
+        raise ValueError("a queue name must be bytes and a delivery number an integer")
+    if isinstance(step, Extend):
+        checked_time(step.lease_us)
+    if isinstance(step, Nack):
+        nack_of(step)
+        if step.undoes:
+            raise ValueError("a transaction undoes no delivery")
+    return step

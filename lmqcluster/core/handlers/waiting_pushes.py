@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..log.commands import Fault, PushFlag, RefusedError
-from ..log.items import Item, checked_item
+from ..log import commands as log
+from ..log.results import Fault, PushFlag, RefusedError
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
-from ..routing.admission import Push
 from ..routing.waiting_pushes import WaitingPush
 from ..state.state import State
+from .checks import checked_rows, checked_time
 from .push_plan import PushPlan
-from .traits import checked_push, checked_time
 
 __all__ = ["SERVED_MAX", "WaitingPushCommands", "Waits"]
 
 SERVED_MAX = 1_000
 """Most messages of waiting pushes that one batch stores, copies included; the last push may exceed it."""
-
-_Items = list[tuple[Item, Push]]
 
 
 class Waits(NamedTuple):
@@ -38,22 +35,21 @@ class WaitingPushCommands:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def push(self, name: bytes, rows: list[list[Any]], wait_us: int, owner: bytes = b"") -> Any:
-        """Store messages, all of them or none, or wait up to `wait_us` for room.
+    def push(self, command: log.PushRows) -> list[tuple[int, int]] | Waits:
+        """Store messages, all of them or none, or wait for room.
 
         Returns:
             A flag and the sequence of each; or `Waits`, also for a repetition of a waiting push, recognised by its
-                first key.
+            first key.
 
         Raises:
             RefusedError: ``full`` for an alias, which itself has no room; ``too_large``, ``key_reused``,
-                ``quota_exceeded``. Nothing is
-                stored.
+                ``quota_exceeded``. Nothing is stored.
         """
         state = self._state
-        items = [(checked_item(row[:4]), checked_push(row[4])) for row in rows]
-        queue = state.queue(name)
-        waiting = WaitingPush(0, name, checked_owner(owner), 0, items)
+        items = checked_rows(command.rows)
+        queue = state.queue(command.queue)
+        waiting = WaitingPush(0, command.queue, checked_owner(command.owner), 0, items)
         before = state.waiting_pushes.repeated(waiting)
         if before is not None:
             if list(before.items) != items:
@@ -63,13 +59,13 @@ class WaitingPushCommands:
         result = self._stored(queue, waiting)
         if result is not None:
             return result
-        return Waits(state.waiting_pushes.add(queue, owner, checked_time(wait_us), items))
+        return Waits(state.waiting_pushes.add(queue, command.owner, checked_time(command.wait_us), items))
 
-    def cancel(self, ticket: int, owner: bytes = b"") -> bool:
+    def cancel(self, command: log.CancelPush) -> bool:
         """Refuse a waiting push, unless a repetition of it waits too; False if it does not wait, or belongs to another owner."""
         table = self._state.waiting_pushes
-        push = table.find(ticket)
-        if push is None or push.owner != owner:
+        push = table.find(command.ticket)
+        if push is None or push.owner != command.owner:
             return False
         if table.leave(push):
             table.refuse(push, "the client waits no more")

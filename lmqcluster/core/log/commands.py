@@ -1,177 +1,810 @@
-"""The commands that the log carries and the shape of their results.
+"""The commands that the log carries: one record for each, with its fields, its code and the messages that it touches.
 
-A command is a list ``[op, argument, ...]`` of integers, byte strings and lists, so that any encoding can carry it.
-All names are byte strings. Delivery numbers stand for message ids; the node renders them.
+A docstring states the effect and, after "Result:", the result. Every command may instead result in a `Fault`. All
+names are byte strings and all times integer microseconds. Delivery numbers stand for message ids, which the node
+renders. `owner` is the owner of the state that the command creates or names, empty if there is none.
+
+In the log a command is a list of its code and its fields in order, so that any encoding can carry it. Trailing fields
+may be absent if they have defaults. The handler of a command, see `Machine`, checks the fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import IntEnum, IntFlag
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any, ClassVar
 
-if TYPE_CHECKING:
-    from ..messages.message import Message
+from .touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 
 __all__ = [
-    "PULLS",
-    "Command",
-    "Compile",
-    "Delivered",
-    "Fault",
-    "IncompatibleVersionError",
-    "Match",
-    "Op",
-    "Place",
-    "PushFlag",
-    "RefusedError",
-    "shown",
-]
+    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelPush", "Claim", "Command", "Compile",
+    "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
+    "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession",
+    "Place", "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows",
+    "PushStream", "Redrive", "Renew", "RenewSession", "ReportDigest", "Reserve", "SetApiKey", "SetDefaults",
+    "SetPollLimits", "SetProperties", "SetSalt", "SetTime", "SetToken", "SettleBatches", "Suspend", "Transaction",
+    "Unlock", "Update", "Upgrade", "decode",
+]  # fmt: skip
 
-Command = list[Any]
+Encoded = list[Any]
+"""A command as the log carries it: ``[code, field, ...]`` of integers, byte strings, lists and None."""
 Match = Callable[[bytes], bool]
 Compile = Callable[[bytes], Match]
 """Compiles a regular expression to an unanchored search; raises ValueError if it is invalid. Must be deterministic."""
-
-Delivered = tuple[bytes, int, int, "Message"]
-"""Queue name, delivery number, deliveries that remain after this one, message."""
+Pairs = list[list[Any]]
+"""Properties as ``[name, value]``."""
 
 
 class Op(IntEnum):
-    """Operation codes. They are part of the log's format: never renumber."""
+    """The codes. They are part of the log's format: never renumber."""
 
-    PUSH = 1  # queue, content type or None, [content], producer or None, first producer sequence, owner -> [flag]
-    PUSH_ITEMS = 2  # queue, [[content, content type or None, [[name, value]], key or None]], owner -> [flag]
-    PULL = 3  # queue, count -> [Delivered], or None: only exhausted messages were met, as many as one command may drop
-    ACK = 5  # queue, [delivery number] -> [bool], or None if the queue does not exist
-    NACK = 6  # as ACK
-    EXTEND = 7  # as ACK
-    PUT_BACK = 8  # as ACK
-    SET_PROPERTIES = 10  # queue, [[name, value]][, only unset ones] -> True
-    CLEAR_PROPERTIES = 11  # queue -> True
-    DELETE = 12  # queue -> whether it existed
-    SET_DEFAULTS = 13  # [[pattern, [[name, value]]]] -> True
-    BARRIER = 14  # -> True
-    FOUND = 15  # salt of message ids, 10 bytes -> True; only the first one counts
-    UPGRADE = 16  # machine version -> the version from now on, which never falls
-    # subscription, epoch, queue or [queue], whether they are all, count, lease us, session, owner -> Reserved
-    RESERVE = 17
-    RENEW = 18  # subscription, lease us, session, first epoch, owner -> (number of live batches, epoch to continue with or 0)
-    SETTLE_BATCHES = 19  # subscription, epoch, session, owner -> ([expired epoch], whether to repeat)
-    ABANDON_BATCHES = 20  # subscription, session, owner -> whether to repeat
-    PURGE = (
-        22  # queue, limit (0: the whole line) -> how many messages were removed, or None if the queue does not exist
-    )
-    MOVE = 23  # queue, destination, limit -> how many messages were moved, or None if the queue does not exist
-    SUSPEND = 24  # queue, whether to suspend or to resume -> True, or None if the queue does not exist
-    # name, SHA-256 of the secret, role, pattern, lifetime us or 0, whether without admin, time of day us, principal
-    # or empty if it is its own -> TokenResult
-    SET_TOKEN = 25
-    DELETE_TOKEN = 26  # name, whether without admin -> TokenResult
-    # queue, [[content, content type or None, headers, traits]], job, stream, first position, note, whether done,
-    # owner [, epoch, run] -> [flag], empty for a repeat
-    PUSH_MARKED = 27
-    END_JOBS = 28  # [job], owner -> number of marks that they had
-    BEGIN_EPOCH = 44  # job, epoch, run, seed, owner -> 0 begun, 1 must be repeated, 2 finished before
-    FINISH_EPOCH = 45  # job, epoch, run, rows, sum of their digests, owner -> True
-    CLAIM = 29  # subscription, owner -> session
-    DELETE_SUBSCRIPTION = 30  # subscription, owner or empty for any -> whether to repeat, or None if it is unknown
-    PULL_FIRST = 40  # [queue], count -> as PULL, from the one of these queues whose message has been due longest
-    PUSH_EACH = 41  # [queue], item as in PUSH_ITEMS -> [(queue, flag)] of those queues that exist
-    CREATE_FOR = 43  # queue, owner -> True; makes the queue for its owner unless it exists
-    RENEW_SALT = 50  # another salt of message ids, 10 bytes -> True
-    DIGEST = 51  # token -> digest of the state's counts; changes nothing
-    REPORT_DIGEST = 52  # token, member, its digest -> True; informs the nodes, changes nothing
-    SET_TIME = 53  # Unix time us -> True
-    # queue, [[content, content type or None, headers, key or None, traits]], owner -> [(flag, sequence)], all or
-    # nothing; traits: [delay us or -1, due us or 0, ttl us or 0, priority, label, group], or [] for none of them. A
-    # bare body in place of a row has no content type, headers or key, and the traits of the row before. If a producer
-    # and the number of the first message follow the owner, each message is stored once by its number
-    PUSH_TRAITS = 60
-    PULL_LEASE = 61  # queue, count, lease us or 0 for the queue's timeout, whether to settle at once -> as PULL
-    GIVE_BACK = 62  # queue, [delivery number], place, delay us or -1 for the queue's own -> as NACK
-    EXTEND_BY = 63  # queue, [delivery number], lease us -> as EXTEND
-    WITHDRAW = 64  # queue, label, limit -> how many waiting messages were removed, or None if there is no such queue
-    # queue, destination, empty for where they came from, or list of queues of which the next must come from one,
-    # label or empty for all, limit -> number of messages sent back, or None if there is no such queue
-    REDRIVE = 65
-    BIND = 66  # source, target -> whether it is new; creates the target, and the source if needed
-    UNBIND = 67  # source, target -> whether there was a binding
-    TRANSACTION = 68  # [[op, queue, ...]], owner -> [result], or Conflict; see `Transactions`
-    OPEN_SESSION = 70  # time to live us, owner -> number of the session
-    RENEW_SESSION = 71  # session, owner -> whether it is alive
-    END_SESSION = 72  # session, owner -> whether it was alive
-    PULL_IN_SESSION = 73  # queue, count, lease us or 0, session, charge, last number known or -1, owner -> as PULL
-    LEAVE_QUEUE = 74  # queue, session, owner -> whether it was in line, or None: must be repeated
-    LOCK = 75  # name, session, whether to wait in line, owner -> fencing token, 0 if it does not have the lock
-    UNLOCK = 76  # name, session, owner -> whether it held the lock or waited for it
-    PUSH_OR_WAIT = 77  # queue, rows as in PUSH_TRAITS, wait us, owner -> as PUSH_TRAITS, or Waits
-    CANCEL_PUSH = 78  # ticket, owner -> whether the push was waiting
-    CREATE_INDEXED = 100  # queue, [[property, value]], owner -> whether it is new; its messages are found by id
-    PUSH_EXISTING = 101  # as PUSH_TRAITS, into a queue that exists
-    POLL = 102  # queue, count, hidden us, whether to take hidden ones, whether it was counted -> as PULL
-    UPDATE = 103  # queue, message sequence, tag, hidden us -> number from which its new tag derives, None if it is gone
-    DELETE_POLLED = 104  # queue, [(message sequence, tag)] -> [bool]
-    # queue or empty for all, [whether to suspend delete, poll, push, update; None as before] -> [the values now]
-    SUSPEND_ENDPOINTS = 105
-    THROTTLE = 106  # queue or empty for all together, most polls or None, window us -> True
-    SET_API_KEY = 107  # digest of a key, prefix of queue names -> True
-    DELETE_API_KEY = 108  # digest of a key -> whether it existed
-
-
-PULLS = frozenset((Op.PULL, Op.PULL_FIRST, Op.PULL_LEASE, Op.PULL_IN_SESSION, Op.POLL))
-"""Operations whose result is a list of deliveries."""
-
-
-class PushFlag(IntFlag):
-    """The outcome of a pushed message."""
-
-    STORED = 0
-    WINDOW_OPENED = 1
-    WINDOW_JOINED = 2
-    REPLAYED = 4  # added to the flag of the push that first used the key; nothing was stored
-    FULL = 8  # not stored: the queue is full
-    OVERSIZED = 16  # not stored: the body exceeds the queue's limit
+    PUSH = 1
+    PUSH_ROWS = 2
+    PUSH_EACH = 3
+    PUSH_STREAM = 4
+    CANCEL_PUSH = 5
+    PULL = 10
+    PULL_FIRST = 11
+    PULL_IN_SESSION = 12
+    POLL = 13
+    ACK = 20
+    NACK = 21
+    EXTEND = 22
+    UPDATE = 23
+    DELETE_POLLED = 24
+    TRANSACTION = 25
+    CREATE = 30
+    DELETE = 31
+    SET_PROPERTIES = 32
+    SET_DEFAULTS = 33
+    SUSPEND = 34
+    BIND = 35
+    PURGE = 36
+    MOVE = 37
+    REDRIVE = 38
+    SET_POLL_LIMITS = 39
+    CLAIM = 40
+    RESERVE = 41
+    RENEW = 42
+    SETTLE_BATCHES = 43
+    ABANDON_BATCHES = 44
+    BEGIN_EPOCH = 50
+    FINISH_EPOCH = 51
+    END_JOBS = 52
+    OPEN_SESSION = 60
+    RENEW_SESSION = 61
+    END_SESSION = 62
+    LEAVE_QUEUE = 63
+    LOCK = 64
+    UNLOCK = 65
+    BARRIER = 70
+    SET_SALT = 71
+    UPGRADE = 72
+    SET_TIME = 73
+    DIGEST = 74
+    REPORT_DIGEST = 75
+    SET_TOKEN = 80
+    DELETE_TOKEN = 81
+    SET_API_KEY = 82
 
 
 class Place(IntEnum):
-    """The place to which a message is given back. Part of the log's format."""
+    """The place to which a nack returns a message. Part of the log's format."""
 
     TAIL = 0
     KEEP = 1
     HEAD = 2
 
 
-class Fault(NamedTuple):
-    """The result of a command that could not be carried out.
+class Command:
+    """A command of the log.
 
     Attributes:
-        code: the error code for clients if the command was understood and refused, with nothing of it applied; empty
-            if the
-            command is broken, in which case its effect is undefined.
+        op: its code.
     """
 
-    reason: str
-    code: str = ""
+    __slots__ = ()
+    __match_args__: ClassVar[tuple[str, ...]] = ()
+    op: ClassVar[Op]
+
+    def __init_subclass__(cls) -> None:
+        _RECORDS[cls.op] = cls
+
+    def encode(self) -> Encoded:
+        """Return the command as the log carries it."""
+        return [self.op, *[getattr(self, name) for name in self.__match_args__]]
+
+    def touches(self) -> tuple[Touch, ...]:
+        """Return the messages that the command reads or stores, as far as the command itself shows them."""
+        return ()
 
 
-class RefusedError(Exception):
-    """Raised by a command before it has changed anything; its result is a `Fault` with this code and reason."""
-
-    def __init__(self, code: str, reason: str) -> None:
-        super().__init__(reason)
-        self.code = code
-        self.reason = reason
+_RECORDS: dict[int, type[Command]] = {}
 
 
-def shown(name: bytes) -> str:
-    """Return a name as error texts quote it."""
-    return repr(name.decode("utf-8", "backslashreplace"))
+def decode(encoded: Encoded) -> Command:
+    """Return a command of the log as its record, whose fields are unchecked.
 
-
-class IncompatibleVersionError(RuntimeError):
-    """The log requires a machine version that this program does not have.
-
-    Apart from running out of memory and losing a page, the one error that applying a batch raises: a replica that
-    continued would diverge from those that understood the command.
+    Raises:
+        KeyError: there is no such code.
+        TypeError: fields are missing or too many, or the code is no number.
     """
+    record: Callable[..., Command] = _RECORDS[encoded[0]]
+    return record(*encoded[1:])
+
+
+# --- push -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Push(Command):
+    """Store bare bodies, each unless the queue refuses it; with a producer, once by their numbers from `first` on.
+
+    Result: a `PushFlag` for each.
+    """
+
+    op = Op.PUSH
+    queue: bytes
+    content_type: bytes | None
+    contents: list[bytes]
+    producer: bytes | None = None
+    first: int = 0
+    owner: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Tail(self.queue, len(self.contents)),)
+
+
+@dataclass(slots=True)
+class PushRows(Command):
+    """Store messages with options, all or none; with a producer, once by their numbers from `first` on.
+
+    `rows` are ``[content, content type or None, [[header, value]], idempotency key or None, options]``. The options are
+    ``[delay or -1, due time or 0, time to live or 0, priority, label, group]``, or ``[]`` for none. A bare body in place
+    of a row has no content type, headers or key, and the options of the row before. With `must_exist` the queue is not
+    created, and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
+
+    Result: ``(PushFlag, sequence)`` for each, or `Waits`.
+    """
+
+    op = Op.PUSH_ROWS
+    queue: bytes
+    rows: Sequence[Any]
+    owner: bytes = b""
+    producer: bytes | None = None
+    first: int = 0
+    must_exist: bool = False
+    wait_us: int = 0
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Tail(self.queue, len(self.rows)),)
+
+
+@dataclass(slots=True)
+class PushEach(Command):
+    """Store a copy of a message, a row of `PushRows` without key and options, in each of these queues that exists.
+
+    Result: ``(queue, PushFlag)`` for each of those.
+    """
+
+    op = Op.PUSH_EACH
+    queues: list[bytes]
+    item: list[Any]
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Copies(self.queues),)
+
+
+@dataclass(slots=True)
+class PushStream(Command):
+    """Store messages of a job's stream, numbered from `first` on, unless they are stored already.
+
+    `rows` are ``[content, content type or None, headers]``, perhaps followed by options as in `PushRows`. The cluster
+    appends `note` to the stream's notes and drops the notes once the stream is `done`. `epoch` and `run` are set by a job
+    that writes in epochs; the note is then the digests of the messages.
+
+    Result: a `PushFlag` for each; an empty list for a repetition.
+    """
+
+    op = Op.PUSH_STREAM
+    queue: bytes
+    rows: Sequence[Any]
+    job: bytes
+    stream: bytes
+    first: int
+    note: bytes
+    done: bool
+    owner: bytes = b""
+    epoch: int = -1
+    run: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Tail(self.queue, len(self.rows)),)
+
+
+@dataclass(slots=True)
+class CancelPush(Command):
+    """Refuse a push that waits for room. Result: whether it waited."""
+
+    op = Op.CANCEL_PUSH
+    ticket: int
+    owner: bytes = b""
+
+
+# --- pull -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Pull(Command):
+    """Lease up to `count` messages for `lease_us`, 0 for the queue's timeout; or with `settles` acknowledge them at once.
+
+    Result: `Delivered` for each; None if the command must be repeated, because it met only exhausted messages, as many as
+    one command may drop. The other pulls have the same result.
+    """
+
+    op = Op.PULL
+    queue: bytes
+    count: int
+    lease_us: int = 0
+    settles: bool = False
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Head(self.queue, self.count),)
+
+
+@dataclass(slots=True)
+class PullFirst(Command):
+    """Lease up to `count` messages of these queues, in the order in which they became due."""
+
+    op = Op.PULL_FIRST
+    queues: list[bytes]
+    count: int
+
+    def touches(self) -> tuple[Touch, ...]:
+        return tuple(Head(queue, self.count) for queue in self.queues)
+
+
+@dataclass(slots=True)
+class PullInSession(Command):
+    """Lease up to `count` messages until the session ends, at most for `lease_us` if that is not 0.
+
+    `charge` is the number of deliveries charged, 0 or 1. `known` is the last delivery number of the queue that the client has
+    received, -1 if it does not report one; later deliveries that the session holds are returned again.
+    """
+
+    op = Op.PULL_IN_SESSION
+    queue: bytes
+    count: int
+    lease_us: int
+    session: int
+    charge: int
+    known: int
+    owner: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Head(self.queue, self.count),)
+
+
+@dataclass(slots=True)
+class Poll(Command):
+    """Deliver up to `count` messages under their tags and hide them for `hide_us`; with `takes_hidden` also hidden ones.
+
+    `is_again` is true if the poll was counted before and has been waiting since.
+    """
+
+    op = Op.POLL
+    queue: bytes
+    count: int
+    hide_us: int
+    takes_hidden: bool
+    is_again: bool
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Head(self.queue, self.count),)
+
+
+PULLS = frozenset((Op.PULL, Op.PULL_FIRST, Op.PULL_IN_SESSION, Op.POLL))
+"""Codes of the commands whose result is a list of deliveries."""
+
+
+# --- settle -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Ack(Command):
+    """Acknowledge deliveries, which removes their messages.
+
+    Result: whether each was leased, None if the queue does not exist. `Nack` and `Extend` have the same result.
+    """
+
+    op = Op.ACK
+    queue: bytes
+    numbers: list[int]
+
+
+@dataclass(slots=True)
+class Nack(Command):
+    """Return messages for redelivery: to a place in line, or after `delay_us`, -1 for the queue's own delay.
+
+    With `undoes` the delivery counts as if it had not happened: the message returns to its old place, uncharged.
+    """
+
+    op = Op.NACK
+    queue: bytes
+    numbers: list[int]
+    place: int = Place.TAIL
+    delay_us: int = -1
+    undoes: bool = False
+
+    def touches(self) -> tuple[Touch, ...]:
+        return () if self.undoes else (Returned(self.queue, self.numbers),)
+
+
+@dataclass(slots=True)
+class Extend(Command):
+    """Restart leases for `lease_us`, 0 for the queue's timeout."""
+
+    op = Op.EXTEND
+    queue: bytes
+    numbers: list[int]
+    lease_us: int = 0
+
+
+@dataclass(slots=True)
+class Update(Command):
+    """Hide a polled message again. Result: the number from which its new tag derives, None if it is gone."""
+
+    op = Op.UPDATE
+    queue: bytes
+    message: int
+    tag: int
+    hide_us: int
+
+
+@dataclass(slots=True)
+class DeletePolled(Command):
+    """Remove polled messages by ``(sequence, tag)``. Result: whether each was there."""
+
+    op = Op.DELETE_POLLED
+    queue: bytes
+    pairs: Sequence[tuple[int, int]]
+
+
+@dataclass(slots=True)
+class Transaction(Command):
+    """Carry out all steps or none.
+
+    The steps are encoded `PushRows`, `Ack`, `Nack` and `Extend` with one message each.
+
+    Result: that of each step, or `Conflict`.
+    """
+
+    op = Op.TRANSACTION
+    steps: list[Encoded]
+    owner: bytes = b""
+
+
+# --- queues -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Create(Command):
+    """Create a queue with these properties unless it exists; with `indexed` its messages are found by id.
+
+    Result: whether it is new.
+    """
+
+    op = Op.CREATE
+    queue: bytes
+    owner: bytes = b""
+    pairs: Pairs = field(default_factory=list)
+    indexed: bool = False
+
+
+@dataclass(slots=True)
+class Delete(Command):
+    """Delete a queue with its messages. Result: whether it existed."""
+
+    op = Op.DELETE
+    queue: bytes
+
+
+@dataclass(slots=True)
+class SetProperties(Command):
+    """Set some of a queue's own properties, with `only_unset` those that are not set; with `clears` remove all others first.
+
+    A value of None removes a property. Creates the queue if needed. Result: True.
+    """
+
+    op = Op.SET_PROPERTIES
+    queue: bytes
+    pairs: Pairs
+    only_unset: bool = False
+    clears: bool = False
+
+
+@dataclass(slots=True)
+class SetDefaults(Command):
+    """Replace the default rules with these ``[pattern, [[name, value]]]``. Result: True."""
+
+    op = Op.SET_DEFAULTS
+    rules: list[list[Any]]
+
+
+@dataclass(slots=True)
+class Suspend(Command):
+    """Suspend or resume the deliveries of a queue. Result: True, None if the queue does not exist."""
+
+    op = Op.SUSPEND
+    queue: bytes
+    suspended: bool
+
+
+@dataclass(slots=True)
+class Bind(Command):
+    """Copy pushes to one queue into another from now on, or with `bound` false no more; creates queues to bind.
+
+    Result: whether that is a change.
+    """
+
+    op = Op.BIND
+    source: bytes
+    target: bytes
+    bound: bool = True
+
+
+@dataclass(slots=True)
+class Purge(Command):
+    """Remove up to `limit` messages that are not leased; with a label only those that have it.
+
+    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others.
+
+    Result: the number removed, None if the queue does not exist.
+    """
+
+    op = Op.PURGE
+    queue: bytes
+    limit: int = 0
+    label: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return () if self.label else (Head(self.queue, self.limit),)
+
+
+@dataclass(slots=True)
+class Move(Command):
+    """Move up to `limit` messages that could be pulled to the end of another queue, as new messages.
+
+    Result: the number moved, None if the queue does not exist.
+    """
+
+    op = Op.MOVE
+    queue: bytes
+    target: bytes
+    limit: int = 0
+
+    def touches(self) -> tuple[Touch, ...]:
+        return Head(self.queue, self.limit), Moved(self.queue, None, self.limit)
+
+
+@dataclass(slots=True)
+class Redrive(Command):
+    """Send up to `limit` messages that the cluster has moved here back to where they came from, or to `target`.
+
+    If `target` is a list of queues, messages return until the first that came from none of them. A label selects the
+    messages that have it.
+
+    Result: the number sent, None if the queue does not exist.
+    """
+
+    op = Op.REDRIVE
+    queue: bytes
+    target: bytes | list[bytes]
+    label: bytes
+    limit: int = 0
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Moved(self.queue, self.label, self.limit),)
+
+
+@dataclass(slots=True)
+class SetPollLimits(Command):
+    """Change the limits of a queue whose messages are found by id, or those of all together if the name is empty.
+
+    `suspended` says whether to suspend deletes, polls, pushes and updates, each None for no change. `throttle` is the
+    most polls, None for any number, in a window.
+
+    Result: which of the four are suspended now.
+    """
+
+    op = Op.SET_POLL_LIMITS
+    queue: bytes
+    suspended: list[bool | None] | None
+    throttle: tuple[int | None, int] | None = None
+
+
+# --- batch leases -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Claim(Command):
+    """Begin a session of a subscription, which ends the one before. Result: its number."""
+
+    op = Op.CLAIM
+    subscription: bytes
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class Reserve(Command):
+    """Lease up to `count` messages of a queue, or of several in the order in which they became due, for an epoch.
+
+    `are_all` is true if the batch is complete when these queues have no more. `session` is the subscription's, 0 for none.
+
+    Result: `Reserved`.
+    """
+
+    op = Op.RESERVE
+    subscription: bytes
+    epoch: int
+    source: bytes | list[bytes]
+    are_all: bool
+    count: int
+    lease_us: int
+    session: int = 0
+    owner: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        queues = self.source if isinstance(self.source, list) else [self.source]
+        return tuple(Head(queue, self.count) for queue in queues)
+
+
+@dataclass(slots=True)
+class Renew(Command):
+    """Extend the leases of the live batches from an epoch on.
+
+    Result: their number, and the epoch from which to repeat the command, 0 if it is done.
+    """
+
+    op = Op.RENEW
+    subscription: bytes
+    lease_us: int
+    session: int = 0
+    from_epoch: int = 0
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class SettleBatches(Command):
+    """Acknowledge all batches up to an epoch.
+
+    Result: the epochs among them of which leases had expired, and whether to repeat the command.
+    """
+
+    op = Op.SETTLE_BATCHES
+    subscription: bytes
+    epoch: int
+    session: int = 0
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class AbandonBatches(Command):
+    """Return the messages of all batches, uncharged; with `forgets` also forget the subscription, whatever its session.
+
+    With `forgets`, an empty owner means the subscription of any owner.
+
+    Result: whether to repeat the command; None if `forgets` and there is no such subscription.
+    """
+
+    op = Op.ABANDON_BATCHES
+    subscription: bytes
+    session: int = 0
+    owner: bytes = b""
+    forgets: bool = False
+
+
+# --- jobs -------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class BeginEpoch(Command):
+    """Begin a run of an epoch of a job. `seed` is random and unknown to clients.
+
+    Result: 0 if it has begun, 1 if the command must be repeated, 2 if the epoch is finished.
+    """
+
+    op = Op.BEGIN_EPOCH
+    job: bytes
+    epoch: int
+    run: bytes
+    seed: bytes
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class FinishEpoch(Command):
+    """Finish an epoch of which `run` has stored this number of rows, with this sum of their digests. Result: True."""
+
+    op = Op.FINISH_EPOCH
+    job: bytes
+    epoch: int
+    run: bytes
+    rows: int
+    digest: bytes
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class EndJobs(Command):
+    """Forget jobs. Result: the number of their streams."""
+
+    op = Op.END_JOBS
+    jobs: list[bytes]
+    owner: bytes = b""
+
+
+# --- sessions and locks -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class OpenSession(Command):
+    """Open a session that ends `ttl_us` after its last renewal. Result: its number."""
+
+    op = Op.OPEN_SESSION
+    ttl_us: int
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class RenewSession(Command):
+    """Renew a session. Result: whether it is alive."""
+
+    op = Op.RENEW_SESSION
+    session: int
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class EndSession(Command):
+    """End a session and release what it holds. Result: whether it was alive."""
+
+    op = Op.END_SESSION
+    session: int
+    owner: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Released(self.session),)
+
+
+@dataclass(slots=True)
+class LeaveQueue(Command):
+    """Give up a session's turn at an exclusive queue and release its leases there.
+
+    Result: whether the session was in line, None if the command must be repeated.
+    """
+
+    op = Op.LEAVE_QUEUE
+    queue: bytes
+    session: int
+    owner: bytes = b""
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Released(self.session),)
+
+
+@dataclass(slots=True)
+class Lock(Command):
+    """Acquire a lock for a session; with `waits` stand in line for it.
+
+    Result: the fencing token, 0 if the session does not have the lock.
+    """
+
+    op = Op.LOCK
+    name: bytes
+    session: int
+    waits: bool
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class Unlock(Command):
+    """Release a lock, or leave its line. Result: whether the session held the lock or waited for it."""
+
+    op = Op.UNLOCK
+    name: bytes
+    session: int
+    owner: bytes = b""
+
+
+# --- cluster ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Barrier(Command):
+    """Change nothing. Result: True."""
+
+    op = Op.BARRIER
+
+
+@dataclass(slots=True)
+class SetSalt(Command):
+    """Set the salt of message ids, 10 bytes, unless there is one; with `renews` replace it, which invalidates all ids.
+
+    Result: True.
+    """
+
+    op = Op.SET_SALT
+    salt: bytes
+    renews: bool = False
+
+
+@dataclass(slots=True)
+class Upgrade(Command):
+    """Raise the machine version. Result: the version from now on."""
+
+    op = Op.UPGRADE
+    version: int
+
+
+@dataclass(slots=True)
+class SetTime(Command):
+    """Record the Unix time. Result: True."""
+
+    op = Op.SET_TIME
+    unix_us: int
+
+
+@dataclass(slots=True)
+class Digest(Command):
+    """Change nothing. Result: a digest of counts and of a sample that follows from `token`."""
+
+    op = Op.DIGEST
+    token: bytes
+
+
+@dataclass(slots=True)
+class ReportDigest(Command):
+    """Change nothing; inform the nodes of the digest of a member. Result: True."""
+
+    op = Op.REPORT_DIGEST
+    token: bytes
+    member: bytes
+    digest: bytes
+
+
+@dataclass(slots=True)
+class SetToken(Command):
+    """Create a token with the SHA-256 digest of its secret; an empty principal makes it a principal in its own right.
+
+    Result: `TokenResult`.
+    """
+
+    op = Op.SET_TOKEN
+    name: bytes
+    digest: bytes
+    role: int
+    pattern: bytes
+    lifetime_us: int
+    without_admin: bool
+    created_us: int
+    principal: bytes = b""
+
+
+@dataclass(slots=True)
+class DeleteToken(Command):
+    """Delete a token. Result: `TokenResult`."""
+
+    op = Op.DELETE_TOKEN
+    name: bytes
+    without_admin: bool
+
+
+@dataclass(slots=True)
+class SetApiKey(Command):
+    """Add an API key by its digest, or delete it if the prefix of queue names is None. Result: whether that is a change."""
+
+    op = Op.SET_API_KEY
+    digest: bytes
+    prefix: bytes | None

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ..log.commands import RefusedError
+from ..log.results import RefusedError
 from .tokens import DIGEST_BYTES
 
 __all__ = ["ApiKeys"]
@@ -39,7 +39,7 @@ class ApiKeys:
         return self._prefixes.get(digest)
 
     def set(self, digest: bytes, prefix: bytes) -> bool:
-        """Add a key, or replace its prefix. A command of the state machine.
+        """Add a key, or replace its prefix.
 
         Raises:
             ValueError: one of them is malformed.
@@ -54,7 +54,7 @@ class ApiKeys:
         return True
 
     def delete(self, digest: bytes) -> bool:
-        """Delete a key; False if there is none. A command of the state machine."""
+        """Delete a key; False if there is none."""
         if self._prefixes.pop(digest, None) is None:
             return False
         self.revision += 1

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import ClassVar
 
-from ..log.commands import RefusedError
+from ..log.results import RefusedError
 
 __all__ = ["OWNER_BYTES_MAX", "ROWS", "Kind", "Quotas", "checked_owner"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..log.commands import Delivered
+from ..log.results import Delivered
 from ..messages.message import PLAIN_TRAITS, Message, RichMessage, content_bytes
 from .message_index import MessageIndex
 from .queue import PASSES_MAX, Queue
@@ -33,7 +33,7 @@ class IndexedQueue(Queue):
         Raises:
             ValueError: the queue has no index.
         """
-        index = self.enriched().index
+        index = self.store.enriched().index
         if index is None:
             raise ValueError("the queue has no index")
         return index
@@ -61,13 +61,13 @@ class IndexedQueue(Queue):
         if self.pre_images is not None:
             self.pre_images.keep(messages)
         self.index().delivered(messages, last_number + 1)
-        self.pulled_total += len(messages)
+        self.counters.pulled_total += len(messages)
         delivered: list[Delivered] = []
         for number, message in enumerate(messages, last_number + 1):
             message.remaining -= 1
             message.delivered += 1
             delivered.append((self.name, number, message.remaining, message))
-            self.endings.note(number, Settlement.EXPIRED)
+            self.store.endings.note(number, Settlement.EXPIRED)
             self._return(message, now_us, now_us + hide_us)
         return delivered
 
@@ -79,13 +79,13 @@ class IndexedQueue(Queue):
             message.sequence, message.due_us, message.remaining, message.meta, message.content, PLAIN_TRAITS
         )
         rich.ready_us, rich.pushed_us, rich.delivered = message.ready_us, message.pushed_us, message.delivered
-        self.enriched().on_added(rich)
+        self.store.enriched().on_added(rich)
         return rich
 
     def _earliest(self, now_us: int, count: int) -> list[Message]:
         """Return the messages of `_due`; if too few are due, add the next ones, even if they are delayed or leased."""
         taken: list[Message] = []
-        rich, passed = self.enriched(), 0
+        rich, passed = self.store.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:
             due = self._due(now_us, count - len(taken))
             if due:
@@ -95,7 +95,7 @@ class IndexedQueue(Queue):
             hidden = self._first_hidden(rich)
             if hidden is None:
                 break
-            if hidden.remaining > 0 and not self.is_expired(hidden, now_us):
+            if hidden.remaining > 0 and not self.store.is_expired(hidden, now_us):
                 taken.append(hidden)
                 passed -= 1
             else:
@@ -111,11 +111,11 @@ class IndexedQueue(Queue):
 
     def _first_hidden(self, rich: RichLines) -> Message | None:
         """Remove the message that would become due next; None if there is none, or if its group is busy."""
-        lease_us = self.leases.head_us() if self.leases.messages else None
+        lease_us = self.store.leases.head_us() if self.store.leases.messages else None
         scheduled = rich.scheduled.first()
         if lease_us is None or (scheduled is not None and scheduled.due_us < lease_us):
             return rich.take_scheduled()
-        message = self._pop_expired()
+        message = self.store.pop_expired()
         self._unlease(message)
         return message
 
@@ -127,17 +127,17 @@ class IndexedQueue(Queue):
         number = index.number(sequence, tag)
         if number is None:
             return None
-        leased = self.leases.messages.get(number) if number else None
+        leased = self.store.leases.messages.get(number) if number else None
         message = leased if leased is not None else index.in_line(sequence)
         return None if message is None else _Named(message, number)
 
     def _take_named(self, named: _Named) -> None:
         """Remove a message from its line or from its lease."""
-        if self.leases.messages.get(named.number) is named.message:
-            del self.leases.messages[named.number]
+        if self.store.leases.messages.get(named.number) is named.message:
+            del self.store.leases.messages[named.number]
             self._unlease(named.message)
         elif isinstance(named.message, RichMessage):
-            self.enriched().take(named.message)
+            self.store.enriched().take(named.message)
 
     def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int) -> bool:
         """Make a message due `hide_us` after now, under a new number; False if it is gone or the tag is outdated.
@@ -151,17 +151,17 @@ class IndexedQueue(Queue):
         message = named.message
         if self.pre_images is not None:
             self.pre_images.keep((message,))
-        if named.number in self.leases.messages:
-            self.endings.note(named.number, Settlement.EXPIRED)
+        if named.number in self.store.leases.messages:
+            self.store.endings.note(named.number, Settlement.EXPIRED)
         self._take_named(named)
         self.index().delivered((message,), number)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
-            self.leases.add(message.due_us, number, [message])
-            self.enriched().leased_bytes += content_bytes(message.content)
+            self.store.leases.add(message.due_us, number, [message])
+            self.store.enriched().leased_bytes += content_bytes(message.content)
             self._note_room()
             return True
-        self.endings.note(number, Settlement.NACKED)
+        self.store.endings.note(number, Settlement.NACKED)
         if message.remaining > 0:
             self._return(message, now_us, now_us + hide_us)
         else:
@@ -176,8 +176,8 @@ class IndexedQueue(Queue):
             results.append(named is not None)
             if named is not None:
                 self._take_named(named)
-                self.acked_total += 1
+                self.counters.acked_total += 1
                 self._on_removed(named.message, now_us)
-        if not self.leases.messages:
-            self.leases.forget_order()
+        if not self.store.leases.messages:
+            self.store.leases.forget_order()
         return results

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import heappush
-from typing import Protocol
+from typing import Any, Protocol
 
-from ..log.commands import Delivered, Place
-from ..messages.message import Message, RichMessage, content_bytes, content_count
-from ..messages.totals import Totals
+from ..log.commands import Place
+from ..log.results import Delivered
+from ..messages.message import Message, Meta, RichMessage, Traits, content_bytes, content_count
+from ..messages.pre_images import PreImages
+from ..messages.totals import Totals, property_bytes
+from .counters import QueueCounters
 from .expiry import NEVER
 from .pager import Pager
 from .properties import Settings
 from .rich_messages import RichLines
 from .settlement_history import Settlement, SettlementHistory
-from .store import QueueContents
+from .store import MessageStore
 
 __all__ = ["PASSES_MAX", "REPEATS_MAX", "Queue"]
 
@@ -39,14 +42,48 @@ class Exits(Protocol):
         """Called when a message has no deliveries left."""
 
 
-class Queue(QueueContents):
+class Queue:
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
 
     Attributes:
+        own: properties set on the queue itself.
+        owner: the owner to whose quota the queue counts.
+        settings: effective properties; kept up to date by the state, see `configure`.
+        store: the messages.
+        counters: the counters.
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
+        idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
+        created_us: log time of creation.
+        special: True if a push needs more than an append, because of options or bindings.
+        revision: the state's revision when the queue was last touched, see `State.touched`.
+        pre_images: copies of messages before they change, while a snapshot view needs them.
+        suspended: True while deliveries are suspended; all other operations continue.
+        watched_us: when leases are next checked for expiry; not later than the first deadline.
+        timer_us: when the queue's timers are next checked; see `RichTimers`.
+        pushes_waiting: number of pushes that wait for room.
+        passed_over: number of undeliverable messages that pulls have met; only differences are meaningful.
     """
 
-    __slots__ = ("__weakref__", "exits")
+    __slots__ = (
+        "__weakref__",
+        "counters",
+        "created_us",
+        "exits",
+        "idle_us",
+        "name",
+        "own",
+        "owner",
+        "passed_over",
+        "pre_images",
+        "pushes_waiting",
+        "revision",
+        "settings",
+        "special",
+        "store",
+        "suspended",
+        "timer_us",
+        "watched_us",
+    )
 
     def __init__(
         self,
@@ -57,8 +94,81 @@ class Queue(QueueContents):
         pager: Pager,
         exits: Exits,
     ) -> None:
-        super().__init__(name, settings, endings, totals, pager)
+        self.name = name
+        self.own: dict[str, Any] = {}
+        self.owner = b""
+        self.settings = settings
+        self.store = MessageStore(name, settings, endings, totals, pager)
+        self.counters = QueueCounters()
         self.exits = exits
+        self.idle_us = 0
+        self.created_us = 0
+        self.special = settings.options is not None
+        self.revision = 0
+        self.pre_images: PreImages | None = None
+        self.suspended = False
+        self.watched_us = NEVER
+        self.timer_us = NEVER
+        self.passed_over = 0
+        self.pushes_waiting = 0
+
+    def __len__(self) -> int:
+        return len(self.store)
+
+    def configure(self, settings: Settings) -> None:
+        """Replace the effective properties."""
+        self.settings = self.store.settings = settings
+
+    def set_own(self, own: dict[str, Any]) -> None:
+        """Replace the queue's own properties; the caller updates the settings."""
+        self.store.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
+        self.own = own
+
+    def head_us(self) -> int | None:
+        """Return when a pull can find the next message, including one whose lease expires; None if none can.
+
+        None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
+        """
+        return None if self.suspended or (self.special and self.is_exclusive()) else self.store.earliest_us()
+
+    def is_exclusive(self) -> bool:
+        """Return whether only one session at a time may pull."""
+        options = self.settings.options
+        return options is not None and options.exclusive
+
+    # --- coming in ------------------------------------------------------------------------------------------------
+
+    def push(self, now_us: int, sequence: int, meta: Meta, contents: list[bytes]) -> list[int]:
+        """Store bodies that share one meta, numbered from `sequence`; return a flag for each."""
+        self.counters.pushed_total += len(contents)
+        return self.store.push(now_us, sequence, meta, contents)
+
+    def push_rich(self, now_us: int, sequence: int, meta: Meta, content: bytes, traits: Traits, due_us: int) -> None:
+        """Store a message with traits, or a delayed one, bypassing the accumulation window."""
+        self.counters.pushed_total += 1
+        self.store.push_rich(now_us, sequence, meta, content, traits, due_us)
+
+    def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
+        """Store new messages with traits, or delayed ones, bypassing the accumulation window."""
+        self.counters.pushed_total += len(messages)
+        self.store.push_all(now_us, messages)
+
+    def push_alike(self, now_us: int, first: int, contents: Sequence[bytes], traits: Traits, due_us: int) -> None:
+        """Store bodies with the same traits that become due together."""
+        self.counters.pushed_total += len(contents)
+        self.store.push_alike(now_us, first, contents, traits, due_us)
+
+    def take_over(self, now_us: int, sequence: int, message: Message, traits: Traits) -> None:
+        """Store a message of another queue as if pushed now, with these traits; a compound message stays compound."""
+        self.counters.moved_in_total += 1
+        self.store.take_over(now_us, sequence, message, traits)
+
+    def append(self, now_us: int, sequence: int, messages: list[Message]) -> None:
+        """Append messages of another queue as if stored now, numbered from `sequence`; each keeps its form."""
+        self.counters.moved_in_total += len(messages)
+        self.store.append(now_us, sequence, messages)
+
+    # --- going out ------------------------------------------------------------------------------------------------
 
     def pull(self, now_us: int, count: int, last_number: int) -> list[Delivered]:
         """Lease up to `count` due messages under the numbers after `last_number`, earliest due time first.
@@ -104,14 +214,14 @@ class Queue(QueueContents):
             message.ready_us = message.due_us
             message.due_us = deadline_us
             delivered.append((name, number, message.remaining, message))
-        self.pulled_total += len(due)
-        self.leases.add(deadline_us, last_number + 1, due)
-        if self.body_bytes >= self.pager.sizes.gather_bytes:
-            self._gather_leased(due, now_us)
-        if self.rich is not None:
-            self.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
-            if self.rich.index is not None:
-                self.rich.index.delivered(due, last_number + 1)
+        self.counters.pulled_total += len(due)
+        self.store.leases.add(deadline_us, last_number + 1, due)
+        if self.store.body_bytes >= self.store.pager.sizes.gather_bytes:
+            self.store.gather_leased(due, now_us)
+        if self.store.rich is not None:
+            self.store.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
+            if self.store.rich.index is not None:
+                self.store.rich.index.delivered(due, last_number + 1)
         return delivered
 
     def lease_followers(
@@ -119,10 +229,10 @@ class Queue(QueueContents):
     ) -> list[Delivered]:
         """Lease the messages held behind the one under the delivery number `leader`, in order and uncharged."""
         message = self.live(leader, now_us)
-        if self.rich is None or message is None or self.suspended or self.is_exclusive():
+        if self.store.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
         taken: list[Message] = []
-        self.passed_over += self._follow(self.rich, message, taken, now_us, count)
+        self.passed_over += self._follow(self.store.rich, message, taken, now_us, count)
         if taken and self.pushes_waiting:
             self.exits.changed(self)
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
@@ -134,7 +244,7 @@ class Queue(QueueContents):
             message = rich.take_behind(leader)
             if message is None:
                 break
-            if message.remaining > 0 and not self.is_expired(message, now_us):
+            if message.remaining > 0 and not self.store.is_expired(message, now_us):
                 rich.follows(message)
                 taken.append(message)
             else:
@@ -153,8 +263,8 @@ class Queue(QueueContents):
             message.delivered += 1
             delivered.append((self.name, last_number + len(delivered) + 1, message.remaining, message))
             self._on_removed(message, now_us)
-        self.pulled_total += len(delivered)
-        self.acked_total += len(delivered)
+        self.counters.pulled_total += len(delivered)
+        self.counters.acked_total += len(delivered)
         return delivered
 
     def _pull_instantly_expiring(self, now_us: int, count: int, last_number: int, deadline_us: int) -> list[Delivered]:
@@ -172,36 +282,36 @@ class Queue(QueueContents):
             message.ready_us = message.due_us
             message.due_us = deadline_us
             number = last_number + 1 + len(delivered)
-            self.leases.add(deadline_us, number, taken)
-            if self.rich is not None:
-                self.rich.leased_bytes += content_bytes(message.content)
-                if self.rich.index is not None:
-                    self.rich.index.delivered(taken, number)
+            self.store.leases.add(deadline_us, number, taken)
+            if self.store.rich is not None:
+                self.store.rich.leased_bytes += content_bytes(message.content)
+                if self.store.rich.index is not None:
+                    self.store.rich.index.delivered(taken, number)
             delivered.append((self.name, number, message.remaining, message))
-        self.pulled_total += len(delivered)
+        self.counters.pulled_total += len(delivered)
         return delivered
 
     def _due(self, now_us: int, count: int, *, in_turn: bool = False, whole_groups: bool = False) -> list[Message]:
         """Remove up to `count` deliverable messages from ready, delayed and expired leases; none if that is not allowed."""
-        ready = self.ready
+        ready = self.store.ready
         taken: list[Message] = []
         if self.suspended:
             return taken
-        if self.rich is not None:
+        if self.store.rich is not None:
             if self.is_exclusive() and not in_turn:
                 return taken
-            return self._rich_due(self.rich, now_us, count, whole_groups=whole_groups)
+            return self._rich_due(self.store.rich, now_us, count, whole_groups=whole_groups)
         drops = 0
-        other = self._other_us()
+        other = self.store.other_us()
         while len(taken) < count:
             if ready and (other is None or ready[0].due_us < other):
                 message = ready.popleft()
-                if not ready and self.backlog is not None:
-                    self.refill()
-                    ready = self.ready
+                if not ready and self.store.backlog is not None:
+                    self.store.refill()
+                    ready = self.store.ready
             elif other is not None and other <= now_us:
                 message = self._pop_other()
-                other = self._other_us()
+                other = self.store.other_us()
             else:
                 break
             if message.remaining > 0:
@@ -224,10 +334,10 @@ class Queue(QueueContents):
             passed += rich.promote_next(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
                 break
-            message = self._pop_first(rich, now_us)
+            message = self.store.pop_first(rich, now_us)
             if message is None:
                 break
-            if message.remaining > 0 and not self.is_expired(message, now_us):
+            if message.remaining > 0 and not self.store.is_expired(message, now_us):
                 taken.append(message)
                 if whole_groups:
                     passed += self._follow(rich, message, taken, now_us, count)
@@ -240,18 +350,18 @@ class Queue(QueueContents):
         return taken
 
     def _pop_other(self) -> Message:
-        if self._is_delayed_first():
-            return self._pop_delayed()
-        message = self._pop_expired()
+        if self.store.is_delayed_first():
+            return self.store.pop_delayed()
+        message = self.store.pop_expired()
         if message.remaining > 0:
-            self.redelivered_total += 1
+            self.counters.redelivered_total += 1
         return message
 
     # --- giving up ------------------------------------------------------------------------------------------------
 
     def _remove_undeliverable(self, message: Message, now_us: int) -> None:
         """Expire or drop an undeliverable message that is in no line."""
-        if self.is_expired(message, now_us):
+        if self.store.is_expired(message, now_us):
             self._expire(message, now_us)
         else:
             self._drop(message, now_us)
@@ -259,24 +369,24 @@ class Queue(QueueContents):
     def _expire(self, message: Message, now_us: int) -> None:
         """Expire a message: remove it or forward it to `expire_to`."""
         self._on_removed(message, now_us)
-        self.expired_total += 1
+        self.counters.expired_total += 1
         self.exits.expired(self, message)
 
     def _drop(self, message: Message, now_us: int) -> None:
         """Drop a message without deliveries left, or dead-letter it."""
         self._on_removed(message, now_us)
         if self.settings.options is None or not self.settings.options.dead_letters:
-            self.dropped_total += 1
+            self.counters.dropped_total += 1
             return
-        self.dead_lettered_total += 1
+        self.counters.dead_lettered_total += 1
         self.exits.exhausted(self, message)
 
     def _on_removed(self, message: Message, now_us: int) -> None:
         """Account for a message that is neither in line nor leased any more."""
-        self._release_bodies((message,))
-        self.add_to_sums(-content_count(message.content), -content_bytes(message.content))
-        if self.rich is not None:
-            self._note_change(self._pass_turn(self.rich, message, now_us))
+        self.store.release_bodies((message,))
+        self.store.add_to_sums(-content_count(message.content), -content_bytes(message.content))
+        if self.store.rich is not None:
+            self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
         """Give the next message of the group its turn; return whether there is one."""
@@ -294,9 +404,9 @@ class Queue(QueueContents):
         """
         taken: list[Message] = []
         while len(taken) < count:
-            message = self._next_in_line(now_us)
+            message = self.store.next_in_line(now_us)
             if message is None and also_delayed:
-                message = self._any_delayed()
+                message = self.store.any_delayed()
             if message is None:
                 break
             taken.append(message)
@@ -305,7 +415,7 @@ class Queue(QueueContents):
 
     def clear_line(self) -> int:
         """Remove all due messages without traits, however many; return how many."""
-        count = self.take_line()
+        count = self.store.take_line()
         if count:
             self._note_change(has_gained=False)
         return count
@@ -313,7 +423,7 @@ class Queue(QueueContents):
     def remove(self, messages: Iterable[RichMessage], now_us: int) -> None:
         """Remove messages that are in line."""
         for message in messages:
-            if self.rich is not None and self.rich.take(message):
+            if self.store.rich is not None and self.store.rich.take(message):
                 self._on_removed(message, now_us)
 
     def destination_of(self, message: Message, now_us: int) -> bytes | None:
@@ -321,19 +431,19 @@ class Queue(QueueContents):
         options = self.settings.options
         if message.remaining <= 0:
             return b"" if options is None else options.dead_letters
-        if self.is_expired(message, now_us):
+        if self.store.is_expired(message, now_us):
             return b"" if options is None else options.expire_to
         return None
 
     def discard(self, now_us: int) -> bool:
         """Discard the next message to make room; False if none waits."""
         discarded = self.withdraw(now_us, 1, also_delayed=True)
-        self.discarded_total += len(discarded)
+        self.counters.discarded_total += len(discarded)
         return bool(discarded)
 
     def next_timer_us(self) -> int:
         """Return when the next timer of the queue is due, lease expiry aside."""
-        due_us = NEVER if self.rich is None else self.rich.next_us()
+        due_us = NEVER if self.store.rich is None else self.store.rich.next_us()
         options = self.settings.options
         if options is not None and options.max_queue_age_us is not None and not len(self):
             due_us = min(due_us, self.created_us + options.max_queue_age_us)
@@ -347,7 +457,7 @@ class Queue(QueueContents):
 
     def run_timers(self, now_us: int, limit: int | None) -> int:
         """Expire or promote up to `limit` messages (None: all) whose time has come; return how many."""
-        rich = self.enriched()
+        rich = self.store.enriched()
         done = 0
         while limit is None or done < limit:
             message = rich.first_expired(now_us)
@@ -362,10 +472,10 @@ class Queue(QueueContents):
 
     def ack(self, now_us: int, numbers: list[int]) -> list[bool]:
         """Settle leases and remove their messages. False for a number without a live lease."""
-        leased = self.leases.messages
+        leased = self.store.leases.messages
         results: list[bool] = []
         settled = bodies = body_bytes = 0
-        rich, has_gained = self.rich, False
+        rich, has_gained = self.store.rich, False
         for number in numbers:
             message = leased.get(number)
             if message is None or message.due_us <= now_us:
@@ -383,12 +493,12 @@ class Queue(QueueContents):
             else:
                 bodies += content_count(content)
                 body_bytes += content_bytes(content)
-                self._release_bodies((message,))
+                self.store.release_bodies((message,))
             results.append(True)
         if not leased:
-            self.leases.forget_order()
-        self.acked_total += settled
-        self.add_to_sums(-bodies, -body_bytes)
+            self.store.leases.forget_order()
+        self.counters.acked_total += settled
+        self.store.add_to_sums(-bodies, -body_bytes)
         if rich is not None:
             self._note_change(has_gained)
         return results
@@ -398,13 +508,13 @@ class Queue(QueueContents):
 
         The messages are available from that deadline on; those without deliveries left are dropped.
         """
-        leases = self.leases
+        leases = self.store.leases
         ended = 0
         while leases.messages and ended != limit:
             head_us = leases.head_us()
             if head_us is None or head_us > now_us:
                 break
-            message = self._pop_expired()
+            message = self.store.pop_expired()
             ended += 1
             if self.pre_images is not None:
                 self.pre_images.keep((message,))
@@ -417,38 +527,43 @@ class Queue(QueueContents):
         for number in numbers:
             message = self.live(number, now_us)
             if message is not None:
-                del self.leases.messages[number]
-                self.endings.note(number, Settlement.EXPIRED)
+                del self.store.leases.messages[number]
+                self.store.endings.note(number, Settlement.EXPIRED)
                 self._lease_ended(message, now_us, message.ready_us)
 
     def _lease_ended(self, message: Message, now_us: int, due_us: int) -> None:
         self._unlease(message)
         if message.remaining > 0:
             self._return(message, now_us, due_us)
-            self.redelivered_total += 1
+            self.counters.redelivered_total += 1
         else:
             self._drop(message, now_us)
 
-    def nack(self, now_us: int, numbers: list[int]) -> list[bool]:
-        """Give messages back to the end of the line; the delivery stays charged.
+    def nack(
+        self, now_us: int, numbers: list[int], place: Place = Place.TAIL, delay_us: int | None = None
+    ) -> list[bool]:
+        """Return messages to this place; the delivery stays charged. Those without deliveries left leave the queue.
 
-        Those without deliveries left leave the queue.
+        Args:
+            place: place of the messages that become due at once.
+            delay_us: delay until they are due; None for the queue's retry delay, which does not apply to the head or
+                to a kept place.
         """
-        if self.rich is not None:
-            return self.give_back(now_us, numbers, Place.TAIL)
+        if self.store.rich is not None or place is not Place.TAIL or delay_us is not None:
+            return self._nack_to(now_us, numbers, place, delay_us)
         self._keep_pre_images(numbers)
         results: list[bool] = []
         for number in numbers:
             message = self.live(number, now_us)
             if message is not None:
-                del self.leases.messages[number]
-                self.endings.note(number, Settlement.NACKED)
+                del self.store.leases.messages[number]
+                self.store.endings.note(number, Settlement.NACKED)
                 message.due_us = message.ready_us = now_us
-                self.nacked_total += 1
+                self.counters.nacked_total += 1
                 if message.remaining <= 0:
                     self._drop(message, now_us)
                 else:
-                    self.line_up(message)
+                    self.store.line_up(message)
             results.append(message is not None)
         return results
 
@@ -466,8 +581,8 @@ class Queue(QueueContents):
         for number in numbers:
             message = self.live(number, now_us)
             if message is not None:
-                del self.leases.messages[number]
-                self.endings.note(number, Settlement.PUT_BACK)
+                del self.store.leases.messages[number]
+                self.store.endings.note(number, Settlement.PUT_BACK)
                 self._unlease(message)
                 message.delivered -= 1
                 message.remaining += refund
@@ -482,44 +597,38 @@ class Queue(QueueContents):
         for number in numbers:
             live = self.live(number, now_us) is not None
             if live:
-                self.leases.reschedule(number, deadline_us)
+                self.store.leases.reschedule(number, deadline_us)
             results.append(live)
         return results
 
     def renew(self, now_us: int, first: int, count: int, deadline_us: int) -> None:
         """Move the deadlines of the live leases under `count` consecutive numbers to `deadline_us`."""
         self._keep_pre_images(range(first, first + count))
-        self.leases.reschedule_live(now_us, first, count, deadline_us)
+        self.store.leases.reschedule_live(now_us, first, count, deadline_us)
 
     def live(self, number: int, now_us: int) -> Message | None:
         """Return the message under a delivery number if its lease is live."""
-        message = self.leases.messages.get(number)
+        message = self.store.leases.messages.get(number)
         return message if message is not None and message.due_us > now_us else None
 
     def _keep_pre_images(self, numbers: Iterable[int]) -> None:
         if self.pre_images is not None:
-            self.pre_images.keep_leased(self.leases.messages, numbers)
+            self.pre_images.keep_leased(self.store.leases.messages, numbers)
 
     # --- coming back ----------------------------------------------------------------------------------------------
 
-    def give_back(self, now_us: int, numbers: list[int], place: Place, delay_us: int | None = None) -> list[bool]:
-        """Give messages back to this place; those without deliveries left leave the queue.
-
-        Args:
-            place: place of the messages that become due at once.
-            delay_us: delay until they are due; None for the queue's retry delay, which does not apply to the head or
-                to a kept place.
-        """
+    def _nack_to(self, now_us: int, numbers: list[int], place: Place, delay_us: int | None) -> list[bool]:
+        """Implement `nack` for any place, delay and message."""
         self._keep_pre_images(numbers)
         results: list[bool] = []
         returned: list[Message] = []
         for number in numbers:
             message = self.live(number, now_us)
             if message is not None:
-                del self.leases.messages[number]
-                self.endings.note(number, Settlement.NACKED)
+                del self.store.leases.messages[number]
+                self.store.endings.note(number, Settlement.NACKED)
                 self._unlease(message)
-                self.nacked_total += 1
+                self.counters.nacked_total += 1
                 returned.append(message)
             results.append(message is not None)
         # Messages that return to the head together keep their order: the last of them is placed first.
@@ -539,40 +648,40 @@ class Queue(QueueContents):
             self._return(message, now_us, message.ready_us)
         elif place is Place.HEAD:
             self._return(message, now_us, min(message.ready_us, self._front_us(message, now_us) - 1))
-        elif isinstance(message, RichMessage) or self.is_expired(message, now_us):
+        elif isinstance(message, RichMessage) or self.store.is_expired(message, now_us):
             self._return(message, now_us, now_us)
         else:
             message.due_us = message.ready_us = now_us
-            self.line_up(message)
+            self.store.line_up(message)
 
     def _front_us(self, message: Message, now_us: int) -> int:
         """Return the earliest due time among messages in line that have the message's priority."""
         priority = message.traits.priority if isinstance(message, RichMessage) else 0
         fronts = [now_us]
-        if self.rich is not None and (front_us := self.rich.front_us(priority)) is not None:
+        if self.store.rich is not None and (front_us := self.store.rich.front_us(priority)) is not None:
             fronts.append(front_us)
-        if priority == 0 and self.ready:
-            fronts.append(self.ready[0].due_us)
-        if priority == 0 and self.delayed:
-            fronts.append(self.delayed[0][0])
+        if priority == 0 and self.store.ready:
+            fronts.append(self.store.ready[0].due_us)
+        if priority == 0 and self.store.delayed:
+            fronts.append(self.store.delayed[0][0])
         return min(fronts)
 
     def _return(self, message: Message, now_us: int, due_us: int) -> None:
         """Put a message whose lease has ended back in line."""
-        if self.rich is not None and self.is_expired(message, now_us):
+        if self.store.rich is not None and self.store.is_expired(message, now_us):
             self._expire(message, now_us)
             return
         if isinstance(message, RichMessage):
-            if self.enriched().come_back(message, due_us, now_us, self.pre_images):
+            if self.store.enriched().come_back(message, due_us, now_us, self.pre_images):
                 self._note_change(has_gained=True)
         else:
             message.due_us = message.ready_us = due_us
-            heappush(self.delayed, (due_us, message.sequence, message))
+            heappush(self.store.delayed, (due_us, message.sequence, message))
 
     def _retry_delay_us(self, message: Message) -> int:
         options = self.settings.options
         return 0 if options is None else options.retry_delay_after(message.delivered)
 
     def _unlease(self, message: Message) -> None:
-        if self.rich is not None:
-            self.rich.leased_bytes -= content_bytes(message.content)
+        if self.store.rich is not None:
+            self.store.rich.leased_bytes -= content_bytes(message.content)

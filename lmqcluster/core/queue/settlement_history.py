@@ -25,7 +25,7 @@ class SettlementHistory:
     """The latest `ENDINGS_MAX` endings, by delivery number.
 
     Attributes:
-        floor: the endings of all deliveries above it are remembered.
+        floor: the highest delivery number whose ending was forgotten.
     """
 
     ENDINGS_MAX = 65_536
@@ -49,7 +49,7 @@ class SettlementHistory:
             self.floor = max(self.floor, oldest)
 
     def find(self, number: int) -> Settlement | None:
-        """Return how the delivery ended; None if acked or still leased or, up to `floor`, if the ending is forgotten."""
+        """Return how the delivery ended; None if it was acked or is leased. Up to `floor` it may also be forgotten."""
         return self._endings.get(number)
 
     def rows(self) -> Iterator[list[object]]:

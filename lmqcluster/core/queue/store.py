@@ -15,7 +15,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..log.commands import PushFlag
+from ..log.results import PushFlag
 from ..messages.bodies import Body, QueueBodies, key_of
 from ..messages.message import (
     COMPOUND_BYTES_MAX,
@@ -33,9 +33,7 @@ from ..messages.message import (
     part_bytes,
     with_content,
 )
-from ..messages.totals import Totals, property_bytes
-from .counters import QueueCounters
-from .expiry import NEVER
+from ..messages.totals import Totals
 from .lease_table import LeaseTable
 from .paged_tail import Chunk, PagedTail
 from .pager import Pager
@@ -44,9 +42,9 @@ from .rich_messages import RichLines
 from .settlement_history import Settlement, SettlementHistory
 
 if TYPE_CHECKING:
-    from ..messages.pre_images import PreImages
+    pass
 
-__all__ = ["InLine", "QueueContents"]
+__all__ = ["InLine", "MessageStore"]
 
 
 class InLine(NamedTuple):
@@ -63,29 +61,23 @@ class InLine(NamedTuple):
     chunks: list[Chunk]
 
 
-class QueueContents(QueueCounters):
-    """The messages of a queue and its bookkeeping.
+class MessageStore:
+    """The messages of a queue, and their sums.
 
     Attributes:
-        own: properties set on the queue itself.
-        owner: the owner to whose quota the queue counts.
-        idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
-        created_us: log time of creation.
-        settings: effective properties; kept up to date by the machine.
-        special: True if a push needs more than an append, because of options or bindings.
-        revision: the machine's revision when the queue was last touched, see `QueueTable.touched`.
+        name: name of the queue.
+        settings: effective properties of the queue.
         totals: totals over all queues, to which this one contributes.
+        pager: the paging state of long lines and bodies.
+        endings: how deliveries ended.
         ready: due messages without traits; empty only if there is no backlog.
         backlog: due messages behind them; None if there are none.
+        delayed: messages that become due later or return to an old place, as a heap.
+        leases: messages in flight.
+        window: the compound message that accumulates bodies; None if there is none.
         bodies, body_bytes: number of pushed bodies in the queue, and their bytes.
         gathered: bodies that may be paged out before their messages; None in most queues.
         rich: messages with traits; set once the queue has had any, or is special.
-        pre_images: copies of messages before they change, while a snapshot view needs them.
-        suspended: True while deliveries are suspended; all other operations continue.
-        watched_us: when leases are next checked for expiry; not later than the first deadline.
-        timer_us: when the queue's timers are next checked; see `RichTimers`.
-        pushes_waiting: number of pushes that wait for room.
-        passed_over: number of undeliverable messages that pulls have met; only differences are meaningful.
     """
 
     __slots__ = (
@@ -93,62 +85,37 @@ class QueueContents(QueueCounters):
         "backlog",
         "bodies",
         "body_bytes",
-        "created_us",
         "delayed",
         "endings",
         "gathered",
-        "idle_us",
         "leases",
         "name",
-        "own",
-        "owner",
         "pager",
-        "passed_over",
-        "pre_images",
-        "pushes_waiting",
         "ready",
-        "revision",
         "rich",
         "settings",
-        "special",
-        "suspended",
-        "timer_us",
         "totals",
-        "watched_us",
         "window",
     )
 
     def __init__(
         self, name: bytes, settings: Settings, endings: SettlementHistory, totals: Totals, pager: Pager
     ) -> None:
-        super().__init__()
         self.name = name
-        self.own: dict[str, Any] = {}
-        self.owner = b""
-        self.idle_us = 0
-        self.created_us = 0
         self.settings = settings
-        self.special = settings.options is not None
-        self.revision = 0
         self.totals = totals
         self.pager = pager
+        self.endings = endings
         self.ready: deque[Message] = deque()
         self.backlog: PagedTail | None = None
         self.gathered: QueueBodies | None = None
         self.delayed: list[tuple[int, int, Message]] = []
         self.leases = LeaseTable()
         self.rich: RichLines | None = None
-        self.endings = endings
         self.window: Message | None = None
         self._window_bytes = 0
         self.bodies = 0
         self.body_bytes = 0
-        self.pre_images: PreImages | None = None
-        self.suspended = False
-        self.watched_us = NEVER
-        self.timer_us = NEVER
-        self.passed_over = 0
-        self.pushes_waiting = 0
 
     def __len__(self) -> int:
         return self.waiting() + len(self.leases.messages)
@@ -193,18 +160,6 @@ class QueueContents(QueueCounters):
         """Return whether pushed messages must be addressable by id; bodies in an accumulation window are not."""
         return self.rich is not None and self.rich.index is not None and not self.settings.accum_us
 
-    def head_us(self) -> int | None:
-        """Return when a pull can find the next message, including one whose lease expires; None if none can.
-
-        None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
-        """
-        return None if self.suspended or (self.special and self.is_exclusive()) else self.earliest_us()
-
-    def is_exclusive(self) -> bool:
-        """Return whether only one session at a time may pull."""
-        options = self.settings.options
-        return options is not None and options.exclusive
-
     def earliest_us(self) -> int | None:
         """Return the earliest due time of all messages, leased ones included, or None if the queue is empty."""
         if self.rich is None:
@@ -213,12 +168,12 @@ class QueueContents(QueueCounters):
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def _plain_us(self) -> int | None:
-        other = self._other_us()
+        other = self.other_us()
         if self.ready and (other is None or self.ready[0].due_us < other):
             return self.ready[0].due_us
         return other
 
-    def _other_us(self) -> int | None:
+    def other_us(self) -> int | None:
         """Return the earliest due time among delayed and leased messages."""
         lease_us = self.leases.head_us() if self.leases.messages else None
         if not self.delayed:
@@ -234,7 +189,6 @@ class QueueContents(QueueCounters):
         If a window has no room for another body, it is closed and the next one is opened.
         """
         totals, count, size = self.totals, len(contents), sum(map(len, contents))
-        self.pushed_total += count
         self.bodies += count
         self.body_bytes += size
         totals.messages += count
@@ -303,7 +257,7 @@ class QueueContents(QueueCounters):
     def take_line(self) -> int:
         """Remove all due messages without traits; return how many. The cost is one step per chunk and per message of the head."""
         count = self._ready_count()
-        self._release_bodies(self.ready)
+        self.release_bodies(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)
         body_bytes = sum(content_bytes(message.content) for message in self.ready)
         if self.backlog is not None:
@@ -343,7 +297,6 @@ class QueueContents(QueueCounters):
         """Store a message with traits, or a delayed one, bypassing the accumulation window."""
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
-        self.pushed_total += 1
         self.add_to_sums(1, len(content))
         self._gather_new((message,), now_us)
         rich = self.enriched()
@@ -352,7 +305,6 @@ class QueueContents(QueueCounters):
 
     def push_all(self, now_us: int, messages: list[RichMessage]) -> None:
         """Store new messages with traits, or delayed ones, bypassing the accumulation window."""
-        self.pushed_total += len(messages)
         body_bytes = 0
         for message in messages:
             message.pushed_us = now_us
@@ -374,7 +326,6 @@ class QueueContents(QueueCounters):
         if due_us > now_us:
             for message in messages:
                 message.pushed_us = now_us
-        self.pushed_total += len(messages)
         self.add_to_sums(len(messages), sum(map(len, contents)))
         self._gather_new(messages, now_us)
         self.enriched().enter_plain(messages, due_us, now_us)
@@ -383,7 +334,6 @@ class QueueContents(QueueCounters):
         """Store a message of another queue as if pushed now, with these traits; a compound message stays compound."""
         content = loaded(message.content)
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
-        self.moved_in_total += 1
         self.add_to_sums(content_count(content), content_bytes(content))
         self._gather_new((taken,), now_us)
         rich = self.enriched()
@@ -399,18 +349,17 @@ class QueueContents(QueueCounters):
         for number, message in enumerate(messages, sequence):
             self.line_up(Message(number, now_us, deliveries, message.meta, loaded(message.content)))
         self.count(message.content for message in messages)
-        self.moved_in_total += len(messages)
 
     # --- going out ------------------------------------------------------------------------------------------------
 
-    def _pop_first(self, rich: RichLines, now_us: int) -> Message | None:
+    def pop_first(self, rich: RichLines, now_us: int) -> Message | None:
         """Remove the message that is next of all that are due and in line."""
         first, plain = rich.head(), self._plain_head()
         if plain is None or plain.due_us > now_us or (first is not None and first.place() < _plain_place(plain)):
             if first is not None:
                 rich.take(first)
             return first
-        return self._pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
+        return self.pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
     def _plain_head(self) -> Message | None:
         """Return the next message in line without traits."""
@@ -427,18 +376,18 @@ class QueueContents(QueueCounters):
             found += [(one.place(), one) for one in (waiting, scheduled) if one is not None and one.due_us <= now_us]
         return min(found, key=itemgetter(0))[1] if found else None
 
-    def _is_delayed_first(self) -> bool:
+    def is_delayed_first(self) -> bool:
         """Return whether the earliest of the delayed and leased messages is a delayed one."""
         lease_us = self.leases.head_us() if self.leases.messages else None
         return bool(self.delayed) and (lease_us is None or self.delayed[0][0] <= lease_us)
 
-    def _pop_delayed(self) -> Message:
+    def pop_delayed(self) -> Message:
         message = heappop(self.delayed)[2]
         if message is self.window:
             self.window = None
         return message
 
-    def _pop_expired(self) -> Message:
+    def pop_expired(self) -> Message:
         number, message = self.leases.pop_head()
         self.endings.note(number, Settlement.EXPIRED)
         return message
@@ -450,22 +399,22 @@ class QueueContents(QueueCounters):
             return True
         return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
 
-    def _next_in_line(self, now_us: int) -> Message | None:
+    def next_in_line(self, now_us: int) -> Message | None:
         """Remove the next due message, one whose lease has expired included."""
         if self.rich is not None:
             self.rich.promote_next(now_us, 1)
-            return self._pop_first(self.rich, now_us)
-        ready, other = self.ready, self._other_us()
+            return self.pop_first(self.rich, now_us)
+        ready, other = self.ready, self.other_us()
         if ready and (other is None or ready[0].due_us < other):
             return self.pop_ready()
         if other is None or other > now_us:
             return None
-        return self._pop_delayed() if self._is_delayed_first() else self._pop_expired()
+        return self.pop_delayed() if self.is_delayed_first() else self.pop_expired()
 
-    def _any_delayed(self) -> Message | None:
+    def any_delayed(self) -> Message | None:
         """Remove a message that is delayed or held."""
         if self.delayed:
-            return self._pop_delayed()
+            return self.pop_delayed()
         message = None if self.rich is None else self.rich.first_of_all()
         if message is not None and self.rich is not None:
             self.rich.take(message)
@@ -486,7 +435,7 @@ class QueueContents(QueueCounters):
         if self.body_bytes >= sizes.gather_bytes or self.totals.body_bytes >= sizes.gather_bytes_all:
             self._gather(messages, now_us)
 
-    def _gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
+    def gather_leased(self, messages: Iterable[Message], now_us: int) -> None:
         """Gather the bodies of newly leased messages if leased messages take much memory."""
         leased_bytes = self.body_bytes * len(self.leases.messages) // max(1, self.bodies)
         if leased_bytes >= self.pager.sizes.gather_bytes:
@@ -501,7 +450,7 @@ class QueueContents(QueueCounters):
                 key = key_of(priority, message.due_us, now_us)
                 message.content = self.bodies_gathered().gather(content, message.sequence, key)
 
-    def _release_bodies(self, messages: Iterable[Message]) -> None:
+    def release_bodies(self, messages: Iterable[Message]) -> None:
         """Release the bodies of messages that leave the queue."""
         if self.gathered is not None:
             for message in messages:
@@ -542,21 +491,15 @@ class QueueContents(QueueCounters):
         totals.body_bytes += body_bytes
 
     def uncount(self) -> None:
-        """Subtract the contents of the queue from the totals, because it is deleted."""
+        """Subtract the messages from the totals, because the queue is deleted."""
         if self.backlog is not None:
             self.backlog.clear()
         if self.gathered is not None:
             self.gathered.clear()
         self.totals.messages -= self.bodies
         self.totals.body_bytes -= self.body_bytes
-        self.totals.property_bytes -= property_bytes(self.own)
         if self.rich is not None:
             self.totals.trait_bytes -= self.rich.trait_bytes
-
-    def set_own(self, own: dict[str, Any]) -> None:
-        """Replace the queue's own properties; the caller updates `settings`."""
-        self.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
-        self.own = own
 
 
 def _plain_place(message: Message) -> tuple[int, int, int]:

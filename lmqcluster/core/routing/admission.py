@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, NoReturn, Protocol
+from typing import NamedTuple, NoReturn
 
-from ..log.commands import PushFlag, RefusedError, shown
 from ..log.items import Item
+from ..log.results import PushFlag, RefusedError, shown
 from ..messages.message import PLAIN_META, PLAIN_TRAITS, Headers, Message, Meta, RichMessage, Traits
 from ..queue.options import QueueOptions
 from ..queue.queue import PASSES_MAX, Queue
+from ..state_view import StateView
 from .bindings import Bindings
 
 __all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "preserved_headers", "refuse"]
@@ -63,34 +64,17 @@ class Targets(NamedTuple):
     reach: int
 
 
-class IntakeState(Protocol):
-    """The part of `QueueTable` that admission uses."""
-
-    now_us: int
-    last_sequence: int
-    bindings: Bindings
-    queues: dict[bytes, Queue]
-
-    def queue(self, name: bytes) -> Queue:
-        """Return the queue of that name; create it if needed."""
-
-    def existing(self, name: bytes) -> Queue | None:
-        """Return the queue of that name for modification, None if there is none."""
-
-    def note_due(self, queue: Queue) -> None:
-        """Report that messages of the queue may be due earlier than before."""
-
-
 class Admission:
     """Stores pushes."""
 
-    def __init__(self, state: IntakeState) -> None:
+    def __init__(self, state: StateView, bindings: Bindings) -> None:
         self._state = state
+        self._bindings = bindings
 
     def targets(self, queue: Queue) -> Targets:
         """Return the targets of a push to the queue: aliases are followed recursively, and each queue's bindings once."""
         state, options = self._state, queue.settings.options
-        if not state.bindings.has_targets(queue.name) and (
+        if not self._bindings.has_targets(queue.name) and (
             options is None or not (options.destinations or options.fanout_only)
         ):
             return Targets([queue], [queue], [], 1)
@@ -111,7 +95,7 @@ class Admission:
             deciding.append(one)
             if options is None or not options.fanout_only:
                 keeping.append(one)
-            names = tuple(state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+            names = tuple(self._bindings.targets(one.name)[: TARGETS_MAX - reach])
             reach += len(names)
             for name in names:
                 bound = state.existing(name) if name not in seen else None
@@ -129,7 +113,7 @@ class Admission:
             if len(flags) < most and len(content) <= bytes_max:
                 flags.append(self._store(targets, meta, content, push))
             else:
-                queue.refused_total += 1
+                queue.counters.refused_total += 1
                 flags.append(PushFlag.OVERSIZED)
         return flags
 
@@ -137,8 +121,8 @@ class Admission:
         """Return whether the queue stores all of these bodies, in this queue alone and indexed by id."""
         if (
             queue.settings.options is not None
-            or not queue.finds_by_id()
-            or self._state.bindings.has_targets(queue.name)
+            or not queue.store.finds_by_id()
+            or self._bindings.has_targets(queue.name)
         ):
             return False
         return len(contents) <= COPIES_MAX and max(map(len, contents), default=0) <= COPY_BYTES_MAX
@@ -184,7 +168,7 @@ class Admission:
             one = pending.popleft()
             options = one.settings.options
             if options is None or not options.destinations:
-                reach += len(self._state.bindings.targets(one.name)[: TARGETS_MAX - reach])
+                reach += len(self._bindings.targets(one.name)[: TARGETS_MAX - reach])
                 continue
             names = options.destinations[: TARGETS_MAX - reach]
             reach += len(names)
@@ -196,7 +180,7 @@ class Admission:
     def _store(self, targets: Targets, meta: Meta, content: bytes, push: Push) -> int:
         for queue in targets.deciding:
             if flag := _refusal(queue, len(content)):
-                queue.refused_total += 1
+                queue.counters.refused_total += 1
                 return flag
         for queue in targets.deciding:
             self._make_room(queue)
@@ -204,7 +188,7 @@ class Admission:
         results = [self._put(queue, meta, content, push) for queue in targets.keeping]
         for queue in targets.copies:
             if _refusal(queue, len(content)):
-                queue.refused_total += 1
+                queue.counters.refused_total += 1
             else:
                 self._make_room(queue)
                 self._put(queue, meta, content, push)
@@ -234,7 +218,7 @@ class Admission:
         traits = _traits(push, now_us + min(ends) if ends else 0)
         state.last_sequence += 1
         flag: int = PushFlag.STORED
-        if traits != PLAIN_TRAITS or due_us > now_us or queue.finds_by_id():
+        if traits != PLAIN_TRAITS or due_us > now_us or queue.store.finds_by_id():
             queue.push_rich(now_us, state.last_sequence, meta, content, traits, due_us)
         else:
             flag = queue.push(now_us, state.last_sequence, meta, [content])[0]
@@ -314,7 +298,7 @@ def refuse(queue: Queue, flag: PushFlag) -> NoReturn:
     Raises:
         RefusedError: ``full``, ``too_large``.
     """
-    queue.refused_total += 1
+    queue.counters.refused_total += 1
     if flag is PushFlag.OVERSIZED:
         reason = (
             f"a body is larger than the queue {shown(queue.name)} takes (max_item_size), or its copies are too many"
@@ -340,6 +324,6 @@ def _refusal(queue: Queue, size: int, more_items: int = 0, more_bytes: int = 0) 
 
 def _has_room(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
     """Return whether the queue has room for another message."""
-    if options.max_items is not None and queue.waiting() + more_items >= options.max_items:
+    if options.max_items is not None and queue.store.waiting() + more_items >= options.max_items:
         return False
-    return options.max_bytes is None or queue.waiting_bytes() + more_bytes < options.max_bytes
+    return options.max_bytes is None or queue.store.waiting_bytes() + more_bytes < options.max_bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ..log.commands import RefusedError, shown
+from ..log.results import RefusedError, shown
 
 __all__ = ["BOUND_MAX", "SOURCES_MAX", "Bindings"]
 

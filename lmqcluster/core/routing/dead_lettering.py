@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from ..messages.message import Message, Origin, RichMessage, Traits
 from ..queue.queue import Queue
+from ..state_view import StateView
 from .admission import Admission
 
 __all__ = ["EXHAUSTED", "EXPIRED", "DeadLetterRouter"]
@@ -13,30 +12,12 @@ __all__ = ["EXHAUSTED", "EXPIRED", "DeadLetterRouter"]
 EXHAUSTED, EXPIRED = b"exhausted", b"expired"
 
 
-class ExitState(Protocol):
-    """The part of `QueueTable` that dead-lettering uses."""
-
-    now_us: int
-    admission: Admission
-
-    def existing(self, name: bytes) -> Queue | None:
-        """Return the queue of that name for modification, None if there is none."""
-
-    def add(self, name: bytes, owner: bytes) -> Queue:
-        """Create the queue."""
-
-    def note_due(self, queue: Queue) -> None:
-        """Report that messages of the queue may be due earlier than before."""
-
-    def note_room(self, queue: Queue) -> None:
-        """Report that the queue may have room for waiting pushes."""
-
-
 class DeadLetterRouter:
     """Forwards messages with body, headers, label, group, and their origin."""
 
-    def __init__(self, state: ExitState) -> None:
+    def __init__(self, state: StateView, admission: Admission) -> None:
         self._state = state
+        self._admission = admission
 
     def changed(self, queue: Queue) -> None:
         """Report a change: the next of a group may be due, there may be room, or the queue may be empty and too old."""
@@ -61,12 +42,12 @@ class DeadLetterRouter:
         target = self.target(queue, destination)
         before = message.traits if isinstance(message, RichMessage) else Traits()
         origin = Origin(queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
-        state.admission.receive(target, message, before._replace(expires_us=0, origin=origin))
+        self._admission.receive(target, message, before._replace(expires_us=0, origin=origin))
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:
         """Store a message that has left a queue in another one, without an origin."""
         traits = message.traits._replace(expires_us=0, origin=None)
-        self._state.admission.receive(self.target(queue, destination), message, traits)
+        self._admission.receive(self.target(queue, destination), message, traits)
 
     def target(self, queue: Queue, destination: bytes) -> Queue:
         """Return the queue that takes messages forwarded by another one; create it if needed."""

@@ -3,34 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-from ..log.commands import Fault, shown
 from ..log.items import Item
+from ..log.notices import Pushed
+from ..log.results import Fault, shown
 from ..messages.sorted_list import SortedList
-from ..owners.quotas import Kind, Quotas
-from ..queue.expiry import Expiry
+from ..owners.quotas import Kind
 from ..queue.queue import Queue
-from ..sessions.notices import Notice, Pushed
+from ..state_view import StateView
 from .admission import Push
 
 __all__ = ["WaitingPush", "WaitingPushes"]
 
 _ITEM_BYTES = 600
 """Approximate memory of a waiting message beside its body."""
-
-
-class WaitingState(Protocol):
-    """The part of `QueueTable` that waiting pushes use."""
-
-    now_us: int
-    queues: dict[bytes, Queue]
-    notices: list[Notice]
-    quotas: Quotas
-    expiry: Expiry
-
-    def existing(self, name: bytes) -> Queue | None:
-        """Return the queue of that name for modification, None if there is none."""
 
 
 class WaitingPush(NamedTuple):
@@ -70,7 +57,7 @@ class WaitingPushes:
             again may be refused for a reason other than room.
     """
 
-    def __init__(self, state: WaitingState) -> None:
+    def __init__(self, state: StateView) -> None:
         self._state = state
         self._pushes: dict[int, WaitingPush] = {}
         self._lines: dict[bytes, dict[int, None]] = {}
@@ -151,7 +138,7 @@ class WaitingPushes:
         """Refuse a push without storing any of it, and stop its wait."""
         queue = self._state.existing(push.queue)
         if queue is not None:
-            queue.refused_total += 1
+            queue.counters.refused_total += 1
         self.settle(push, Fault(reason, "full"))
 
     def _take_out(self, push: WaitingPush) -> None:

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
-from ..owners.quotas import Quotas
-from ..queue.queue import Queue
+from ..state_view import StateView
 from .wait_lists import WaitLists
 
 __all__ = ["ExclusiveQueues"]
 
 
-class ClaimState(Protocol):
-    """The part of `QueueTable` that exclusive queues use."""
-
-    queues: dict[bytes, Queue]
-
-    def note_due(self, queue: Queue) -> None:
-        """Report that messages of the queue may be due for another session."""
-
-
 class ExclusiveQueues(WaitLists):
     """The lines by queue. A place outlives the queue, and the property that made the queue exclusive."""
 
-    def __init__(self, state: ClaimState, quotas: Quotas) -> None:
-        super().__init__(quotas)
+    def __init__(self, state: StateView) -> None:
+        super().__init__(state.quotas)
         self._state = state
 
     def leave(self, name: bytes, session: int) -> bool:

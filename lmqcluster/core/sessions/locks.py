@@ -8,19 +8,12 @@ to do distributed locking", 2016).
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
-from ..owners.quotas import Quotas
-from .notices import Granted, Notice
+from ..log.notices import Granted
+from ..state_view import StateView
 from .wait_lists import WaitLists
 
 __all__ = ["Locks"]
-
-
-class LockState(Protocol):
-    """The part of `QueueTable` that locks use."""
-
-    notices: list[Notice]
 
 
 class Locks(WaitLists):
@@ -30,8 +23,8 @@ class Locks(WaitLists):
         last_token: the last fencing token.
     """
 
-    def __init__(self, state: LockState, quotas: Quotas) -> None:
-        super().__init__(quotas)
+    def __init__(self, state: StateView) -> None:
+        super().__init__(state.quotas)
         self._state = state
         self._tokens: dict[bytes, int] = {}
         self.last_token = 0

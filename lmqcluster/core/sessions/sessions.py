@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice, takewhile
-from typing import Protocol
 
-from ..log.commands import RefusedError
+from ..log.notices import Ended
+from ..log.results import RefusedError
 from ..messages.sorted_list import SortedList
-from ..owners.quotas import Kind, Quotas
-from ..queue.expiry import Expiry
-from ..queue.queue import Queue
+from ..owners.quotas import Kind
+from ..state_view import StateView
 from .exclusive_queues import ExclusiveQueues
 from .locks import Locks
-from .notices import Ended, Notice
 
 __all__ = ["END_STEPS", "LEASES_MAX", "TTL_US_MAX", "Session", "Sessions"]
 
@@ -31,24 +29,6 @@ END_STEPS = 1_000
 """Most leases and places that one batch releases for sessions that have ended."""
 _SWEEP_MIN = 64
 _ROW_LEASES = 500
-
-
-class SessionState(Protocol):
-    """The part of `QueueTable` that sessions use."""
-
-    now_us: int
-    queues: dict[bytes, Queue]
-    quotas: Quotas
-    expiry: Expiry
-    claims: ExclusiveQueues
-    locks: Locks
-    notices: list[Notice]
-
-    def existing(self, name: bytes) -> Queue | None:
-        """Return the queue of that name for modification, None if there is none."""
-
-    def note_due(self, queue: Queue) -> None:
-        """Report that messages of the queue may be due earlier than before."""
 
 
 class Session:
@@ -81,8 +61,10 @@ class Sessions:
         last: number of the last session.
     """
 
-    def __init__(self, state: SessionState) -> None:
+    def __init__(self, state: StateView, claims: ExclusiveQueues, locks: Locks) -> None:
         self._state = state
+        self._claims = claims
+        self._locks = locks
         self._sessions: dict[int, Session] = {}
         self._ends: SortedList[Session] = SortedList()
         self.last = 0
@@ -171,7 +153,7 @@ class Sessions:
 
     def _is_leased(self, number: int, name: bytes) -> bool:
         queue = self._state.queues.get(name)
-        return queue is not None and number in queue.leases.messages
+        return queue is not None and number in queue.store.leases.messages
 
     def _sweep(self, session: Session) -> None:
         """Remove settled deliveries. The table at most doubles in between, so that a lease costs O(1) on average."""
@@ -235,8 +217,8 @@ class Sessions:
     def _release_all(self, session: Session, limit: int) -> int:
         state, done = self._state, self.release_leases(session, limit)
         if not session.leases:
-            done += state.claims.leave_some(session.number, limit - done)
-            done += state.locks.leave_some(session.number, limit - done)
+            done += self._claims.leave_some(session.number, limit - done)
+            done += self._locks.leave_some(session.number, limit - done)
             if done < limit:
                 self._remove(session)
                 state.notices.append(Ended(session.number))

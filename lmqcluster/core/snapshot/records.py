@@ -27,7 +27,7 @@ their bytes, lowest sequence, highest sequence].
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
@@ -44,8 +44,6 @@ from .view import FORMAT
 
 __all__ = ["Restoration", "with_salt"]
 
-S = TypeVar("S", bound=State)
-
 _ONLY_BYTES = {bytes}
 
 
@@ -54,15 +52,15 @@ def with_salt(record: list[Any], salt: bytes) -> list[Any]:
     return [*record[:4], salt, *record[5:]] if record[0] in ("lmqcluster", b"lmqcluster") else record
 
 
-class Restoration(Generic[S]):
-    """Fills a fresh machine, record by record.
+class Restoration:
+    """Fills an empty state, record by record.
 
     Attributes:
         pages: the pages that the records name.
     """
 
-    def __init__(self, machine: S) -> None:
-        self._machine = machine
+    def __init__(self, state: State) -> None:
+        self._state = state
         self.pages: list[bytes] = []
         self._count = 0
         self._ended = False
@@ -119,7 +117,7 @@ class Restoration(Generic[S]):
         """Take the next record.
 
         Raises:
-            ValueError: it is malformed or out of place; the machine must be discarded.
+            ValueError: it is malformed or out of place; the state must be discarded.
         """
         try:
             self._take(record)
@@ -130,17 +128,17 @@ class Restoration(Generic[S]):
             self._failed = True
             raise
 
-    def finish(self) -> S:
-        """Return the machine, after the last record.
+    def finish(self) -> State:
+        """Return the state, after the last record.
 
         Raises:
             ValueError: the snapshot is incomplete, or a record was refused.
         """
         if self._failed or not self._ended:
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
-        self._machine.waiting_pushes.loaded()
-        self._machine.expiry.look()
-        return self._machine
+        self._state.waiting_pushes.loaded()
+        self._state.expiry.look()
+        return self._state
 
     def _take(self, record: list[Any]) -> None:
         kind = record[0].decode() if isinstance(record[0], bytes) else record[0]
@@ -162,166 +160,165 @@ class Restoration(Generic[S]):
 
     # --- tables ---------------------------------------------------------------------------------------------------
 
-    def _take_header(self, version: int, *state: Any) -> None:
+    def _take_header(self, version: int, *fields: Any) -> None:
         if version != FORMAT:
             raise ValueError(f"the snapshot has format {version}, this program reads {FORMAT}")
-        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = state
+        machine_version, now_us, salt, last_delivery, last_sequence, floor, rules, retired, more, spreading = fields
         as_ints([machine_version, now_us, last_delivery, last_sequence, floor, *retired])
-        machine = self._machine
-        if machine_version > machine.VERSION_MAX:
+        state = self._state
+        if machine_version > state.VERSION_MAX:
             raise ValueError(
-                f"this program is too old for the snapshot: it understands machine version {machine.VERSION_MAX}, "
+                f"this program is too old for the snapshot: it understands machine version {state.VERSION_MAX}, "
                 f"the snapshot has {machine_version}"
             )
         if machine_version < 1 or type(salt) is not bytes:
             raise ValueError("the snapshot's header is malformed")
-        machine.version, machine.now_us, machine.salt = machine_version, now_us, salt
-        machine.last_delivery, machine.last_sequence = last_delivery, last_sequence
-        machine.endings.floor = floor
-        machine.retired = dict(zip(COUNTERS, retired, strict=True))
-        machine.batches.last_session, *last_numbers = as_ints(more)
-        machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last = last_numbers[:3]
-        machine.deleted_total, machine.aged_total = last_numbers[3:]
+        state.version, state.now_us, state.salt = machine_version, now_us, salt
+        state.last_delivery, state.last_sequence = last_delivery, last_sequence
+        state.endings.floor = floor
+        state.retired = dict(zip(COUNTERS, retired, strict=True))
+        state.batches.last_session, *last_numbers = as_ints(more)
+        state.sessions.last, state.locks.last_token, state.waiting_pushes.last = last_numbers[:3]
+        state.deleted_total, state.aged_total = last_numbers[3:]
         if spreading:
             reached, before, current = spreading
             spreading = [as_bytes(reached), self._rules(before), [self._rules(one) for one in current]]
-        machine.defaults.load(self._rules(rules), spreading)
+        state.defaults.load(self._rules(rules), spreading)
 
     def _rules(self, rows: list[Any]) -> list[Rule]:
-        machine = self._machine
+        state = self._state
         return [
-            Rule(as_bytes(pattern), tuple(checked_properties(pairs)), machine.compile(pattern))
-            for pattern, pairs in rows
+            Rule(as_bytes(pattern), tuple(checked_properties(pairs)), state.compile(pattern)) for pattern, pairs in rows
         ]
 
     def _take_sessions(self, rows: list[Any]) -> None:
-        self._machine.node_sequences.load(_typed(rows, (bytes, int, int)))
+        self._state.node_sequences.load(_typed(rows, (bytes, int, int)))
 
     def _take_producers(self, rows: list[Any]) -> None:
-        self._machine.producers.load(_typed(rows, (bytes, bytes, int, int)))
+        self._state.producers.load(_typed(rows, (bytes, bytes, int, int)))
 
     def _take_refused(self, rows: list[Any]) -> None:
-        self._machine.producers.refused.load(_typed(rows, (bytes, bytes, list)))
+        self._state.producers.refused.load(_typed(rows, (bytes, bytes, list)))
 
     def _take_keys(self, rows: list[Any]) -> None:
-        self._machine.keys.load(_typed(rows, (int, bytes, bytes, bytes, int, bytes)))
+        self._state.keys.load(_typed(rows, (int, bytes, bytes, bytes, int, bytes)))
 
     def _take_past_deliveries(self, rows: list[Any]) -> None:
-        self._machine.endings.load(_typed(rows, (int, int)))
+        self._state.endings.load(_typed(rows, (int, int)))
 
     def _take_batches(self, rows: list[Any]) -> None:
         types = (bytes, bytes, int, int, int, int, int, int, list)
-        self._machine.batches.load(_typed(rows, types))
+        self._state.batches.load(_typed(rows, types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
-        self._machine.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+        self._state.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
 
     def _take_jobs(self, rows: list[Any]) -> None:
-        self._machine.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
+        self._state.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))
 
     def _take_unclaimed(self, rows: list[Any]) -> None:
-        self._machine.marks.load_unclaimed(_typed(rows, (bytes, bytes, bool, bytes)))
+        self._state.marks.load_unclaimed(_typed(rows, (bytes, bytes, bool, bytes)))
 
     def _take_marks(self, rows: list[Any]) -> None:
-        self._machine.marks.load(_typed(rows, (bytes, bytes, bytes, int, int, bytes)))
+        self._state.marks.load(_typed(rows, (bytes, bytes, bytes, int, int, bytes)))
 
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
         name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = columns
         self._end_queue()
-        if name in self._machine.queues:
+        if name in self._state.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
-        queue = self._machine.add(name, checked_owner(owner))
+        queue = self._state.add(name, checked_owner(owner))
         if own:
-            self._machine.set_own(queue, dict(checked_properties(own)))
-            self._machine.refresh(queue)
+            self._state.set_own(queue, dict(checked_properties(own)))
+            self._state.refresh(queue)
         for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
-            setattr(queue, counter, value)
+            setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
         queue.created_us, rich_flag = as_ints([created_us, is_rich])
         if rich_flag:
-            queue.enriched()
-        self._machine.timers.note(queue)
-        self._machine.lease_watch.load(queue)
-        self._machine.idle.load(queue)
+            queue.store.enriched()
+        self._state.timers.note(queue)
+        self._state.lease_watch.load(queue)
+        self._state.idle.load(queue)
         queue.suspended = bool(flag)
         self._last_number = 0
         self._last_delayed = (-(1 << 64), 0)
 
     def _take_bindings(self, rows: list[Any]) -> None:
         for source, target in _typed(rows, (bytes, bytes)):
-            self._machine.bindings.bind(source, target)
+            self._state.bindings.bind(source, target)
 
     def _take_client_sessions(self, rows: list[Any]) -> None:
-        self._machine.sessions.load(_typed(rows, (int, bytes, int, int, int)))
+        self._state.sessions.load(_typed(rows, (int, bytes, int, int, int)))
 
     def _take_session_leases(self, rows: list[Any]) -> None:
-        self._machine.sessions.load_leases(_typed(rows, (int, list, list)))
+        self._state.sessions.load_leases(_typed(rows, (int, list, list)))
 
     def _take_claims(self, rows: list[Any]) -> None:
-        self._machine.claims.load(_typed(rows, (bytes, int, bytes)))
+        self._state.claims.load(_typed(rows, (bytes, int, bytes)))
 
     def _take_locks(self, rows: list[Any]) -> None:
-        self._machine.locks.load(_typed(rows, (bytes, int, bytes)))
+        self._state.locks.load(_typed(rows, (bytes, int, bytes)))
 
     def _take_lock_tokens(self, rows: list[Any]) -> None:
-        self._machine.locks.load_tokens(_typed(rows, (bytes, int)))
+        self._state.locks.load_tokens(_typed(rows, (bytes, int)))
 
     def _take_waiting_pushes(self, rows: list[Any]) -> None:
-        self._machine.waiting_pushes.load(
+        self._state.waiting_pushes.load(
             (*row[:5], checked_item([row[9], *row[5:8]]), Push(*row[8])) for row in map(tuple, rows)
         )
 
     def _take_gaining(self, rows: list[Any]) -> None:
-        self._machine.waiting_pushes.gaining.update(name for (name,) in _typed(rows, (bytes,)))
+        self._state.waiting_pushes.gaining.update(name for (name,) in _typed(rows, (bytes,)))
 
     def _take_poll_limits(self, rows: list[Any]) -> None:
         (row,) = rows
-        self._machine.poll_limits.load(*row)
+        self._state.poll_limits.load(*row)
 
     def _take_times(self, rows: list[Any]) -> None:
-        self._machine.times.load(_typed(rows, (int, int)))
+        self._state.times.load(_typed(rows, (int, int)))
 
     def _take_api_keys(self, rows: list[Any]) -> None:
-        self._machine.api_keys.load(_typed(rows, (bytes, bytes)))
+        self._state.api_keys.load(_typed(rows, (bytes, bytes)))
 
     def _take_index(self, since: int, *limits: Any) -> None:
-        index = self._machine.index_messages(self._current()).index()
+        index = self._state.index_messages(self._current()).index()
         (index.since,) = as_ints([since])
         index.limits.load(*limits)
 
     def _take_tags(self, rows: list[Any]) -> None:
-        self._machine.index_messages(self._current()).index().load(_typed(rows, (int, int)))
+        self._state.index_messages(self._current()).index().load(_typed(rows, (int, int)))
 
     def _take_groups(self, rows: list[Any]) -> None:
-        self._current().enriched().current.update(_typed(rows, (bytes, int)))
+        self._current().store.enriched().current.update(_typed(rows, (bytes, int)))
 
     def _take_rich(self, line: str, *columns: Any) -> None:
         queue = self._current()
         for message in self._messages(queue, *columns):
             if not isinstance(message, RichMessage):
                 raise ValueError("a message in a line for those with traits has none")
-            queue.enriched().load(line, message)
-        self._machine.timers.note(queue)
+            queue.store.enriched().load(line, message)
+        self._state.timers.note(queue)
 
     def _take_ready(self, *columns: Any) -> None:
         queue = self._current()
         messages = self._messages(queue, *columns)
-        if queue.backlog is None:
-            queue.ready.extend(messages)
+        if queue.store.backlog is None:
+            queue.store.ready.extend(messages)
         else:
-            queue.backlog.load(messages)
+            queue.store.backlog.load(messages)
 
     def _take_backlog(self) -> None:
         queue = self._current()
-        if queue.backlog is not None or not queue.ready:
+        if queue.store.backlog is not None or not queue.store.ready:
             raise ValueError("a queue has two backlogs, or one with nothing before it")
-        queue.backlog = PagedTail(queue.pager)
+        queue.store.backlog = PagedTail(queue.store.pager)
 
     def _backlog(self) -> PagedTail:
-        backlog = self._current().backlog
+        backlog = self._current().store.backlog
         if backlog is None or backlog.tail:
             raise ValueError("the snapshot has a chunk outside of a backlog")
         return backlog
@@ -334,10 +331,10 @@ class Restoration(Generic[S]):
         queue = self._current()
         for page, *row in _typed(rows, (bytes, int, int, int, int, int)):
             count, bodies, body_bytes, low, high = row
-            if min(row) < 0 or not 0 < count <= bodies or high > self._machine.last_sequence or not page:
+            if min(row) < 0 or not 0 < count <= bodies or high > self._state.last_sequence or not page:
                 raise ValueError("the row of a page is malformed")
             self._backlog().join(Chunk(None, page, (count, bodies, body_bytes, low, high)))
-            queue.add_to_sums(bodies, body_bytes)
+            queue.store.add_to_sums(bodies, body_bytes)
             self.pages.append(page)
 
     def _take_body_pages(self, rows: list[Any]) -> None:
@@ -353,7 +350,7 @@ class Restoration(Generic[S]):
 
     def _gathered(self) -> LoadedBodies:
         if self._bodies is None:
-            self._bodies = LoadedBodies(self._current().bodies_gathered())
+            self._bodies = LoadedBodies(self._current().store.bodies_gathered())
         return self._bodies
 
     def _content(self, content: Any) -> Content:
@@ -369,9 +366,9 @@ class Restoration(Generic[S]):
                 raise ValueError("delayed messages are out of order")
             self._last_delayed = place
             # A sorted list is a heap.
-            queue.delayed.append((*place, message))
+            queue.store.delayed.append((*place, message))
             if message.sequence == self._window:
-                queue.reopen_window(message)
+                queue.store.reopen_window(message)
                 self._window = 0
 
     def _take_leased(self, numbers: list[int], *columns: Any) -> None:
@@ -381,17 +378,17 @@ class Restoration(Generic[S]):
         if not len(as_ints(numbers)) == len(as_ints(ready)) == len(messages):
             raise ValueError("the columns of a slice differ in length")
         for number in numbers:
-            if not self._last_number < number <= self._machine.last_delivery:
+            if not self._last_number < number <= self._state.last_delivery:
                 raise ValueError("delivery numbers are out of order")
             self._last_number = number
         for message, ready_us in zip(messages, ready, strict=True):
             message.ready_us = ready_us
-        queue.leases.load(numbers, messages)
-        if queue.rich is not None:
-            queue.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
+        queue.store.leases.load(numbers, messages)
+        if queue.store.rich is not None:
+            queue.store.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
             for message in messages:
                 if isinstance(message, RichMessage):
-                    queue.rich.load_leased(message)
+                    queue.store.rich.load_leased(message)
 
     def _current(self) -> Queue:
         if self._queue is None:
@@ -410,13 +407,13 @@ class Restoration(Generic[S]):
         count = len(as_ints(sequences))
         if not count == len(as_ints(due)) == len(as_ints(remaining)) == len(contents) == sum(run[0] for run in metas):
             raise ValueError("the columns of a slice differ in length")
-        if max(sequences, default=0) > self._machine.last_sequence:
+        if max(sequences, default=0) > self._state.last_sequence:
             raise ValueError("a message has a sequence that was not given yet")
         if set(map(type, contents)) <= _ONLY_BYTES:
-            queue.count_plain(contents)
+            queue.store.count_plain(contents)
         else:
             contents = [self._content(content) for content in contents]
-            queue.count(contents)
+            queue.store.count(contents)
         shared = (sequences, due, remaining, expanded_metas(metas), contents)
         messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
         if len(messages) != count:
@@ -424,7 +421,7 @@ class Restoration(Generic[S]):
         set_columns(messages, pushed, delivered)
         for message in messages if traits else ():
             if isinstance(message, RichMessage):
-                queue.enriched().on_added(message)
+                queue.store.enriched().on_added(message)
         return messages
 
 

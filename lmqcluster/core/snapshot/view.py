@@ -53,40 +53,40 @@ class SnapshotView:
     """
 
     def __init__(
-        self, machine: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
+        self, state: State, pre_images: PreImages | None = None, revision: int = 0, *, pages: bool = False
     ) -> None:
         """Open the view. With `pages`, backlogs are written as names of pages in the machine's store instead of messages."""
         self.revision = revision
         self.pages: list[bytes] = []
-        self._named = self.pages if pages and machine.pager.store is not None else None
-        self._machine: State | None = machine
+        self._named = self.pages if pages and state.pager.store is not None else None
+        self._state: State | None = state
         self._pre_images = pre_images
         self._begun = False
-        self._header = _header(machine)
+        self._header = _header(state)
         self._tables: list[tuple[str, Iterator[list[Any]]]] = [
-            ("sessions", machine.node_sequences.rows()),
-            ("producers", machine.producers.rows()),
-            ("refused", machine.producers.refused.rows()),
-            ("keys", machine.keys.rows()),
-            ("endings", machine.endings.rows()),
-            ("batches", machine.batches.rows()),
-            ("tokens", machine.tokens.rows()),
-            ("jobs", machine.marks.job_rows()),
-            ("unclaimed", machine.marks.unclaimed_rows()),
-            ("marks", machine.marks.rows()),
-            ("bindings", machine.bindings.rows()),
-            ("client_sessions", machine.sessions.rows()),
-            ("session_leases", machine.sessions.lease_rows()),
-            ("claims", machine.claims.rows()),
-            ("locks", machine.locks.rows()),
-            ("lock_tokens", machine.locks.token_rows()),
-            ("waiting_pushes", machine.waiting_pushes.rows()),
-            ("gaining", iter([[name] for name in sorted(machine.waiting_pushes.gaining)])),
-            ("poll limits", iter([machine.poll_limits.row()])),
-            ("api keys", machine.api_keys.rows()),
-            ("times", machine.times.rows()),
+            ("sessions", state.node_sequences.rows()),
+            ("producers", state.producers.rows()),
+            ("refused", state.producers.refused.rows()),
+            ("keys", state.keys.rows()),
+            ("endings", state.endings.rows()),
+            ("batches", state.batches.rows()),
+            ("tokens", state.tokens.rows()),
+            ("jobs", state.marks.job_rows()),
+            ("unclaimed", state.marks.unclaimed_rows()),
+            ("marks", state.marks.rows()),
+            ("bindings", state.bindings.rows()),
+            ("client_sessions", state.sessions.rows()),
+            ("session_leases", state.sessions.lease_rows()),
+            ("claims", state.claims.rows()),
+            ("locks", state.locks.rows()),
+            ("lock_tokens", state.locks.token_rows()),
+            ("waiting_pushes", state.waiting_pushes.rows()),
+            ("gaining", iter([[name] for name in sorted(state.waiting_pushes.gaining)])),
+            ("poll limits", iter([state.poll_limits.row()])),
+            ("api keys", state.api_keys.rows()),
+            ("times", state.times.rows()),
         ]
-        self._names = machine.names.frozen()
+        self._names = state.names.frozen()
         # Queues that were touched before the reader reached them.
         self._frozen: dict[bytes, _FrozenQueue] = {}
 
@@ -113,8 +113,8 @@ class SnapshotView:
 
     def close(self) -> None:
         """Release all copies; the machine stops keeping pre-images. Closing again is a no-op."""
-        machine, self._machine = self._machine, None
-        if machine is None:
+        state, self._state = self._state, None
+        if state is None:
             return
         for frozen in self._frozen.values():
             frozen.release()
@@ -122,16 +122,16 @@ class SnapshotView:
         self._names.clear()
         self._tables.clear()
         self._pre_images = None
-        machine.view_closed(self)
+        state.view_closed(self)
 
     def _counted(self) -> Iterator[list[Any]]:
         count = 0
         for record in self._body():
-            if self._machine is None:
+            if self._state is None:
                 raise RuntimeError("the snapshot view is closed")
             yield record
             count += 1
-        if self._machine is None:
+        if self._state is None:
             raise RuntimeError("the snapshot view is closed")
         yield ["end", count]
 
@@ -141,11 +141,11 @@ class SnapshotView:
             yield from _slices(kind, rows)
         for block in self._names:
             for name in block:
-                machine = self._machine
-                if machine is None:
+                state = self._state
+                if state is None:
                     # The view was closed during iteration.
                     return
-                frozen = self._reached(machine, name)
+                frozen = self._reached(state, name)
                 yield from frozen.records()
                 frozen.release()
                 self._frozen.pop(name, None)
@@ -154,11 +154,11 @@ class SnapshotView:
         """Save the state of a queue before its first change since the view was opened."""
         self._frozen[queue.name] = self._frozen_queue(queue)
 
-    def _reached(self, machine: State, name: bytes) -> _FrozenQueue:
+    def _reached(self, state: State, name: bytes) -> _FrozenQueue:
         if self._pre_images is None:
-            return self._frozen_queue(machine.queues[name])
+            return self._frozen_queue(state.queues[name])
         if name not in self._frozen:
-            machine.touched(machine.queues[name])
+            state.touched(state.queues[name])
         return self._frozen[name]
 
     def _frozen_queue(self, queue: Queue) -> _FrozenQueue:
@@ -192,19 +192,21 @@ class _FrozenQueue:
     def __init__(self, queue: Queue, pre_images: PreImages | None, named: list[bytes] | None) -> None:
         self._queue = queue
         self._record = _queue_record(queue)
-        self._window = queue.window
-        self._parts = content_count(queue.window.content) if queue.window is not None else 0
-        self._ready = queue.ready.copy()
-        self._common = queue.pager
-        self._chunks = None if queue.backlog is None else queue.backlog.chunks.copy()
-        self._tail = deque(() if queue.backlog is None else queue.backlog.tail)
+        self._window = queue.store.window
+        self._parts = content_count(queue.store.window.content) if queue.store.window is not None else 0
+        self._ready = queue.store.ready.copy()
+        self._common = queue.store.pager
+        self._chunks = None if queue.store.backlog is None else queue.store.backlog.chunks.copy()
+        self._tail = deque(() if queue.store.backlog is None else queue.store.backlog.tail)
         self._named = named
-        self._bodies = FrozenBodies(queue.gathered) if named is not None and queue.gathered is not None else None
-        self._delayed = queue.delayed.copy()
+        self._bodies = (
+            FrozenBodies(queue.store.gathered) if named is not None and queue.store.gathered is not None else None
+        )
+        self._delayed = queue.store.delayed.copy()
         # Numbers only grow, so the table is in their order.
-        self._numbers = deque(queue.leases.messages)
-        self._leased = deque(queue.leases.messages.values())
-        rich = queue.rich
+        self._numbers = deque(queue.store.leases.messages)
+        self._leased = deque(queue.store.leases.messages.values())
+        rich = queue.store.rich
         self._current = [] if rich is None else list(rich.current.items())
         index = None if rich is None else rich.index
         self._index = None if index is None else index.row()
@@ -354,34 +356,34 @@ class _FrozenQueue:
         return content_bytes(content) if self._number(content) is None else 0
 
 
-def _header(machine: State) -> list[Any]:
+def _header(state: State) -> list[Any]:
     return [
         "lmqcluster",
         FORMAT,
-        machine.version,
-        machine.now_us,
-        machine.salt,
-        machine.last_delivery,
-        machine.last_sequence,
-        machine.endings.floor,
-        machine.defaults.rows(),
-        [machine.retired[counter] for counter in COUNTERS],
-        [machine.batches.last_session, *_last_numbers(machine)],
-        machine.defaults.row(),
+        state.version,
+        state.now_us,
+        state.salt,
+        state.last_delivery,
+        state.last_sequence,
+        state.endings.floor,
+        state.defaults.rows(),
+        [state.retired[counter] for counter in COUNTERS],
+        [state.batches.last_session, *_last_numbers(state)],
+        state.defaults.row(),
     ]
 
 
-def _last_numbers(machine: State) -> list[int]:
-    last = [machine.sessions.last, machine.locks.last_token, machine.waiting_pushes.last]
-    return [*last, machine.deleted_total, machine.aged_total]
+def _last_numbers(state: State) -> list[int]:
+    last = [state.sessions.last, state.locks.last_token, state.waiting_pushes.last]
+    return [*last, state.deleted_total, state.aged_total]
 
 
 def _queue_record(queue: Queue) -> list[Any]:
-    window = queue.window.sequence if queue.window is not None else 0
+    window = queue.store.window.sequence if queue.store.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
-    state += [queue.created_us, int(queue.rich is not None)]
-    return ["queue", queue.name, own, window, list(_counters_of(queue)), *state]
+    state += [queue.created_us, int(queue.store.rich is not None)]
+    return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 
 def _traits_runs(messages: list[Message]) -> list[Any]:

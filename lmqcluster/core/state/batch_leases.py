@@ -23,12 +23,17 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from ..log.commands import Delivered, RefusedError, shown
+from ..log import commands as log
+from ..log.results import Delivered, RefusedError, shown
 from ..owners.quotas import Kind, checked_owner
 from ..queue.queue import PASSES_MAX, Queue
+from ..queue.settlement_history import SettlementHistory
+from ..state_view import StateView
+from ..timers.idle_queues import IdleQueues
+from ..timers.lease_expiry import LeaseExpiry
 from .batch_lease import BatchLease, BatchState, Reserved, Subscription
-from .named_queues import NamedQueues, take_in_order
-from .queue_table import QueueTable
+from .deliveries import Deliveries
+from .named_queues import named_queues, take_in_order
 
 __all__ = ["BatchLeases"]
 
@@ -54,68 +59,57 @@ class BatchLeases:
     REMEMBER_US = 30 * 86_400 * 1_000_000
     """How long an unused subscription is remembered, with its settled epoch."""
 
-    def __init__(self, state: QueueTable) -> None:
+    def __init__(
+        self,
+        state: StateView,
+        deliveries: Deliveries,
+        endings: SettlementHistory,
+        lease_watch: LeaseExpiry,
+        idle: IdleQueues,
+    ) -> None:
         self._state = state
-        self._named = NamedQueues(state)
+        self._deliveries = deliveries
+        self._endings = endings
+        self._lease_watch = lease_watch
+        self._idle = idle
         self.subscriptions: OrderedDict[bytes, Subscription] = OrderedDict()
         self.last_session = 0
 
     # --- commands -------------------------------------------------------------------------------------------------
 
-    def claim(self, name: bytes, owner: bytes = b"") -> int:
+    def claim(self, command: log.Claim) -> int:
         """Begin a new session and end the previous one; create the subscription if needed.
 
         Raises:
             RefusedError: ``forbidden``, ``quota_exceeded``.
         """
-        _checked_name(name)
+        name, owner = _checked_name(command.subscription), command.owner
         subscription = self._owned(name, owner) or self._create(name, owner)
         self.last_session += 1
         subscription.session = self.last_session
         self._touch(name, subscription, owner)
         return subscription.session
 
-    def reserve(
-        self,
-        name: bytes,
-        epoch: int,
-        source: bytes | list[bytes],
-        are_all: bool,
-        count: int,
-        lease_us: int,
-        session: int = 0,
-        owner: bytes = b"",
-    ) -> Reserved:
-        """Lease up to `count` messages for an epoch, continue a batch that is not sealed, or report the existing one.
-
-        Args:
-            name: the subscription.
-            epoch: the number of the batch.
-            source: a queue, which is created if needed; or a list of queues, whose messages are taken in the order in
-                which they became
-                due.
-            are_all: True if the batch is complete when these queues have no more; otherwise the client asks other
-                queues next.
-            count: most messages of the batch.
-            lease_us: time until the lease ends.
-            session: the subscription's session, 0 for none.
-            owner: owner of the subscription.
+    def reserve(self, command: log.Reserve) -> Reserved:
+        """Lease messages for an epoch, continue a batch that is not sealed, or report the existing one.
 
         Raises:
             ValueError: an argument is out of range, or there are too many batches.
             RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
         """
+        source, are_all = command.source, command.are_all
         if type(are_all) is not bool:
             raise ValueError("whether the queues are all must be true or false")
         # Before anything is changed: bad names must leave no trace.
-        found = [] if isinstance(source, bytes) else self._named.queues(source)
+        found = [] if isinstance(source, bytes) else named_queues(self._state, source)
 
         def take(batch: BatchLease, limit: int) -> bool:
             if isinstance(source, bytes):
                 return not self._take(batch, limit, source)
             return self._take_first(batch, limit, found) and are_all
 
-        return self._reserve(name, (session, owner), epoch, count, lease_us, take)
+        user = (command.session, command.owner)
+        return self._reserve(command.subscription, user, command.epoch, command.count, command.lease_us, take)
 
     def _reserve(
         self,
@@ -159,9 +153,7 @@ class BatchLeases:
         subscription.batches[epoch] = batch
         return Reserved(BatchState.LIVE, batch.count, batch.sealed, batch.deadline_us)
 
-    def renew(
-        self, name: bytes, lease_us: int, session: int = 0, from_epoch: int = 0, owner: bytes = b""
-    ) -> tuple[int, int]:
+    def renew(self, command: log.Renew) -> tuple[int, int]:
         """Extend the leases of the live batches from an epoch on to `lease_us` from now.
 
         Returns:
@@ -171,11 +163,12 @@ class BatchLeases:
             ValueError: the lease is not a positive integer.
             RefusedError: ``fenced``, ``forbidden``.
         """
+        lease_us, from_epoch = command.lease_us, command.from_epoch
         _checked(lease_us)
-        subscription = self._found(name, session, owner)
+        subscription = self._found(command.subscription, command.session, command.owner)
         if subscription is None:
             return 0, 0
-        self._touch(name, subscription, owner)
+        self._touch(command.subscription, subscription, command.owner)
         now_us = self._state.now_us
         renewed = messages = 0
         for epoch, batch in subscription.batches.items():
@@ -192,10 +185,10 @@ class BatchLeases:
                     queue.renew(now_us, first, count, batch.deadline_us)
                     # The lease may end earlier than before.
                     self._state.note_due(queue)
-                    self._state.lease_watch.note(queue, batch.deadline_us)
+                    self._lease_watch.note(queue, batch.deadline_us)
         return renewed, 0
 
-    def settle(self, name: bytes, epoch: int, session: int = 0, owner: bytes = b"") -> tuple[list[int], bool]:
+    def settle(self, command: log.SettleBatches) -> tuple[list[int], bool]:
         """Ack all batches up to an epoch.
 
         Returns:
@@ -207,8 +200,9 @@ class BatchLeases:
             ValueError: the epoch is not a positive integer, or there are too many subscriptions.
             RefusedError: ``fenced``, ``forbidden``, ``quota_exceeded``.
         """
+        epoch = command.epoch
         _checked(epoch)
-        subscription = self._use(name, session, owner)
+        subscription = self._use(command.subscription, command.session, command.owner)
         subscription.settled = max(subscription.settled, epoch)
         expired: list[int] = []
         settled = 0
@@ -222,40 +216,32 @@ class BatchLeases:
                 expired.append(one)
         return expired, False
 
-    def abandon(self, name: bytes, session: int = 0, owner: bytes = b"") -> bool:
-        """Put the messages of all batches back, uncharged; return whether the command must be repeated for the rest.
+    def abandon(self, command: log.AbandonBatches) -> bool | None:
+        """Put the messages of all batches back, uncharged, and perhaps forget the subscription.
 
-        A subscription that has settled nothing is then deleted, since it has no state to remember.
+        A subscription that has settled nothing is deleted in either case, since it has no state to remember.
+
+        Returns:
+            Whether the command must be repeated for the rest; None if the subscription is to be forgotten and unknown.
 
         Raises:
             RefusedError: ``fenced``, ``forbidden``.
         """
-        subscription = self._found(name, session, owner)
-        if subscription is None:
-            return False
-        self._touch(name, subscription, owner)
+        name, owner = command.subscription, command.owner
+        if command.forgets:
+            subscription = self._owned(_checked_name(name), owner)
+            if subscription is None:
+                return None
+            # Fences off the current consumer until the deletion is complete.
+            self.last_session += 1
+            subscription.session = self.last_session
+        else:
+            subscription = self._found(name, command.session, owner)
+            if subscription is None:
+                return False
+            self._touch(name, subscription, owner)
         self._put_back(subscription, STEP_MAX)
-        if not subscription.batches and not subscription.settled:
-            self._delete(name)
-        return bool(subscription.batches)
-
-    def delete(self, name: bytes, owner: bytes = b"") -> bool | None:
-        """Put the messages of all batches back and forget the subscription, regardless of the session that has claimed it.
-
-        Returns:
-            Whether the command must be repeated for the rest; None if there is no such subscription.
-
-        Raises:
-            RefusedError: ``forbidden``.
-        """
-        subscription = self._owned(_checked_name(name), owner)
-        if subscription is None:
-            return None
-        # Fences off the current consumer until the deletion is complete.
-        self.last_session += 1
-        subscription.session = self.last_session
-        self._put_back(subscription, STEP_MAX)
-        if not subscription.batches:
+        if not subscription.batches and (command.forgets or not subscription.settled):
             self._delete(name)
         return bool(subscription.batches)
 
@@ -273,7 +259,7 @@ class BatchLeases:
                 queue_name, numbers = batch.drop(left)
                 left -= len(numbers)
                 # The last one first, so that the first of a group keeps its place.
-                self._state.put_back_uncharged(queue_name, numbers[::-1])
+                self._deliveries.settle(queue_name, numbers[::-1], Queue.put_back_uncharged)
             if not batch.count:
                 del subscription.batches[epoch]
         return most - left
@@ -354,13 +340,13 @@ class BatchLeases:
     def _take(self, batch: BatchLease, limit: int, name: bytes) -> bool:
         """Lease up to `limit` messages of a queue; False if it has no more."""
         queue = self._state.queue(name)
-        self._state.idle.pulled(queue)
+        self._idle.pulled(queue)
         return self._take_from(batch, limit, queue)
 
     def _take_from(self, batch: BatchLease, limit: int, queue: Queue) -> bool:
         passed_before = queue.passed_over
         first = self._state.last_delivery + 1
-        taken = self._state.take_groups(queue, limit, batch.deadline_us)
+        taken = self._deliveries.take_groups(queue, limit, batch.deadline_us)
         if taken:
             batch.add(queue.name, first, len(taken))
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
@@ -373,7 +359,7 @@ class BatchLeases:
             return False
         passed_before, number = queue.passed_over, self._state.last_delivery + 1
         limit = end - batch.count
-        taken = self._state.take_followers(queue, limit, batch.deadline_us, first + count - 1)
+        taken = self._deliveries.take_followers(queue, limit, batch.deadline_us, first + count - 1)
         if taken:
             batch.add(queue_name, number, len(taken))
         return len(taken) == limit or queue.passed_over - passed_before >= PASSES_MAX
@@ -404,7 +390,7 @@ class BatchLeases:
         acked = queue.ack(self._state.now_us, numbers)
         if all(acked):
             return True
-        leased, endings = queue.leases.messages, self._state.endings
+        leased, endings = queue.store.leases.messages, self._endings
         # Messages that were settled one by one, or went with an earlier queue of the name, are gone for good.
         return not any(
             number in leased or number <= endings.floor or endings.find(number) is not None
@@ -446,7 +432,7 @@ class BatchLeases:
         found: list[Any] = []
         for queue_name, first, length in batch.slice(start, count):
             queue = self._state.queues.get(queue_name)
-            leased = {} if queue is None else queue.leases.messages
+            leased = {} if queue is None else queue.store.leases.messages
             for number in range(first, first + length):
                 message = leased.get(number)
                 remaining = 0 if message is None else message.remaining - 1

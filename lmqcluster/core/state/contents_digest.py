@@ -16,7 +16,7 @@ from ..messages.message import Content, Message, RichMessage, content_bytes
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk
 from ..queue.queue import Queue
-from .queue_table import QueueTable
+from .state import State
 
 __all__ = ["part_of_contents"]
 
@@ -30,7 +30,7 @@ _SKIPPED_MAX = 100_000
 """Most messages of a line that are skipped, because it must be walked; the rest is compared once they are gone."""
 
 
-def part_of_contents(state: QueueTable, number: int) -> Iterator[bytes]:
+def part_of_contents(state: State, number: int) -> Iterator[bytes]:
     """Yield a text of each item that the digest of this number covers, in the same order on all replicas."""
     start = number % max(1, len(state.queues))
     names = state.names.from_place(start, QUEUES)
@@ -46,30 +46,45 @@ def part_of_contents(state: QueueTable, number: int) -> Iterator[bytes]:
 
 
 def _summary(queue: Queue) -> tuple[Any, ...]:
-    rich, window, backlog = queue.rich, queue.window, queue.backlog
+    rich, window, backlog = queue.store.rich, queue.store.window, queue.store.backlog
     return (
         *(queue.name, queue.owner, sorted(queue.own.items()), queue.settings, queue.suspended, queue.special),
-        *(queue.created_us, queue.idle_us, queue.watched_us, [getattr(queue, counter) for counter in COUNTERS]),
-        *(queue.bodies, queue.body_bytes, queue.pushes_waiting, None if window is None else window.sequence),
-        *(len(queue.ready), 0 if backlog is None else len(backlog), len(queue.delayed), len(queue.leases)),
+        *(
+            queue.created_us,
+            queue.idle_us,
+            queue.watched_us,
+            [getattr(queue.counters, counter) for counter in COUNTERS],
+        ),
+        *(
+            queue.store.bodies,
+            queue.store.body_bytes,
+            queue.pushes_waiting,
+            None if window is None else window.sequence,
+        ),
+        *(
+            len(queue.store.ready),
+            0 if backlog is None else len(backlog),
+            len(queue.store.delayed),
+            len(queue.store.leases),
+        ),
         None if rich is None else (*map(len, (rich.waiting, rich.scheduled, rich.held)), rich.leased_bytes),
     )
 
 
 def _lines(queue: Queue, number: int, body_bytes_max: int) -> Iterator[tuple[Any, ...]]:
-    for message in _window(queue.ready, len(queue.ready), number):
+    for message in _window(queue.store.ready, len(queue.store.ready), number):
         yield _row(message, body_bytes_max)
-    if queue.backlog is not None:
-        for chunk in _window(queue.backlog.chunks, len(queue.backlog.chunks), number):
+    if queue.store.backlog is not None:
+        for chunk in _window(queue.store.backlog.chunks, len(queue.store.backlog.chunks), number):
             yield _chunk_row(chunk)
-        for message in _window(queue.backlog.tail, len(queue.backlog.tail), number):
+        for message in _window(queue.store.backlog.tail, len(queue.store.backlog.tail), number):
             yield _row(message, body_bytes_max)
-    for message in _first_of_heap(queue.delayed):
+    for message in _first_of_heap(queue.store.delayed):
         yield _row(message, body_bytes_max)
-    for delivery, message in _window(queue.leases.messages.items(), len(queue.leases), number):
+    for delivery, message in _window(queue.store.leases.messages.items(), len(queue.store.leases), number):
         yield (delivery, message.ready_us, *_row(message, body_bytes_max))
-    if queue.rich is not None:
-        for _, line in queue.rich.lines():
+    if queue.store.rich is not None:
+        for _, line in queue.store.rich.lines():
             for message in _window(line, len(line), number):
                 yield _row(message, body_bytes_max)
 

@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-from ..queue.expiry import Expiry
 from ..queue.properties import Rule, matching
-from ..queue.queue import Queue
+from ..state_view import StateView
 from .sorted_names import SortedNames
 
 __all__ = ["SPREAD_STEPS", "DefaultRules"]
 
 SPREAD_STEPS = 200
 """Most queues to which one batch applies changed rules."""
-
-
-class RuledQueues(Protocol):
-    """The part of `QueueTable` that the rules use.
-
-    Attributes:
-        version, queues, names, expiry: see `QueueTable`.
-    """
-
-    version: int
-    queues: dict[bytes, Queue]
-    names: SortedNames
-    expiry: Expiry
-
-    def resolve(self, queue: Queue) -> None:
-        """Recompute the effective properties of a queue."""
 
 
 class DefaultRules:
@@ -44,8 +27,9 @@ class DefaultRules:
         rules: the rules as last set.
     """
 
-    def __init__(self, state: RuledQueues) -> None:
+    def __init__(self, state: StateView, names: SortedNames) -> None:
         self._state = state
+        self._names = names
         self.rules: list[Rule] = []
         self._current: list[Rule] = self.rules
         # While a change spreads: the previous rules, for the queues whose names are not less than `_reached`.
@@ -88,7 +72,7 @@ class DefaultRules:
         """Apply the rules to the next `limit` queues (None: all of them); return how many there were."""
         done = 0
         while self._reached is not None and done != limit:
-            names = self._state.names.from_name(self._reached)[: None if limit is None else limit - done]
+            names = self._names.from_name(self._reached)[: None if limit is None else limit - done]
             for name in names:
                 # The least name that is greater.
                 self._reached = name + b"\0"

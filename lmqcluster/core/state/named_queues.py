@@ -9,52 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from heapq import heapify, heappop, heapreplace
 
-from ..log.commands import Delivered
-from ..queue.queue import PASSES_MAX, REPEATS_MAX, Queue
-from .queue_table import QueueTable
+from ..queue.queue import PASSES_MAX, Queue
+from ..state_view import StateView
 
-__all__ = ["NAMES_MAX", "NamedQueues", "take_in_order"]
+__all__ = ["NAMES_MAX", "named_queues", "take_in_order"]
 
 NAMES_MAX = 1_000
 """Most queues that one command names, which bounds its time."""
 _ONLY_BYTES = {bytes}
 
 
-class NamedQueues:
-    """Finds the queues, and pulls from them."""
+def named_queues(state: StateView, names: list[bytes]) -> list[Queue]:
+    """Return those of the named queues that exist, each once.
 
-    def __init__(self, state: QueueTable) -> None:
-        self._state = state
-
-    def queues(self, names: list[bytes]) -> list[Queue]:
-        """Return those of the named queues that exist, each once.
-
-        Raises:
-            ValueError: the names are malformed, or there are too many.
-        """
-        if type(names) not in (list, tuple) or len(names) > NAMES_MAX or not set(map(type, names)) <= _ONLY_BYTES:
-            raise ValueError(f"a command names a list of at most {NAMES_MAX} queues")
-        found = (self._state.existing(name) for name in dict.fromkeys(names))
-        return [queue for queue in found if queue is not None]
-
-    def pull_first(self, names: list[bytes], count: int) -> list[Delivered] | None:
-        """Lease up to `count` messages of these queues, earliest due time first.
-
-        Raises:
-            ValueError: an argument is malformed.
-        """
-        if type(count) is not int:
-            raise ValueError("a count must be an integer")
-        state = self._state
-        delivered: list[Delivered] = []
-        limit = min(count, REPEATS_MAX)
-
-        def take(queue: Queue) -> int:
-            delivered.extend(state.pull_from(queue, 1))
-            return limit - len(delivered)
-
-        drops = take_in_order(self.queues(names), state.now_us, limit, take)
-        return None if not delivered and drops >= PASSES_MAX else delivered
+    Raises:
+        ValueError: the names are malformed, or there are too many.
+    """
+    if type(names) not in (list, tuple) or len(names) > NAMES_MAX or not set(map(type, names)) <= _ONLY_BYTES:
+        raise ValueError(f"a command names a list of at most {NAMES_MAX} queues")
+    found = (state.existing(name) for name in dict.fromkeys(names))
+    return [queue for queue in found if queue is not None]
 
 
 def take_in_order(queues: list[Queue], now_us: int, left: int, take: Callable[[Queue], int]) -> int:

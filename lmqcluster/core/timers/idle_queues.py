@@ -9,7 +9,7 @@ from __future__ import annotations
 from heapq import heapify, heappop, heappush
 
 from ..queue.queue import Queue
-from .watched_queues import WatchedQueues
+from ..state_view import StateView
 
 __all__ = ["KEEP_US", "TOUCH_US", "IdleQueues"]
 
@@ -23,7 +23,7 @@ _SWEEP_MIN = 64
 class IdleQueues:
     """The queues that may be deleted, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
 
-    def __init__(self, state: WatchedQueues) -> None:
+    def __init__(self, state: StateView) -> None:
         self._state = state
         self._heap: list[tuple[int, bytes]] = []
         self._count = 0
@@ -76,4 +76,4 @@ class IdleQueues:
 
 
 def _is_unused(queue: Queue) -> bool:
-    return not (queue.pushed_total or queue.moved_in_total or queue.own or queue.suspended)
+    return not (queue.counters.pushed_total or queue.counters.moved_in_total or queue.own or queue.suspended)

@@ -7,7 +7,7 @@ from heapq import heapify, heappop, heappush
 
 from ..queue.expiry import NEVER
 from ..queue.queue import Queue
-from .watched_queues import WatchedQueues
+from ..state_view import StateView
 
 __all__ = ["LeaseExpiry"]
 
@@ -21,7 +21,7 @@ class LeaseExpiry:
     many expire at once. A bound that falls leaves its old entry in the heap, where it is skipped later.
     """
 
-    def __init__(self, state: WatchedQueues) -> None:
+    def __init__(self, state: StateView) -> None:
         self._state = state
         self._heap: list[tuple[int, bytes]] = []
         self._watched = 0
@@ -73,7 +73,7 @@ class LeaseExpiry:
                 continue
             looked += 1
             # A bound that was too early is only corrected: the queues whose leases expire first come first.
-            if queue.leases.head_us() == bound_us:
+            if queue.store.leases.head_us() == bound_us:
                 ended += self._end(queue, now_us, None if limit is None else limit - ended)
             self._watch_again(queue)
         return ended
@@ -85,7 +85,7 @@ class LeaseExpiry:
         return ended
 
     def _watch_again(self, queue: Queue) -> None:
-        head_us = queue.leases.head_us() if queue.leases.messages else None
+        head_us = queue.store.leases.head_us() if queue.store.leases.messages else None
         if head_us is None:
             queue.watched_us = NEVER
             self._watched -= 1

@@ -8,7 +8,7 @@ from itertools import takewhile
 from ..messages.sorted_list import SortedList
 from ..queue.expiry import NEVER
 from ..queue.queue import Queue
-from .watched_queues import WatchedQueues
+from ..state_view import StateView
 
 __all__ = ["RichTimers"]
 
@@ -20,7 +20,7 @@ class RichTimers:
     order is the same on replicas with different bounds, and these need not be part of a snapshot.
     """
 
-    def __init__(self, state: WatchedQueues) -> None:
+    def __init__(self, state: StateView) -> None:
         self._state = state
         self._line: SortedList[Queue] = SortedList()
 

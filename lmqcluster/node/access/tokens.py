@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ...core import EVERY_QUEUE, Role, TokenResult
-from ...core.log import command_layout as layout
+from ...core.log.commands import DeleteToken, SetToken
 from ...core.owners.tokens import NAME_BYTES_MAX, PRINCIPALS_MAX, TOKENS_MAX
 from ...wire.errors import LmqError
 from ..queues.patterns.patterns import check_pattern
@@ -80,9 +80,9 @@ async def create_token(
     lifetime_us = 0 if lifetime_s is None else int(lifetime_s * 1_000_000)
     digest = digest_of(secret.encode())
     # Log time stops while the cluster is down, and restarts from the time of a backup, so expiry uses the time of day.
-    times_us, has_file = (lifetime_us, time_of_day_us()), node.access.has_admin_file
-    command = layout.set_token(encoded, digest, int(ROLES[role]), pattern, times_us, has_file, owner)
-    result = await node.service.propose(command, 384 + len(pattern))
+    now_us, has_file = time_of_day_us(), node.access.has_admin_file
+    command = SetToken(encoded, digest, int(ROLES[role]), pattern, lifetime_us, has_file, now_us, owner)
+    result = await node.service.sender.propose(command, 384 + len(pattern))
     if result != TokenResult.DONE:
         raise _refusal(TokenResult(result), name)
     return secret
@@ -115,8 +115,8 @@ async def delete_token(node: Node, name: str) -> None:
     Raises:
         LmqError: ``token_not_found``, ``conflict`` if no remaining token could manage the others.
     """
-    command = layout.delete_token(_checked("token", name), node.access.has_admin_file)
-    result = await node.service.propose(command, 128)
+    command = DeleteToken(_checked("token", name), node.access.has_admin_file)
+    result = await node.service.sender.propose(command, 128)
     if result == TokenResult.UNKNOWN:
         raise LmqError("token_not_found", f"there is no token {name!r}")
     if result == TokenResult.NO_ADMIN:
@@ -126,7 +126,7 @@ async def delete_token(node: Node, name: str) -> None:
 
 async def list_tokens(node: Node) -> list[TokenInfo]:
     """Return all tokens by name."""
-    await node.service.barrier()
+    await node.service.sender.barrier()
     now_us = time_of_day_us()
     return [
         TokenInfo(
@@ -138,7 +138,7 @@ async def list_tokens(node: Node) -> list[TokenInfo]:
             expires_at=token.expires_us / 1e6 if token.expires_us else None,
             expired=bool(token.expires_us) and token.expires_us <= now_us,
         )
-        for token in node.service.machine().tokens
+        for token in node.service.sender.state().tokens
     ]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ...core import Machine
+from ...core import State
 from ...wire.errors import LmqError
 from ..queues.service import QueueService
 from .access import Access, time_of_day_us
@@ -21,22 +21,22 @@ class AccessUpkeep:
     """Follows the tokens of the replicated state.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
     """
 
-    def __init__(self, access: Access, machine: Callable[[], Machine]) -> None:
+    def __init__(self, access: Access, state: Callable[[], State]) -> None:
         self._access = access
-        self._machine = machine
+        self._state = state
         self._settling: asyncio.Task[None] | None = None
 
     def follow(self) -> None:
         """Take over changed tokens and API keys, or those of a new machine."""
-        machine = self._machine()
-        self._access.follow(machine.tokens, machine.api_keys, time_of_day_us())
+        state = self._state()
+        self._access.follow(state.tokens, state.api_keys, time_of_day_us())
 
     def revoke_expired(self, service: QueueService) -> None:
         """Revoke expired tokens and, if it is uncertain, find out whether there are tokens; called periodically."""
-        self._access.expire(self._machine().tokens, time_of_day_us())
+        self._access.expire(self._state().tokens, time_of_day_us())
         if self._access.is_uncertain and (self._settling is None or self._settling.done()):
             self._settling = asyncio.get_running_loop().create_task(self._settle(service))
 
@@ -48,7 +48,7 @@ class AccessUpkeep:
     async def _settle(self, service: QueueService) -> None:
         """Find out whether the cluster has tokens that this node does not know yet."""
         try:
-            await service.barrier()
+            await service.sender.barrier()
         except LmqError as exc:
             log.debug("tokens not known yet", reason=exc.message)
         else:

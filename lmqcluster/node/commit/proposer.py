@@ -12,20 +12,19 @@ import contextlib
 import time
 from collections import Counter, deque
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgpack
 import structlog
 
 from ...core import Applied, Fault
-from ...core.log.command_layout import OP, producer_of
-from ...core.log.commands import Command
+from ...core.log.commands import Ack, Command, Extend, Nack, Poll, Pull, PullInSession, Push, PushRows
 from ...replication.base.histogram import Histogram
 from ...wire.errors import LmqError
 from ...wire.limits import BATCH_BYTES_MAX
 from ...wire.parts import LARGE_BYTES, packed_parts
 
-__all__ = ["Carrier", "PendingCommand", "Proposer", "Sink"]
+__all__ = ["Carrier", "PendingCommand", "Proposer", "Sink", "producer_of"]
 
 log = structlog.get_logger("lmq.proposer")
 
@@ -37,7 +36,7 @@ BATCH_COPIES = 5_000
 Copies take no bytes in the log, but applying each takes about 4 us.
 """
 FEW_COPIES = 10
-"""A command that makes more copies than this may not grow."""
+"""A command that makes more copies than this takes no further items."""
 COPIES_HELD = 50_000
 """Backpressure: while pending commands make more copies than this, connections that make more wait too."""
 PENDING_COPIES_MAX = 250_000
@@ -52,6 +51,10 @@ RESEND_AFTER_S_MAX = 4.0
 RESEND_BYTES_PER_S = 8 * 1024 * 1024
 """Assumed rate of a slow network. It delays resends of large batches, which would slow the network further."""
 SWEEP_S = 0.25
+
+
+Shareable = TypeVar("Shareable", bound=Push | Pull | PullInSession | Poll | Ack | Nack | Extend)
+"""The commands that several requests may share."""
 
 
 class Sink(Protocol):
@@ -88,7 +91,7 @@ class Holdable(Protocol):
 
 
 class PendingCommand:
-    """A command and the requests that share it, in the order of its items.
+    """A group: a command and the requests that share it, in the order of its items.
 
     Attributes:
         copies: approximate number of copies it stores, see `Carrier.copies_of`; set when it is added.
@@ -124,8 +127,6 @@ class Proposer:
     """The batches of this node.
 
     Attributes:
-        tail: the group that was added last and may still grow, or None. Hot paths append to its command and requests if they
-            fit, and then call `grew`. A group is small, so only `add` checks the limits.
         last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
         failed_total: accepted items that failed, by error code.
@@ -137,7 +138,8 @@ class Proposer:
         self._carrier = carrier
         self.origin = origin
         self.incarnation = incarnation
-        self.tail: PendingCommand | None = None
+        # The command that was added last and takes more items. They are few, so `share` does not check what is pending.
+        self._tail: PendingCommand | None = None
         self.items_total = 0
         self.batches_total = 0
         self.resends_total = 0
@@ -145,7 +147,7 @@ class Proposer:
         self.durations: dict[int, Histogram] = {}
         self.commit_durations = Histogram()
         self._loop = asyncio.get_running_loop()
-        # Each is in order of age. The node's own commands go first, and must not hide the age of the others.
+        # Two queues, in order of age, so that the oldest command of each is its first. The node's own go first.
         self._own: deque[PendingCommand] = deque()
         self._pending: deque[PendingCommand] = deque()
         self._pending_bytes = 0
@@ -185,8 +187,8 @@ class Proposer:
             )
         self._pending_copies += group.copies
         self._pending.append(group)
-        self.tail = group if group.copies <= FEW_COPIES else None
-        self.grew(group, size_bytes)
+        self._tail = group if group.copies <= FEW_COPIES else None
+        self._count(group, size_bytes)
         self._flush_soon()
 
     def pace(self, group: PendingCommand, connection: Holdable) -> None:
@@ -206,12 +208,34 @@ class Proposer:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def grew(self, group: PendingCommand, size_bytes: int) -> None:
-        """Count the bytes of an item appended to a group; a full group takes no more items."""
+    def open_command(self, sink: Sink, kind: type[Shareable], queue: bytes) -> Shareable | None:
+        """Return the command that was added last if it is of this kind, sink and queue and takes more items, or None.
+
+        The caller appends its items to the command and then calls `share`.
+        """
+        tail = self._tail
+        if tail is None or tail.sink is not sink or type(tail.command) is not kind or tail.command.queue != queue:
+            return None
+        return tail.command
+
+    def share(self, size_bytes: int, *requests: Any) -> None:
+        """Add the requests of the items that were appended to the command of `open_command`."""
+        tail = self._tail
+        assert tail is not None  # noqa: S101 - for the type checker
+        tail.requests.extend(requests)
+        self._count(tail, size_bytes)
+
+    def close_command(self, sink: Sink | None = None) -> None:
+        """Add no more items to the command that was added last, if it has this sink or no sink is given."""
+        if sink is None or (self._tail is not None and self._tail.sink is sink):
+            self._tail = None
+
+    def _count(self, group: PendingCommand, size_bytes: int) -> None:
+        """Count the bytes of items of a group; a full group takes no more."""
         group.size_bytes += size_bytes
         self._pending_bytes += size_bytes
         if len(group.requests) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
-            self.tail = None
+            self._tail = None
 
     def is_full(self) -> bool:
         """Return whether connections should stop reading until less work is pending."""
@@ -266,13 +290,13 @@ class Proposer:
             commands.append(group.command)
             size += group.size_bytes
         if not self._pending:
-            self.tail = None
+            self._tail = None
         self._pending_bytes -= size
         self._made_room(copies)
         payload = self._encode(commands, size)
         if len(payload) > BATCH_BYTES_MAX:
             # Front ends limit what they add, so this is a second check.
-            log.error("batch too large", size=len(payload), ops=[command[OP] for command in commands])
+            log.error("batch too large", size=len(payload), ops=[command.op for command in commands])
             for group in groups:
                 self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
             return None
@@ -288,7 +312,7 @@ class Proposer:
                 connection.go_on()
 
     def _encode(self, commands: list[Command], size_bytes: int) -> bytes:
-        batch = [self.origin, self.incarnation, self.last_sequence + 1, commands]
+        batch = [self.origin, self.incarnation, self.last_sequence + 1, [command.encode() for command in commands]]
         if size_bytes > LARGE_BYTES:
             return b"".join(packed_parts(batch))
         payload: bytes = msgpack.packb(batch)
@@ -393,7 +417,7 @@ class Proposer:
     def retire(self, error: LmqError) -> None:
         """Refuse new commands of clients with `error`; accepted commands continue to their outcome."""
         self._refusing = error
-        self.tail = None
+        self._tail = None
 
     async def settle(self, grace_s: float, error: LmqError) -> None:
         """Wait as `drained` does, then fail pending commands with `error` and batches in flight as unknown.
@@ -426,7 +450,7 @@ class Proposer:
         self._give_up(list(self._inflight), f"the node stopped before the outcome was known: {error}")
         self._inflight.clear()
         self._inflight_bytes = 0
-        self.tail = None
+        self._tail = None
 
     def _take_first(self) -> _Batch:
         batch = self._inflight.popleft()
@@ -439,7 +463,7 @@ class Proposer:
         for group in batch.groups:
             if not group.requests:
                 continue
-            op = group.command[OP]
+            op = group.command.op
             durations = self.durations.get(op)
             if durations is None:
                 durations = self.durations[op] = Histogram()
@@ -454,7 +478,7 @@ class Proposer:
                 group.sink.completed(group, result)
         except Exception:
             # An error in one client's reply must stop neither replication nor the replies to other clients.
-            log.exception("reply failed", op=group.command[OP])
+            log.exception("reply failed", op=group.command.op)
 
     def _refuse(self, group: PendingCommand, error: LmqError) -> None:
         if group.answered:
@@ -464,7 +488,7 @@ class Proposer:
         try:
             group.sink.failed(group, error)
         except Exception:
-            log.exception("error reply failed", op=group.command[OP])
+            log.exception("error reply failed", op=group.command.op)
 
     def _sweep(self) -> None:
         """Give up commands that have waited too long, and resend batches that may have been lost."""
@@ -508,9 +532,14 @@ class Proposer:
         for group in groups:
             self._pending_bytes -= group.size_bytes
             self._made_room(group.copies)
-            if group is self.tail:
-                self.tail = None
+            if group is self._tail:
+                self._tail = None
             self._refuse(group, error.again())
+
+
+def producer_of(command: Command) -> bytes | None:
+    """Return the producer that numbers the pushes of a command, None if they are not numbered."""
+    return command.producer if isinstance(command, Push | PushRows) else None
 
 
 def _producers_of(groups: Iterable[PendingCommand]) -> set[bytes]:

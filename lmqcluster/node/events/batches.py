@@ -37,7 +37,7 @@ class BatchWatch:
     def begin(self, machine: Machine) -> None:
         """Take the current deliveries as known."""
         self._held = {}
-        for name in machine.batches.subscriptions:
+        for name in machine.state.batches.subscriptions:
             self._held[name] = _held_by(machine, name)
 
     def changes(self, machine: Machine, name: bytes) -> list[Change]:
@@ -47,10 +47,10 @@ class BatchWatch:
             self._held[name] = now
         else:
             self._held.pop(name, None)
-        if len(self._held) > 2 * len(machine.batches.subscriptions) + _SPARE:
+        if len(self._held) > 2 * len(machine.state.batches.subscriptions) + _SPARE:
             # Forget subscriptions that no longer exist.
             self.begin(machine)
-        subscription = machine.batches.subscriptions.get(name)
+        subscription = machine.state.batches.subscriptions.get(name)
         settled = 0 if subscription is None else subscription.settled
         found = []
         for epoch in sorted(before.keys() | now.keys()):
@@ -64,7 +64,7 @@ class BatchWatch:
 
 
 def _held_by(machine: Machine, name: bytes) -> dict[int, list[Run]]:
-    subscription = machine.batches.subscriptions.get(name)
+    subscription = machine.state.batches.subscriptions.get(name)
     if subscription is None:
         return {}
     return {epoch: _runs(batch) for epoch, batch in subscription.batches.items()}

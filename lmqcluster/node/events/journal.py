@@ -73,12 +73,31 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from ...core import Applied, Fault, Machine, Op, PushFlag, Queue
+from ...core import Applied, Fault, Machine, PushFlag, Queue
 from ...core.handlers.transactions import single_commands
 from ...core.handlers.waiting_pushes import Waits
-from ...core.log.command_layout import CONTENTS, ITEM, NUMBERS, OP, QUEUE, ROWS, SUBSCRIPTION, target_of_move
-from ...core.log.commands import PULLS, Command, Delivered
-from ...core.sessions.notices import Pushed as StoredLater
+from ...core.log.commands import (
+    PULLS,
+    AbandonBatches,
+    Ack,
+    Command,
+    Delete,
+    Encoded,
+    Extend,
+    Move,
+    Nack,
+    Purge,
+    Push,
+    PushEach,
+    PushRows,
+    PushStream,
+    Redrive,
+    Reserve,
+    SettleBatches,
+    decode,
+)
+from ...core.log.notices import Pushed as StoredLater
+from ...core.log.results import Delivered
 from ...wire.ids import ReceiptFormat
 from .batches import BatchWatch, Change, Run
 from .files import EventFiles
@@ -87,20 +106,6 @@ from .writer import EventWriter
 
 __all__ = ["EventJournal"]
 
-_ANSWERS: Final = {
-    Op.ACK: "ack",
-    Op.NACK: "nack",
-    Op.GIVE_BACK: "nack",
-    Op.EXTEND: "extend",
-    Op.EXTEND_BY: "extend",
-    Op.PUT_BACK: "put_back",
-}
-_REMOVALS: Final = {Op.PURGE: "purge", Op.WITHDRAW: "withdraw"}
-_MOVES: Final = {Op.MOVE: "move", Op.REDRIVE: "redrive"}
-_BATCHES: Final = (
-    Op.RESERVE, Op.SETTLE_BATCHES, Op.ABANDON_BATCHES, Op.DELETE_SUBSCRIPTION,
-)  # fmt: skip
-_RICH_PUSHES: Final = (Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT)
 _NOTED_SPARE: Final = 1_000
 
 
@@ -131,10 +136,10 @@ class EventJournal:
 
     def begin(self, machine: Machine) -> None:
         """Take the state of a new machine as the start, so that it yields no events; called whenever the machine is replaced."""
-        self._pushed_totals = {queue: queue.pushed_total for queue in machine.queues.values()}
+        self._pushed_totals = {queue: queue.counters.pushed_total for queue in machine.state.queues.values()}
         self._batches.begin(machine)
 
-    def batch_applied(self, machine: Machine, commands: list[Command], applied: Applied, *, own: bool) -> None:
+    def batch_applied(self, machine: Machine, commands: list[Encoded], applied: Applied, *, own: bool) -> None:
         """Follow an applied batch; write its events if this node proposed it."""
         if not applied.results:
             return
@@ -147,8 +152,8 @@ class EventJournal:
                 self._put(machine, events)
         totals = self._pushed_totals
         for queue in applied.ready:
-            totals[queue] = queue.pushed_total
-        if len(totals) > 2 * len(machine.queues) + _NOTED_SPARE:
+            totals[queue] = queue.counters.pushed_total
+        if len(totals) > 2 * len(machine.state.queues) + _NOTED_SPARE:
             # Most of these queues have been deleted.
             self.begin(machine)
 
@@ -157,19 +162,22 @@ class EventJournal:
         self.writer.close()
 
     def _put(self, machine: Machine, events: list[Event]) -> None:
-        if machine.salt != self._salt:
-            self._salt = machine.salt
-            self._id_prefix = ReceiptFormat(machine.salt).prefix.decode() if machine.salt else ""
+        if machine.state.salt != self._salt:
+            self._salt = machine.state.salt
+            self._id_prefix = ReceiptFormat(machine.state.salt).prefix.decode() if machine.state.salt else ""
         count = sum(map(_line_count, events))
-        self.writer.put(Record(machine.now_us, self._id_prefix, events, count))
+        self.writer.put(Record(machine.state.now_us, self._id_prefix, events, count))
 
-    def _changes(self, machine: Machine, commands: list[Command], applied: Applied) -> list[tuple[bytes, Change, bool]]:
+    def _changes(self, machine: Machine, commands: list[Encoded], applied: Applied) -> list[tuple[bytes, Change, bool]]:
         """Return the changed batch leases as (subscription, change, whether all of the batch was acknowledged)."""
         broken: dict[bytes, set[int]] = {}
-        for command, result in zip(commands, applied.results, strict=True):
-            if not isinstance(result, Fault) and command[OP] in _BATCHES:
-                epochs = broken.setdefault(command[SUBSCRIPTION], set())
-                if command[OP] == Op.SETTLE_BATCHES:
+        for encoded, result in zip(commands, applied.results, strict=True):
+            if isinstance(result, Fault):
+                continue
+            command = decode(encoded)
+            if isinstance(command, Reserve | SettleBatches | AbandonBatches):
+                epochs = broken.setdefault(command.subscription, set())
+                if isinstance(command, SettleBatches):
                     epochs.update(result[0])
         return [
             (name, change, change.settled and change.epoch not in epochs)
@@ -177,25 +185,26 @@ class EventJournal:
             for change in self._batches.changes(machine, name)
         ]
 
-    def _events(self, machine: Machine, commands: list[Command], applied: Applied) -> list[Event]:
+    def _events(self, machine: Machine, commands: list[Encoded], applied: Applied) -> list[Event]:
         offered: dict[bytes, _Offer] = {}
         others: list[Event] = []
         for command, result in single_commands(commands, applied.results):
-            op = command[OP]
-            if op in PULLS:
+            if command.op in PULLS:
                 if result:
                     others += _pulled(machine, result)
-            elif op in _ANSWERS:
-                if command[NUMBERS]:
-                    others.append(Answered(_ANSWERS[op], command[QUEUE], command[NUMBERS], result or False))
-            elif op == Op.DELETE:
-                others.append(Deleted(command[QUEUE], result))
-            elif op in _REMOVALS:
+            elif isinstance(command, Ack | Nack | Extend):
+                if command.numbers:
+                    others.append(Answered(_answer(command), command.queue, command.numbers, result or False))
+            elif isinstance(command, Delete):
+                others.append(Deleted(command.queue, result))
+            elif isinstance(command, Purge):
                 if result:
-                    others.append(Purged(command[QUEUE], result, _REMOVALS[op]))
-            elif op in _MOVES:
+                    others.append(Purged(command.queue, result, "withdraw" if command.label else "purge"))
+            elif isinstance(command, Move | Redrive):
                 if result:
-                    others.append(Moved(command[QUEUE], target_of_move(command), result, _MOVES[op]))
+                    target = command.target if isinstance(command.target, bytes) else b""
+                    verb = "move" if isinstance(command, Move) else "redrive"
+                    others.append(Moved(command.queue, target, result, verb))
             else:
                 _note_offers(offered, command, result)
         for notice in applied.notices:
@@ -207,7 +216,7 @@ class EventJournal:
     def _pushes(self, offered: dict[bytes, _Offer], ready: Iterable[Queue]) -> Iterable[Event]:
         for queue in dict.fromkeys(ready):
             offer = offered.get(queue.name)
-            count = queue.pushed_total - self._pushed_totals.get(queue, 0)
+            count = queue.counters.pushed_total - self._pushed_totals.get(queue, 0)
             if offer is not None and count:
                 yield Pushed(queue.name, count, offer.last_bytes(count), offer.windows())
 
@@ -232,22 +241,25 @@ class _Offer:
 
 
 def _note_offers(offered: dict[bytes, _Offer], command: Command, result: Any) -> None:
-    op = command[OP]
-    if op == Op.PUSH:
-        _note(offered, command[QUEUE], command[CONTENTS], result)
-    elif op == Op.PUSH_MARKED:
+    if isinstance(command, Push):
+        _note(offered, command.queue, command.contents, result)
+    elif isinstance(command, PushStream):
         # Either no message is repeated, or those that an earlier run stored are among them.
-        bodies = [item[0] for item, flag in zip(command[ROWS], result, strict=False) if flag < PushFlag.REPLAYED]
-        _note(offered, command[QUEUE], bodies, [PushFlag.STORED] * len(bodies))
-    elif op == Op.PUSH_ITEMS:
-        _note(offered, command[QUEUE], [item[0] for item in command[ROWS]], result)
-    elif op in _RICH_PUSHES:
+        bodies = [row[0] for row, flag in zip(command.rows, result, strict=False) if flag < PushFlag.REPLAYED]
+        _note(offered, command.queue, bodies, [PushFlag.STORED] * len(bodies))
+    elif isinstance(command, PushRows):
         if not isinstance(result, Waits):
-            bodies = [row if type(row) is bytes else row[0] for row in command[ROWS]]
-            _note(offered, command[QUEUE], bodies, [flag for flag, _sequence in result])
-    elif op == Op.PUSH_EACH:
+            bodies = [row if type(row) is bytes else row[0] for row in command.rows]
+            _note(offered, command.queue, bodies, [flag for flag, _sequence in result])
+    elif isinstance(command, PushEach):
         for queue, flag in result:
-            _note(offered, queue, [command[ITEM][0]], [flag])
+            _note(offered, queue, [command.item[0]], [flag])
+
+
+def _answer(command: Ack | Nack | Extend) -> str:
+    if isinstance(command, Nack):
+        return "put_back" if command.undoes else "nack"
+    return "ack" if isinstance(command, Ack) else "extend"
 
 
 def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], flags: Sequence[int]) -> None:
@@ -264,15 +276,15 @@ def _batch_events(machine: Machine, name: bytes, change: Change, *, is_whole: bo
     """Return the events of the deliveries that a subscription gained or lost."""
     batch = (name, change.epoch)
     events = _pulled(machine, [one for run in change.added for one in _leased(machine, run)], batch)
-    op = Op.ACK if change.settled else Op.PUT_BACK
     for queue, first, count in change.removed:
         numbers = range(first, first + count)
+        ended = Ack(queue, []) if change.settled else Nack(queue, [], undoes=True)
         # If the queue was deleted, its messages are gone.
-        exists = queue in machine.queues
+        exists = queue in machine.state.queues
         results = (is_whole and exists) or [
-            exists and machine.settled_by(op, queue, number) is True for number in numbers
+            exists and machine.state.is_repeated(ended, number) is True for number in numbers
         ]
-        events.append(Answered(_ANSWERS[op], queue, numbers, results, batch))
+        events.append(Answered(_answer(ended), queue, numbers, results, batch))
     return events
 
 
@@ -282,8 +294,8 @@ def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
     A batch lease charges no delivery, but the remaining deliveries are reported as if it did.
     """
     name, first, count = run
-    queue = machine.queues.get(name)
-    leased = {} if queue is None else queue.leases.messages
+    queue = machine.state.queues.get(name)
+    leased = {} if queue is None else queue.store.leases.messages
     for number in range(first, first + count):
         message = leased.get(number)
         if message is not None:
@@ -293,7 +305,7 @@ def _leased(machine: Machine, run: Run) -> Iterable[Delivered]:
 def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = None) -> list[Event]:
     """Return the deliveries of one command as a `Pulled` for each run from one queue."""
     events: list[Event] = []
-    now_us = machine.now_us
+    now_us = machine.state.now_us
     name = None
     full = 0
     for queue, number, remaining, message in delivered:
@@ -309,10 +321,10 @@ def _pulled(machine: Machine, delivered: list[Delivered], batch: Batch | None = 
 
 def _deliveries(machine: Machine, name: bytes) -> int:
     """Return the maximum number of deliveries of a message pushed now."""
-    queue = machine.queues.get(name)
+    queue = machine.state.queues.get(name)
     if queue is not None:
         return queue.settings.deliveries
-    return int(machine.properties(name)["retry"]) + 1
+    return int(machine.state.properties(name)["retry"]) + 1
 
 
 def _line_count(event: Event) -> int:

@@ -199,7 +199,7 @@ class Membership:
             log.info("leaving", members=sorted(status.members))
             self._service.refuse(LmqError("left_cluster", _LEAVES))
             try:
-                await self._service.proposer.drained(DRAIN_S)
+                await self._service.sender.proposer.drained(DRAIN_S)
                 await self._take_out(status)
             except BaseException:
                 self._service.refuse(None)
@@ -295,7 +295,7 @@ def _require_no_messages(status: ReplicaStatus, machine: Machine) -> None:
     if status.was_removed:
         # The node does not know which entries of its log were committed.
         held = "what it had when it was removed from its cluster"
-    elif count := sum(map(len, machine.queues.values())):
+    elif count := sum(map(len, machine.state.queues.values())):
         held = f"{count} messages"
     else:
         return

@@ -15,9 +15,7 @@ from typing import Any
 
 import structlog
 
-from ...core import Op
-from ...core.log import command_layout as layout
-from ...core.log.commands import Command
+from ...core.log.commands import Command, Digest, ReportDigest
 from ...replication.base.errors import FatalReplicationError
 from ...replication.replica import Replica
 from ..commit.proposer import PendingCommand, Proposer
@@ -51,9 +49,9 @@ class ReplicaDigests:
         """Begin a comparison if this node leads and it is time, and report this node's digest; called periodically."""
         self._calls += 1
         if replica.is_leader() and self._calls % DIGEST_EVERY == 0:
-            self._propose(proposer, layout.digest(os.urandom(TOKEN_BYTES)))
+            self._propose(proposer, Digest(os.urandom(TOKEN_BYTES)))
         if self._token and replica.id not in self._reports and replica.id in replica.status().members:
-            self._propose(proposer, layout.report_digest(self._token, replica.id.encode(), self._own))
+            self._propose(proposer, ReportDigest(self._token, replica.id.encode(), self._own))
 
     def _propose(self, proposer: Proposer, command: Command) -> None:
         if not self._proposing:
@@ -66,10 +64,10 @@ class ReplicaDigests:
         Raises:
             FatalReplicationError: this replica differs from a majority.
         """
-        if command[layout.OP] == Op.DIGEST and type(result) is bytes:
-            self._token, self._own, self._reports, self._agreed = command[layout.TOKEN], result, {}, False
-        elif command[layout.OP] == Op.REPORT_DIGEST and result is True and command[layout.TOKEN] == self._token:
-            self._reports[command[layout.MEMBER].decode()] = command[layout.DIGEST]
+        if isinstance(command, Digest) and type(result) is bytes:
+            self._token, self._own, self._reports, self._agreed = command.token, result, {}, False
+        elif isinstance(command, ReportDigest) and result is True and command.token == self._token:
+            self._reports[command.member.decode()] = command.digest
             self._judge(own_id, members)
 
     def _judge(self, own_id: str, members: Collection[str]) -> None:

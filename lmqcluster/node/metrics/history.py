@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import Any, Final
 
-from ...core import Machine, Queue
+from ...core import Queue, State
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
 from ..queues.views.info import info_of
@@ -68,7 +68,7 @@ class History:
     """Samples of the last hour, taken every ten seconds.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
         totals: sums over all queues.
         stats: rates of each queue.
         turns: grants slices of the event loop.
@@ -77,9 +77,9 @@ class History:
         sums: samples of all queues together, oldest first.
     """
 
-    def __init__(self, machine: Callable[[], Machine], totals: Totals, stats: Stats, turns: FairSlices) -> None:
+    def __init__(self, state: Callable[[], State], totals: Totals, stats: Stats, turns: FairSlices) -> None:
         self.sums: deque[Sums] = deque(maxlen=SAMPLES_MAX)
-        self._machine = machine
+        self._state = state
         self._totals = totals
         self._stats = stats
         self._turns = turns
@@ -94,9 +94,9 @@ class History:
     async def sample(self) -> None:
         """Take one sample of all queues together and of the busiest; visit queues in slices."""
         self.sums.append(await self._totals.current())
-        machine = self._machine()
-        busiest = await self._busiest(machine.queues)
-        at_ms, now_us = int(self._totals.uptime_s() * 1000), machine.now_us
+        state = self._state()
+        busiest = await self._busiest(state.queues)
+        at_ms, now_us = int(self._totals.uptime_s() * 1000), state.now_us
         kept = self._series
         self._series = {}
         for queue in busiest:

@@ -19,9 +19,9 @@ OF_ALL_QUEUES = frozenset(("curr_items", "total_items", "bytes", "queue_creates"
 
 def _waiting_bytes(queue: Queue) -> int:
     """Return the bytes of items that are not leased; if a plain queue has leased items, average sizes are assumed."""
-    if queue.rich is not None:
-        return queue.waiting_bytes()
-    return _share(queue.body_bytes, queue.waiting(), len(queue.leases.messages))
+    if queue.store.rich is not None:
+        return queue.store.waiting_bytes()
+    return _share(queue.store.body_bytes, queue.store.waiting(), len(queue.store.leases.messages))
 
 
 def _share(size: int, waiting: int, leased: int) -> int:
@@ -34,7 +34,7 @@ async def global_stats(node: Node) -> dict[str, object]:
     Figures of queues are those of the cluster, whatever changed them. Figures of commands and connections are those of this node.
     """
     sums = (await node.totals.fresh()).queues
-    machine = node.service.machine()
+    state = node.service.sender.state()
     counts, waiting = node.observed.kestrel, sums.ready + sums.delayed
     connections = node.observed.connections
     return {
@@ -54,43 +54,43 @@ async def global_stats(node: Node) -> dict[str, object]:
         "get_misses": counts.get_misses,
         "bytes_read": counts.bytes_read,
         "bytes_written": counts.bytes_written,
-        "queue_creates": machine.deleted_total + len(machine.queues),
-        "queue_deletes": machine.deleted_total,
-        "queue_expires": machine.aged_total,
+        "queue_creates": state.deleted_total + len(state.queues),
+        "queue_deletes": state.deleted_total,
+        "queue_expires": state.aged_total,
     }
 
 
 def queue_stats(node: Node, name: bytes) -> dict[str, object]:
     """Return all figures of a queue or an alias; empty if there is none of that name."""
     service = node.service
-    machine = service.machine()
-    queue = machine.queues.get(name)
+    state = service.sender.state()
+    queue = state.queues.get(name)
     if queue is None:
         return {}
     options, counts = queue.settings.options, node.observed.kestrel.of(queue)
     if options is not None and options.destinations:
         destinations = _listed(list(options.destinations))
         return {"put_items": counts.put_items, "put_bytes": counts.put_bytes, "children": destinations}
-    items, size = queue.waiting(), _waiting_bytes(queue)
+    items, size = queue.store.waiting(), _waiting_bytes(queue)
     stats: dict[str, object] = {
         "items": items,
         "bytes": size,
-        "total_items": queue.pushed_total + queue.moved_in_total,
+        "total_items": queue.counters.pushed_total + queue.counters.moved_in_total,
         "logsize": 0,
-        "expired_items": queue.expired_total,
+        "expired_items": queue.counters.expired_total,
         "mem_items": items,
         "mem_bytes": size,
         "age": _age_ms(node, queue) if items else 0,
-        "discarded": queue.discarded_total,
+        "discarded": queue.counters.discarded_total,
         "waiters": waiters(node, name),
-        "open_transactions": len(queue.leases),
+        "open_transactions": len(queue.store.leases),
         "transactions": counts.transactions,
-        "canceled_transactions": queue.nacked_total + queue.redelivered_total,
+        "canceled_transactions": queue.counters.nacked_total + queue.counters.redelivered_total,
         "total_flushes": counts.total_flushes,
         "journal_rewrites": 0,
         "journal_rotations": 0,
     }
-    children = machine.bindings.targets(name)
+    children = state.bindings.targets(name)
     if children:
         stats["children"] = _listed(children)
     return stats
@@ -106,7 +106,7 @@ def _age_ms(node: Node, queue: Queue) -> int:
     """Return how long the last fetched item would have waited until now; if this node has seen none fetched, the next item."""
     now_us = node.service.pulls.clock.now_us()
     fetched_us = node.stats.last_due_us(queue.name)
-    age = age_s(queue.earliest_us() if fetched_us is None else fetched_us, now_us)
+    age = age_s(queue.store.earliest_us() if fetched_us is None else fetched_us, now_us)
     return 0 if age is None else round(age * 1000)
 
 

@@ -31,7 +31,7 @@ class MetricsPage:
 
     async def text(self) -> bytes:
         """Return the page in the text format, version 0.0.4."""
-        totals = await sum_queues(self._node.replica.machine, self._node.turns)
+        totals = await sum_queues(self._node.replica.machine.state, self._node.turns)
         return _Scrape(self._node, totals).text() + generate_latest(self._standard)
 
 
@@ -70,17 +70,17 @@ class _Scrape:
             page.value(f"lmq_messages_{counter}", count)
         page.value("lmq_oldest_message_age_seconds", age_s(totals.oldest_us, replica.clock.now_us()) or 0.0)
         page.histogram("lmq_time_in_queue_seconds", self._node.observed.time_in_queue)
-        page.value("lmq_idempotency_keys", len(machine.keys))
-        page.value("lmq_subscriptions", len(machine.batches.subscriptions))
-        page.value("lmq_sessions", len(machine.sessions))
-        page.value("lmq_locks", len(machine.locks))
-        page.value("lmq_pushes_waiting", len(machine.waiting_pushes))
-        page.value("lmq_pushes_waiting_bytes", machine.waiting_pushes.size_bytes)
+        page.value("lmq_idempotency_keys", len(machine.state.keys))
+        page.value("lmq_subscriptions", len(machine.state.batches.subscriptions))
+        page.value("lmq_sessions", len(machine.state.sessions))
+        page.value("lmq_locks", len(machine.state.locks))
+        page.value("lmq_pushes_waiting", len(machine.state.waiting_pushes))
+        page.value("lmq_pushes_waiting_bytes", machine.state.waiting_pushes.size_bytes)
 
     def _requests(self) -> None:
         page = self._page
         observed, service = self._node.observed, self._node.service
-        proposer, pulls = service.proposer, service.pulls
+        proposer, pulls = service.sender.proposer, service.pulls
         page.histograms("lmq_request_duration_seconds", list(observed.requests.items()))
         in_flight = (((protocol,), count()) for protocol, count in observed.in_flight.items())
         page.values("lmq_requests_in_flight", in_flight)
@@ -103,7 +103,7 @@ class _Scrape:
     def _raft(self) -> None:
         page = self._page
         node, replica, status = self._node, self._node.replica, self._status
-        snapshots, proposer = replica.snapshots, node.service.proposer
+        snapshots, proposer = replica.snapshots, node.service.sender.proposer
         page.value("lmq_raft_members", len(status.members))
         page.value("lmq_raft_has_leader", status.has_leader)
         page.value("lmq_raft_is_leader", status.is_leader)
@@ -147,13 +147,13 @@ class _Scrape:
         build = (node.version, node.config.durability)
         page.values("lmq_build_info", [(build, 1)])
         page.value("lmq_ready", all(passed for _name, passed, _detail in node.health()))
-        page.value("lmq_memory_used_bytes", node.service.stored_bytes)
+        page.value("lmq_memory_used_bytes", node.service.sender.stored_bytes)
         page.value("lmq_memory_limit_bytes", node.config.memory_bytes_max)
         replica = node.replica
         page.value("lmq_throttled_seconds_total", replica.throttle.seconds_total)
         page.value("lmq_page_wait_seconds_total", replica.page_supply.waited_s())
-        page.value("lmq_paged_messages", replica.machine.pager.paged_messages)
-        page.value("lmq_paged_body_bytes", replica.machine.pager.paged_body_bytes)
+        page.value("lmq_paged_messages", replica.machine.state.pager.paged_messages)
+        page.value("lmq_paged_body_bytes", replica.machine.state.pager.paged_body_bytes)
         page.value("lmq_page_files_bytes", replica.pages.size_bytes)
         page.value("lmq_pages_written_total", replica.pages.written_total)
         page.value("lmq_pages_read_total", replica.pages.read_total)

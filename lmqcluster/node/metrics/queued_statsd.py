@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from ...core import Machine, Queue
+from ...core import Queue, State
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
 from ..queues.polls import PolledQueues
@@ -33,7 +33,7 @@ class QueuedStatsd:
         server: StatsdServer,
         prefix: str,
         tags: Sequence[str],
-        machine: Callable[[], Machine],
+        state: Callable[[], State],
         polled: PolledQueues,
         is_leader: Callable[[], bool],
         turns: FairSlices,
@@ -44,7 +44,7 @@ class QueuedStatsd:
             server: the StatsD server.
             prefix: prefix of metric names.
             tags: further tags.
-            machine: returns the local replica's machine.
+            state: returns the local replica's state, which a snapshot may replace.
             polled: returns the figures.
             is_leader: returns whether this node leads now.
             turns: grants slices of the event loop.
@@ -53,7 +53,7 @@ class QueuedStatsd:
         self._server = server
         self._prefix = prefix.encode()
         self._tags = "".join(f",{tag}" for tag in tags).encode()
-        self._machine = machine
+        self._state = state
         self._polled = polled
         self._is_leader = is_leader
         # The counters of the previous second.
@@ -76,10 +76,10 @@ class QueuedStatsd:
 
     async def _send_queues(self) -> None:
         before, counted = self._counted, dict[bytes, dict[str, int]]()
-        async for block in self._turns.blocks(list(self._machine().queues.values()), NODE):
+        async for block in self._turns.blocks(list(self._state().queues.values()), NODE):
             lines: list[bytes] = []
             for queue in block:
-                if queue.rich is None or queue.rich.index is None:
+                if queue.store.rich is None or queue.store.rich.index is None:
                     continue
                 found = self._polled.figures(queue, EXACT_LEASES_MAX)
                 counted[queue.name] = found.counters

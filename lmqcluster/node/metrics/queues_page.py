@@ -44,10 +44,10 @@ async def queues_page(
     Raises:
         LmqError: ``bad_pattern``, with the first piece.
     """
-    machine, turns, matches = node.service.machine, node.turns, _matcher(pattern)
+    state, turns, matches = node.service.sender.state, node.turns, _matcher(pattern)
     shown: list[tuple[bytes, str]] = []
     count = 0
-    async for name in turns.each(names_in_order(machine), client):
+    async for name in turns.each(names_in_order(state), client):
         if matches(name):
             count += 1
             if len(shown) < limit:
@@ -56,13 +56,13 @@ async def queues_page(
         yield f"{head(metric)}\n".encode()
         value = _VALUES[metric]
         async for block in turns.blocks(shown, client):
-            queues, now_us = machine().queues, node.replica.clock.now_us()
+            queues, now_us = state().queues, node.replica.clock.now_us()
             rows = ((queues.get(name), label) for name, label in block)
             lines = [
-                f'{metric}{{queue="{label}"{state}}} {number}\n'
+                f'{metric}{{queue="{label}"{more}}} {number}\n'
                 for queue, label in rows
                 if queue is not None
-                for state, number in value(queue, now_us, node.service.pulls)
+                for more, number in value(queue, now_us, node.service.pulls)
             ]
             yield "".join(lines).encode()
     yield f"{head(_OMITTED)}\n{_OMITTED} {max(0, count - limit)}\n".encode()
@@ -73,8 +73,8 @@ def _matcher(pattern: bytes | None) -> Callable[[bytes], bool]:
 
 
 def _states(queue: Queue, now_us: int, _pulls: Pulls) -> Samples:
-    ready = queue.due_count(now_us)
-    counts = {"ready": ready, "delayed": queue.waiting() - ready, "leased": len(queue.leases.messages)}
+    ready = queue.store.due_count(now_us)
+    counts = {"ready": ready, "delayed": queue.store.waiting() - ready, "leased": len(queue.store.leases.messages)}
     return [(f',state="{state}"', count) for state, count in counts.items()]
 
 
@@ -84,15 +84,15 @@ def _one(value: Callable[[Queue], float]) -> _Value:
 
 _VALUES: Final[Mapping[str, _Value]] = {
     "lmq_queue_messages": _states,
-    "lmq_queue_messages_held": _one(lambda queue: 0 if queue.rich is None else len(queue.rich.held)),
-    "lmq_queue_groups_busy": _one(lambda queue: 0 if queue.rich is None else len(queue.rich.current)),
-    "lmq_queue_message_bytes": _one(lambda queue: queue.body_bytes),
+    "lmq_queue_messages_held": _one(lambda queue: 0 if queue.store.rich is None else len(queue.store.rich.held)),
+    "lmq_queue_groups_busy": _one(lambda queue: 0 if queue.store.rich is None else len(queue.store.rich.current)),
+    "lmq_queue_message_bytes": _one(lambda queue: queue.store.body_bytes),
     "lmq_queue_oldest_message_age_seconds": lambda queue, now_us, _pulls: (
-        ("", age_s(queue.earliest_us(), now_us) or 0.0),
+        ("", age_s(queue.store.earliest_us(), now_us) or 0.0),
     ),
     "lmq_queue_suspended": _one(lambda queue: int(queue.suspended)),
     "lmq_queue_pushes_waiting": _one(lambda queue: queue.pushes_waiting),
     "lmq_queue_waiters": lambda queue, _now_us, pulls: (("", pulls.waiting_for(queue.name)),),
-    **{f"lmq_queue_messages_{counter}": _one(attrgetter(counter)) for counter in COUNTERS},
+    **{f"lmq_queue_messages_{counter}": _one(attrgetter(f"counters.{counter}")) for counter in COUNTERS},
 }
 """Functions that return the samples of a queue by metric."""

@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
-from ...core import Machine, Op, PushFlag
+from ...core import PushFlag, State
 from ...core.handlers.transactions import single_commands
 from ...core.handlers.waiting_pushes import Waits
-from ...core.log.command_layout import OP, QUEUE
-from ...core.log.commands import PULLS, Command, Delivered, Fault
-from ...core.sessions.notices import Notice, Pushed
+from ...core.log.commands import PULLS, Encoded, Push, PushEach, PushRows, PushStream
+from ...core.log.notices import Notice, Pushed
+from ...core.log.results import Delivered, Fault
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
 from ..process.memory import MESSAGE_OVERHEAD_BYTES
@@ -29,15 +29,13 @@ __all__ = ["StatsdSender"]
 FLUSH_S: Final = 1.0
 RETENTIONS_MAX: Final = 20
 """Maximum number of retention times per queue and second."""
-_PUSHES: Final = frozenset((Op.PUSH, Op.PUSH_ITEMS))
-_RICH_PUSHES: Final = frozenset((Op.PUSH_TRAITS, Op.PUSH_EXISTING, Op.PUSH_OR_WAIT))
 
 
 class StatsdSender:
     """Counts the operations of this node and sends the counts. It never blocks the node and never makes it fail."""
 
     def __init__(
-        self, server: StatsdServer, prefix: str, gauges_s: int, machine: Callable[[], Machine], turns: FairSlices
+        self, server: StatsdServer, prefix: str, gauges_s: int, state: Callable[[], State], turns: FairSlices
     ) -> None:
         """Store the target and the source of the gauges; `run` sends.
 
@@ -45,37 +43,36 @@ class StatsdSender:
             server: the StatsD server.
             prefix: prefix of metric names, before the queue's name.
             gauges_s: seconds between gauges, 0 for none.
-            machine: returns the local replica's machine.
+            state: returns the local replica's state, which a snapshot may replace.
             turns: grants slices of the event loop.
         """
         self._turns = turns
         self._server = server
         self._prefix = prefix.encode()
         self._gauges_s = gauges_s
-        self._machine = machine
+        self._state = state
         self._pushed: Counter[bytes] = Counter()
         self._pulled: Counter[bytes] = Counter()
         self._retention: dict[bytes, list[float]] = {}
 
     def batch_applied(
-        self, now_us: int, commands: Iterable[Command], results: Iterable[Any], notices: Iterable[Notice] = ()
+        self, now_us: int, commands: Iterable[Encoded], results: Iterable[Any], notices: Iterable[Notice] = ()
     ) -> None:
         """Count the pushes and pulls of a batch of this node."""
         for notice in notices:
             if isinstance(notice, Pushed) and not isinstance(notice.result, Fault):
                 self._count_pushes(notice.queue, notice.result)
         for command, result in single_commands(commands, results):
-            op = command[OP]
             if not result:
                 continue
-            if op in _PUSHES or op == Op.PUSH_MARKED:
-                self._pushed[command[QUEUE]] += sum(flag < PushFlag.REPLAYED for flag in result)
-            elif op in _RICH_PUSHES:
+            if isinstance(command, Push | PushStream):
+                self._pushed[command.queue] += sum(flag < PushFlag.REPLAYED for flag in result)
+            elif isinstance(command, PushRows):
                 if not isinstance(result, Waits):
-                    self._count_pushes(command[QUEUE], result)
-            elif op == Op.PUSH_EACH:
+                    self._count_pushes(command.queue, result)
+            elif isinstance(command, PushEach):
                 self._pushed.update(name for name, flag in result if flag < PushFlag.REPLAYED)
-            elif op in PULLS:
+            elif command.op in PULLS:
                 self._count_deliveries(now_us, result)
 
     def _count_pushes(self, name: bytes, stored: Iterable[tuple[int, int]]) -> None:
@@ -108,10 +105,10 @@ class StatsdSender:
             yield from (self._line(name, b"retention:%.2f|ms" % wait_ms) for wait_ms in waits)
 
     async def _send_gauges(self) -> None:
-        async for block in self._turns.blocks(list(self._machine().queues.values()), NODE):
+        async for block in self._turns.blocks(list(self._state().queues.values()), NODE):
             lines: list[bytes] = []
             for queue in block:
-                memory = queue.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue)
+                memory = queue.store.body_bytes + MESSAGE_OVERHEAD_BYTES * len(queue)
                 lines.append(self._line(queue.name, b"size:%d|g" % len(queue)))
                 lines.append(self._line(queue.name, b"memory:%d|g" % memory))
             await self._server.send(lines)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Final, NamedTuple
 
-from ...core import Machine, Queue
+from ...core import Queue, State
 from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
@@ -46,31 +46,31 @@ class QueueTotals:
     def add(self, queues: Sequence[Queue], now_us: int) -> None:
         """Add some queues as of a log time."""
         for queue in queues:
-            ready = queue.due_count(now_us)
+            ready = queue.store.due_count(now_us)
             self.ready += ready
-            self.delayed += queue.waiting() - ready
-            self.leased += len(queue.leases.messages)
-            if queue.rich is not None:
-                self.held += len(queue.rich.held)
-                self.busy_groups += len(queue.rich.current)
-            self.body_bytes += queue.body_bytes
-            earliest_us = queue.earliest_us()
+            self.delayed += queue.store.waiting() - ready
+            self.leased += len(queue.store.leases.messages)
+            if queue.store.rich is not None:
+                self.held += len(queue.store.rich.held)
+                self.busy_groups += len(queue.store.rich.current)
+            self.body_bytes += queue.store.body_bytes
+            earliest_us = queue.store.earliest_us()
             if earliest_us is not None and (self.oldest_us is None or earliest_us < self.oldest_us):
                 self.oldest_us = earliest_us
         for name, counts in zip(COUNTERS, zip(*map(counts_of, queues), strict=True), strict=True):
             self.counters[name] += sum(counts)
 
 
-async def sum_queues(machine: Machine, turns: FairSlices) -> QueueTotals:
+async def sum_queues(state: State, turns: FairSlices) -> QueueTotals:
     """Compute the sums in slices; queues are read at slightly different times.
 
     Counters never fall from one call to the next: a queue that is deleted during a call still counts as existing, and the next
     call counts it as deleted.
     """
-    queues = list(machine.queues.values())
-    totals = QueueTotals(len(queues), dict(machine.retired))
+    queues = list(state.queues.values())
+    totals = QueueTotals(len(queues), dict(state.retired))
     async for block in turns.blocks(queues, NODE):
-        totals.add(block, machine.now_us)
+        totals.add(block, state.now_us)
     return totals
 
 
@@ -98,12 +98,12 @@ class Totals:
     """Sums over all queues, computed on request.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
         turns: grants slices of the event loop.
     """
 
-    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State], turns: FairSlices) -> None:
+        self._state = state
         self._turns = turns
         self._started = monotonic()
         self._latest: Sums | None = None
@@ -129,5 +129,5 @@ class Totals:
         async with self._lock:
             if self._latest is None or self._latest.at_s < since_s:
                 at_s = self.uptime_s()
-                self._latest = Sums(at_s, await sum_queues(self._machine(), self._turns))
+                self._latest = Sums(at_s, await sum_queues(self._state(), self._turns))
             return self._latest

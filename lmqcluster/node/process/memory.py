@@ -36,7 +36,7 @@ def stored_bytes(machine: Machine) -> int:
     These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes, and the state
     kept for owners.
     """
-    totals, quotas, pager = machine.totals, machine.quotas, machine.pager
+    totals, quotas, pager = machine.state.totals, machine.state.quotas, machine.state.pager
     return (
         totals.body_bytes
         - pager.paged_bytes
@@ -45,9 +45,9 @@ def stored_bytes(machine: Machine) -> int:
         - MESSAGE_OVERHEAD_BYTES * pager.paged_messages
         + totals.property_bytes
         + totals.trait_bytes
-        + BINDING_BYTES * len(machine.bindings)
+        + BINDING_BYTES * len(machine.state.bindings)
         + MESSAGE_OVERHEAD_BYTES * totals.messages
-        + QUEUE_BYTES * len(machine.queues)
+        + QUEUE_BYTES * len(machine.state.queues)
         + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)
         + quotas.total(Kind.NOTE_BYTES)
         + quotas.total(Kind.WAITING_BYTES)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from ...core import Op, Queue, Role
-from ...core.handlers.bulk import STEP_MAX
-from ...core.log import command_layout as layout
-from ...core.log.commands import Command
+from ...core import Queue, Role
+from ...core.handlers.checks import STEP_MAX
+from ...core.log.commands import Bind, Move, Purge, Redrive, Suspend
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX
 from .sending.command_sender import CommandSender
@@ -31,7 +31,8 @@ _WHOLE = 0
 """The limit of a purge that removes all messages in line."""
 PURGED_TOGETHER = 100
 """Largest number of queues that one log entry purges."""
-_DONE = {Op.PURGE: "purged", Op.MOVE: "moved", Op.WITHDRAW: "withdrawn", Op.REDRIVE: "sent back"}
+_Steps = Purge | Move | Redrive
+"""The commands that are repeated until nothing is left."""
 
 
 class QueueOperations:
@@ -42,8 +43,8 @@ class QueueOperations:
     too: ``queue_not_found``, and ``unknown_outcome`` if the operation failed half-way.
     """
 
-    def __init__(self, proposals: CommandSender) -> None:
-        self._proposals = proposals
+    def __init__(self, sender: CommandSender) -> None:
+        self._sender = sender
         self._purging = asyncio.Lock()
 
     def purge(self, queue: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
@@ -52,14 +53,14 @@ class QueueOperations:
         The purge ends when nothing is left, or when it has removed as many messages as the queue held at its start.
         Messages pushed during the purge stand behind those.
         """
-        command = layout.purge(queue)
+        command = Purge(queue)
         if count is not None:
             return self._repeat(command, _checked_count(count))
-        return self._purge_rest(self._send(layout.with_limit(command, _WHOLE)), command)
+        return self._purge_rest(self._send(replace(command, limit=_WHOLE)), command)
 
-    async def _purge_rest(self, first: asyncio.Future[int | None], command: Command) -> int:
-        """Purge in steps the messages that are not in the plain line: delayed ones and those with traits."""
-        queue: bytes = command[layout.QUEUE]
+    async def _purge_rest(self, first: asyncio.Future[int | None], command: _Steps) -> int:
+        """Purge delayed messages and messages with traits, in steps."""
+        queue = command.queue
         gone = await first
         if gone is None:
             raise no_queue(queue)
@@ -70,18 +71,20 @@ class QueueOperations:
         return self._told(command, done)
 
     async def purge_all(self, is_wanted: Callable[[Queue], bool], client: bytes) -> int:
-        """Remove the unleased messages of every wanted queue, as work of this client; return how many were removed.
+        """Remove the unleased messages of every wanted queue; return how many were removed.
+
+        The work counts for this client, see `FairSlices`.
 
         Many queues share a log entry. One call runs at a time, so calls that waited usually find nothing left to do.
         """
-        proposals = self._proposals
+        sender = self._sender
         async with self._purging:
             done = waiting = 0
             names: list[bytes] = []
-            async for queue in each_queue(proposals.machine, proposals.turns, client):
-                if is_wanted(queue) and queue.waiting():
+            async for queue in each_queue(sender.state, sender.turns, client):
+                if is_wanted(queue) and queue.store.waiting():
                     names.append(queue.name)
-                    waiting += queue.waiting()
+                    waiting += queue.store.waiting()
                 if len(names) == PURGED_TOGETHER or waiting >= STEP_MAX:
                     done += await self._purge_together(names)
                     names, waiting = [], 0
@@ -90,21 +93,25 @@ class QueueOperations:
         return done
 
     async def _purge_together(self, names: list[bytes]) -> int:
-        commands = [layout.purge(name) for name in names]
-        gone = await asyncio.gather(*(self._send(layout.with_limit(command, _WHOLE)) for command in commands))
+        commands = [Purge(name) for name in names]
+        gone = await asyncio.gather(*(self._send(replace(command, limit=_WHOLE)) for command in commands))
         done = 0
         for command, count in zip(commands, gone, strict=True):
             # None: the queue has been deleted.
             done += count or 0
             step = count or 0
-            while step >= STEP_MAX and self._out_of_line(command[layout.QUEUE]):
+            while step >= STEP_MAX and self._out_of_line(command.queue):
                 step = await self._next(command, STEP_MAX, done)
                 done += step
         return done
 
     def _out_of_line(self, queue: bytes) -> int:
-        found = self._proposals.machine().queues.get(queue)
-        return 0 if found is None else len(found.delayed) + (0 if found.rich is None else len(found.rich))
+        found = self._sender.state().queues.get(queue)
+        return (
+            0
+            if found is None
+            else len(found.store.delayed) + (0 if found.store.rich is None else len(found.store.rich))
+        )
 
     def move(
         self, queue: bytes, destination: bytes, count: int | None = None, owner: bytes = b""
@@ -114,10 +121,10 @@ class QueueOperations:
         Raises:
             LmqError: at once: ``bad_name``; ``bad_request`` if the count is out of range or both queues are the same.
         """
-        self._proposals.check_name(destination, owner)
+        self._sender.check_name(destination, owner)
         if queue == destination:
             raise LmqError("bad_request", "a queue cannot be moved to itself")
-        return self._repeat(layout.move(queue, destination), _checked_count(count))
+        return self._repeat(Move(queue, destination), _checked_count(count))
 
     def withdraw(self, queue: bytes, label: bytes, count: int | None = None) -> Coroutine[Any, Any, int]:
         """Remove up to `count` messages (None: all) that have this label and no lease; return how many were removed.
@@ -126,7 +133,7 @@ class QueueOperations:
             LmqError: at once: ``bad_request`` if the label or the count is out of range.
         """
         _check_label(label)
-        return self._repeat(layout.withdraw(queue, label), _checked_count(count))
+        return self._repeat(Purge(queue, label=label), _checked_count(count))
 
     def redrive(
         self,
@@ -149,14 +156,14 @@ class QueueOperations:
         """
         if destination is not None:
             principal.require(Role.WRITE, destination)
-            self._proposals.check_name(destination, principal.owner)
+            self._sender.check_name(destination, principal.owner)
         if queue == destination:
             raise LmqError("bad_request", "messages cannot be sent back to the queue in which they are")
         if label:
             _check_label(label)
         if destination is None and not principal.everywhere:
             return self._redrive_allowed(queue, label, _checked_count(count), principal)
-        return self._repeat(layout.redrive(queue, destination or b"", label), _checked_count(count))
+        return self._repeat(Redrive(queue, destination or b"", label), _checked_count(count))
 
     async def _redrive_allowed(self, queue: bytes, label: bytes, count: int, principal: Principal) -> int:
         """Send messages back in steps; check before each step that the principal may write to its target queues.
@@ -164,7 +171,7 @@ class QueueOperations:
         Raises:
             LmqError: ``forbidden``; ``unknown_outcome`` if some messages have already been sent.
         """
-        await self._proposals.look_up()
+        await self._sender.look_up()
         done, left = 0, min(count, self._size(queue))
         while True:
             step = min(left, STEP_MAX)
@@ -178,7 +185,7 @@ class QueueOperations:
                 raise LmqError(
                     "unknown_outcome", f"{done} messages were sent back before this: {exc.message}", retryable=False
                 ) from exc
-            command = layout.redrive(queue, sources, label)
+            command = Redrive(queue, sources, label)
             gone = await self._next(command, step, done) if done else await self._first(command, step)
             done, left = done + gone, left - gone
             # A message that came from a queue not checked above also ends the step early.
@@ -187,14 +194,14 @@ class QueueOperations:
 
     def _sources(self, queue: bytes, label: bytes, most: int) -> list[bytes]:
         """Return the origin queues of the messages that the next step would send back."""
-        found = self._proposals.machine().queues.get(queue)
-        moved = [] if found is None or found.rich is None else found.rich.moved(label, most)
+        found = self._sender.state().queues.get(queue)
+        moved = [] if found is None or found.store.rich is None else found.store.rich.moved(label, most)
         return sorted({message.traits.origin.queue for message in moved if message.traits.origin is not None})
 
-    async def _first(self, command: Command, step: int) -> int:
-        gone = await self._send(layout.with_limit(command, max(1, step)))
+    async def _first(self, command: _Steps, step: int) -> int:
+        gone = await self._send(replace(command, limit=max(1, step)))
         if gone is None:
-            raise no_queue(command[layout.QUEUE])
+            raise no_queue(command.queue)
         return int(gone)
 
     def bind(self, source: bytes, target: bytes, owner: bytes = b"") -> Coroutine[Any, Any, bool]:
@@ -206,17 +213,17 @@ class QueueOperations:
             LmqError: at once: ``bad_name``, ``quota_exceeded``; ``bad_request`` if both queues are the same.
         """
         for name in (source, target):
-            self._proposals.check_name(name, owner)
+            self._sender.check_name(name, owner)
         if source == target:
             raise LmqError("bad_request", "a queue cannot be bound to itself")
-        self._proposals.check_room()
-        return self._changed(self._send(layout.bind(source, target)), "queue bound", source, target)
+        self._sender.check_room()
+        return self._changed(self._send(Bind(source, target)), "queue bound", source, target)
 
     def unbind(self, source: bytes, target: bytes) -> Coroutine[Any, Any, bool]:
         """Remove a binding; False if there is none."""
         if max(len(source), len(target)) > NAME_BYTES_MAX:
             raise LmqError("bad_name", f"a queue name has at most {NAME_BYTES_MAX} bytes")
-        return self._changed(self._send(layout.unbind(source, target)), "queue unbound", source, target)
+        return self._changed(self._send(Bind(source, target, bound=False)), "queue unbound", source, target)
 
     @staticmethod
     async def _changed(changed: asyncio.Future[bool], event: str, source: bytes, target: bytes) -> bool:
@@ -226,25 +233,25 @@ class QueueOperations:
 
     def bindings(self, source: bytes) -> list[bytes]:
         """Return the queues that get copies of pushes to this one."""
-        return self._proposals.machine().bindings.targets(source)
+        return self._sender.state().bindings.targets(source)
 
     def count_labelled(self, queue: bytes, label: bytes) -> int:
         """Return how many messages of a queue have this label and no lease, on the local replica.
 
         Raises ``queue_not_found``.
         """
-        found = self._proposals.machine().queues.get(queue)
+        found = self._sender.state().queues.get(queue)
         if found is None:
             raise no_queue(queue)
-        return 0 if found.rich is None else found.rich.count_labelled(label)
+        return 0 if found.store.rich is None else found.store.rich.count_labelled(label)
 
     def suspend(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Suspend deliveries of the queue until it is resumed; all other operations continue."""
-        return self._finish(queue, self._send(layout.suspend(queue, True)), "queue suspended")
+        return self._finish(queue, self._send(Suspend(queue, True)), "queue suspended")
 
     def resume(self, queue: bytes) -> Coroutine[Any, Any, None]:
         """Resume deliveries of the queue, first to the pulls that have waited longest."""
-        return self._finish(queue, self._send(layout.suspend(queue, False)), "queue resumed")
+        return self._finish(queue, self._send(Suspend(queue, False)), "queue resumed")
 
     @staticmethod
     async def _finish(queue: bytes, found: asyncio.Future[bool | None], event: str) -> None:
@@ -252,17 +259,18 @@ class QueueOperations:
             raise no_queue(queue)
         log.info(event, queue=_shown(queue))
 
-    def _repeat(self, command: Command, count: int) -> Coroutine[Any, Any, int]:
-        first = self._send(layout.with_limit(command, min(count, STEP_MAX)))
+    def _repeat(self, command: _Steps, count: int) -> Coroutine[Any, Any, int]:
+        first = self._send(replace(command, limit=min(count, STEP_MAX)))
         return self._go_on(first, command, count)
 
-    def _send(self, command: Command) -> asyncio.Future[Any]:
-        if len(command[layout.QUEUE]) > NAME_BYTES_MAX:
-            raise no_queue(command[layout.QUEUE])
-        return self._proposals.send(command, 64 + 2 * NAME_BYTES_MAX)
+    def _send(self, command: _Steps | Bind | Suspend) -> asyncio.Future[Any]:
+        queue = command.source if isinstance(command, Bind) else command.queue
+        if len(queue) > NAME_BYTES_MAX:
+            raise no_queue(queue)
+        return self._sender.send(command, 64 + 2 * NAME_BYTES_MAX)
 
-    async def _go_on(self, first: asyncio.Future[int | None], command: Command, count: int) -> int:
-        queue: bytes = command[layout.QUEUE]
+    async def _go_on(self, first: asyncio.Future[int | None], command: _Steps, count: int) -> int:
+        queue = command.queue
         step = min(count, STEP_MAX)
         gone = await first
         if gone is None:
@@ -277,22 +285,22 @@ class QueueOperations:
         return self._told(command, done)
 
     @staticmethod
-    def _told(command: Command, done: int) -> int:
-        event = f"messages {_DONE[command[layout.OP]]}"
-        log.info(event, queue=_shown(command[layout.QUEUE]), count=done)
+    def _told(command: _Steps, done: int) -> int:
+        event = f"messages {_done_by(command)}"
+        log.info(event, queue=_shown(command.queue), count=done)
         return done
 
-    async def _next(self, command: Command, step: int, done: int) -> int:
+    async def _next(self, command: _Steps, step: int, done: int) -> int:
         try:
             # A queue deleted since the last step has nothing left.
-            return int(await self._send(layout.with_limit(command, step)) or 0)
+            return int(await self._send(replace(command, limit=step)) or 0)
         except LmqError as exc:
             # Earlier steps took effect, so the error must not look like a refused request.
-            reason = f"{done} messages were {_DONE[command[layout.OP]]} before this: {exc.message}"
-            raise LmqError("unknown_outcome", reason, retryable=command[layout.OP] in (Op.PURGE, Op.WITHDRAW)) from exc
+            reason = f"{done} messages were {_done_by(command)} before this: {exc.message}"
+            raise LmqError("unknown_outcome", reason, retryable=isinstance(command, Purge)) from exc
 
     def _size(self, queue: bytes) -> int:
-        found = self._proposals.machine().queues.get(queue)
+        found = self._sender.state().queues.get(queue)
         return 0 if found is None else len(found)
 
 
@@ -309,3 +317,9 @@ def _check_label(label: bytes) -> None:
 
 def _shown(queue: bytes) -> str:
     return queue[:NAME_BYTES_MAX].decode("utf-8", "backslashreplace")
+
+
+def _done_by(command: _Steps) -> str:
+    if isinstance(command, Purge):
+        return "withdrawn" if command.label else "purged"
+    return "moved" if isinstance(command, Move) else "sent back"

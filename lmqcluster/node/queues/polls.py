@@ -8,11 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import Queue
-from ...core.log import command_layout as layout
+from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
 from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...core.queue.message_index import tag_of
 from ...wire.errors import LmqError
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
+from .pulls.pull_options import PullOptions
 from .pulls.wait_lists import polls_are_suspended
 from .sending.naming import no_queue
 from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
@@ -81,12 +82,12 @@ class PolledQueues:
 
     def __init__(
         self,
-        service: CommandSender,
+        sender: CommandSender,
         receipts: Callable[[], ReceiptFormat],
         pulls: Callable[[], Pulls],
         wait_for: WaitFor,
     ) -> None:
-        self._service = service
+        self._sender = sender
         self._receipts = receipts
         self._pulls = pulls
         self._wait_for = wait_for
@@ -97,9 +98,9 @@ class PolledQueues:
 
     async def create(self, queue: bytes, owner: bytes = b"") -> bool:
         """Create a queue; False if it exists already."""
-        self._service.check_name(queue, b"")
+        self._sender.check_name(queue, b"")
         pairs = [["retry", RETRY_WITHOUT_END]]
-        return bool(await self._service.propose(layout.create_indexed(queue, pairs, owner), 96))
+        return bool(await self._sender.propose(Create(queue, owner, pairs, indexed=True), 96))
 
     # --- messages -------------------------------------------------------------------------------------------------
 
@@ -115,15 +116,15 @@ class PolledQueues:
             key: idempotency key of the whole push; None for none.
             owner: owner of the key.
         """
-        service = self._service
+        sender = self._sender
         self._check(queue)
         if len(contents) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a push may have at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
         sizes = list(map(len, contents))
-        service.check_push(max(sizes, default=0))
+        sender.check_push(max(sizes, default=0))
         rows = self._rows(contents, hidden_s, key)
         size = sum(sizes) + _ROW_BYTES * len(rows)
-        results = await service.propose(layout.push_existing(queue, rows, *service.owned(owner)), size)
+        results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
         return [sequence for _flag, sequence in results]
 
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
@@ -135,7 +136,7 @@ class PolledQueues:
         if key is not None:
             for place, (body, delay_s) in enumerate(zip(contents, hidden_s, strict=True)):
                 own_key = b"%s %d" % (key, place)
-                self._service.check_key(own_key)
+                self._sender.check_key(own_key)
                 rows.append(self._row(body, own_key, delay_s))
             return rows
         before_s: float | None = None
@@ -147,7 +148,7 @@ class PolledQueues:
     def _row(self, body: bytes, key: bytes | None, delay_s: float) -> list[Any]:
         # A delay of 0 is sent too: without one, the queue's property delay would apply.
         item = PushItem(body, key=key, options=PushOptions(delay_s=min(delay_s, DELAY_S_MAX)))
-        return item.row_with_options(self._service.due_times)
+        return item.row(self._sender.due_times)
 
     async def poll(
         self,
@@ -170,15 +171,15 @@ class PolledQueues:
             has_room: as in a pull.
         """
         self._check(queue)
-        options = layout.poll_pull(_microseconds(hide_s), takes_hidden=takes_hidden)
+        options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False))
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
-        start = self._pulls().start_with
+        start = self._pulls().start
         if not takes_hidden and await self._is_empty(queue):
             if not wanted[1]:
                 self._note_empty(queue)
                 return []
-            start = self._pulls().wait_with
-        delivered = await self._wait_for(partial(start, options), queue, wanted, has_room)
+            start = self._pulls().wait
+        delivered = await self._wait_for(partial(start, options=options), queue, wanted, has_room)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 
@@ -186,25 +187,25 @@ class PolledQueues:
         """Return whether a poll would find nothing and change no state, so that it needs no log entry."""
         if not self._seems_empty(name):
             return False
-        await self._service.look_up()
+        await self._sender.look_up()
         return self._seems_empty(name)
 
     def _seems_empty(self, name: bytes) -> bool:
-        machine = self._service.machine()
-        queue = machine.queues.get(name)
-        if queue is None or queue.is_exclusive() or machine.poll_limits.throttle or _limits_of(queue).throttle:
+        state = self._sender.state()
+        queue = state.queues.get(name)
+        if queue is None or queue.is_exclusive() or state.poll_limits.throttle or _limits_of(queue).throttle:
             return False
         head_us = queue.head_us()
         is_due = head_us is not None and head_us <= self._pulls().clock.now_us()
-        return not is_due and not polls_are_suspended(machine, queue)
+        return not is_due and not polls_are_suspended(state, queue)
 
     def _note_empty(self, name: bytes) -> None:
         self._empty[name] += 1
-        queues = self._service.machine().queues
+        queues = self._sender.state().queues
         if len(self._empty) > 2 * len(queues) + _SWEEP_MIN:
             self._empty = Counter({one: count for one, count in self._empty.items() if one in queues})
 
-    def give_back(self, polled: Sequence[Polled]) -> None:
+    def put_back(self, polled: Sequence[Polled]) -> None:
         """Return messages that did not reach their client. The call does not wait for the outcome."""
         parse = self._receipts().parse
         by_queue: dict[bytes, list[int]] = {}
@@ -215,7 +216,7 @@ class PolledQueues:
     async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
         """Hide a message for `hide_s` seconds; return its new tag, None if it is missing or has another tag."""
         self._check(queue)
-        number = await self._service.propose(layout.update(queue, message, tag, _microseconds(hide_s)), 96)
+        number = await self._sender.propose(Update(queue, message, tag, _microseconds(hide_s)), 96)
         return None if number is None else tag_of(number)
 
     async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
@@ -223,7 +224,7 @@ class PolledQueues:
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
-        done: list[bool] = await self._service.propose(layout.delete_polled(queue, pairs), 64 + 20 * len(pairs))
+        done: list[bool] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
         return done
 
     def _check(self, queue: bytes) -> None:
@@ -239,7 +240,7 @@ class PolledQueues:
         """
         self._check(queue)
         given = [switches.get(endpoint.name.lower()) for endpoint in Endpoint]
-        return _named(await self._service.propose(layout.suspend_endpoints(queue, given), 64 + len(queue)))
+        return _named(await self._sender.propose(SetPollLimits(queue, given), 64 + len(queue)))
 
     async def throttle(self, queue: bytes, throttle: tuple[int, int] | None) -> None:
         """Limit the polls of a queue, or, with an empty name, those of all queues together.
@@ -248,21 +249,21 @@ class PolledQueues:
         """
         self._check(queue)
         polls, seconds = throttle or (None, 1)
-        await self._service.propose(layout.throttle(queue, polls, seconds * 1_000_000), 64 + len(queue))
+        await self._sender.propose(SetPollLimits(queue, None, (polls, seconds * 1_000_000)), 64 + len(queue))
 
     async def limits(self, queue: bytes) -> Limits:
         """Return the limits of requests on a queue, or, with an empty name, on all queues."""
-        await self._service.look_up()
+        await self._sender.look_up()
         limits = self._limits(queue)
         throttle = limits.throttle and (limits.throttle[0], limits.throttle[1] // 1_000_000)
         return Limits(_named(limits.suspended), throttle)
 
     def _limits(self, name: bytes) -> PollLimits:
-        machine = self._service.machine()
-        return _limits_of(self._existing(name)) if name else machine.poll_limits
+        state = self._sender.state()
+        return _limits_of(self._existing(name)) if name else state.poll_limits
 
     def _existing(self, name: bytes) -> Queue:
-        queue = self._service.machine().queues.get(name)
+        queue = self._sender.state().queues.get(name)
         if queue is None:
             raise no_queue(name)
         return queue
@@ -274,7 +275,7 @@ class PolledQueues:
 
         Empty polls are those in the log, of all nodes, and those of this node that are not in the log.
         """
-        await self._service.look_up()
+        await self._sender.look_up()
         found = self.figures(self._existing(name), EXACT_LEASES_MAX)
         found.counters["empty_poll"] += self._empty[name]
         return found
@@ -285,13 +286,13 @@ class PolledQueues:
         If the queue has more leases than `exact_max`, the time of the last message is a lower bound.
         """
         now_us = self._pulls().clock.now_us()
-        first_us, last_us = queue.earliest_us(), _last_us(queue, exact_max)
+        first_us, last_us = queue.store.earliest_us(), _last_us(queue, exact_max)
         counters = dict(zip(POLL_COUNTERS, _limits_of(queue).counters, strict=True))
         counters["successful_update"] = counters.pop("updated")
         counters |= {
-            "successful_push": queue.pushed_total,
-            "successful_poll": queue.pulled_total,
-            "successful_delete": queue.acked_total,
+            "successful_push": queue.counters.pushed_total,
+            "successful_poll": queue.counters.pulled_total,
+            "successful_delete": queue.counters.acked_total,
         }
         gauges = {
             "first_message_visibility_timeout_sec": 0 if first_us is None else max(0, first_us - now_us) // 1_000_000,
@@ -306,7 +307,7 @@ class PolledQueues:
 
     def totals(self) -> dict[str, int]:
         """Return the counters of all queues together, deleted ones included, as this node knows them."""
-        counters = dict(zip(POLL_COUNTERS, self._service.machine().poll_limits.counters, strict=True))
+        counters = dict(zip(POLL_COUNTERS, self._sender.state().poll_limits.counters, strict=True))
         counters["empty_poll"] += self._empty.total()
         return counters
 
@@ -314,16 +315,16 @@ class PolledQueues:
 
     async def api_keys(self) -> list[tuple[bytes, bytes]]:
         """Return the digest of each key, with the prefix of the names of the queues that it opens."""
-        await self._service.look_up()
-        return list(self._service.machine().api_keys)
+        await self._sender.look_up()
+        return list(self._sender.state().api_keys)
 
     async def set_api_key(self, digest: bytes, prefix: bytes) -> None:
         """Add a key, or change its prefix."""
-        await self._service.propose(layout.set_api_key(digest, prefix), 64 + len(digest) + len(prefix))
+        await self._sender.propose(SetApiKey(digest, prefix), 64 + len(digest) + len(prefix))
 
     async def delete_api_key(self, digest: bytes) -> bool:
         """Delete a key; False if there is none."""
-        return bool(await self._service.propose(layout.delete_api_key(digest), 64 + len(digest)))
+        return bool(await self._sender.propose(SetApiKey(digest, None), 64 + len(digest)))
 
 
 def _microseconds(seconds: int) -> int:
@@ -336,7 +337,7 @@ def _named(suspended: Sequence[bool]) -> dict[str, bool]:
 
 def _limits_of(queue: Queue) -> PollLimits:
     """Return the limits of a queue; the initial ones if no request has used its message index yet."""
-    index = None if queue.rich is None else queue.rich.index
+    index = None if queue.store.rich is None else queue.store.rich.index
     return PollLimits() if index is None else index.limits
 
 
@@ -345,10 +346,10 @@ def _last_us(queue: Queue, exact_max: int) -> int | None:
 
     If the queue has more leases than `exact_max`, the time is a lower bound for the leased messages.
     """
-    times = [] if queue.rich is None or (last := queue.rich.scheduled.last()) is None else [last.due_us]
-    if len(queue.leases) <= exact_max:
-        times += [message.due_us for message in queue.leases.messages.values()]
+    times = [] if queue.store.rich is None or (last := queue.store.rich.scheduled.last()) is None else [last.due_us]
+    if len(queue.store.leases) <= exact_max:
+        times += [message.due_us for message in queue.store.leases.messages.values()]
     else:
-        times.append(queue.leases.bound_us())
-    first_us = queue.earliest_us()
+        times.append(queue.store.leases.bound_us())
+    first_us = queue.store.earliest_us()
     return max(times, default=first_us)

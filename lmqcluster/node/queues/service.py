@@ -6,12 +6,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
-from ...core import Machine, Op, PushFlag, Queue
-from ...core.log import command_layout as layout
-from ...core.log.command_layout import CONTENTS, OP, QUEUE, TYPE, PullOptions
-from ...core.log.commands import Delivered, Place
+from ...core import PushFlag, Queue, State
+from ...core.log.commands import Ack, Extend, Nack, Place, Pull, Push
+from ...core.log.results import Delivered
 from ...core.queue.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ...core.state.hooked_names import HookedNames
 from ...ports import ConnectionSlot
@@ -27,6 +26,7 @@ from .patterns.patterns import check_pattern
 from .patterns.views import PatternViews
 from .polls import PolledQueues
 from .pulls.deliveries import Delivery, first_of, rendered
+from .pulls.pull_options import PullOptions
 from .pulls.pulls import PullRequest, Pulls, Waiter
 from .pulls.unsent import Unsent
 from .pulls.wait_lists import DeliverySink
@@ -40,7 +40,7 @@ from .sending.command_sender import CommandSender
 from .sending.due_times import DueTimes
 from .sending.log_waiters import LogWaiters
 from .sending.naming import no_queue
-from .sending.push_items import PushItem, Stored, check_all_stored, refusal_of, stored
+from .sending.push_items import PushItem, Stored, refusal_of, stored
 from .sending.rules import check_rules
 from .sending.times import lease_us, retry_delay_us
 from .sessions import Sessions
@@ -56,13 +56,14 @@ __all__ = ["QueueService", "no_room"]
 HasRoom = Callable[[int], bool]
 
 
-class QueueService(CommandSender):
+class QueueService:
     """The interface of the service. Every asynchronous method raises `LmqError`.
 
     Args:
         pulls: takes pulls. The other arguments are those of `CommandSender`.
 
     Attributes:
+        sender: checks and sends the commands.
         subscriptions: batch leases.
         peeks: lists of the messages of a queue.
         peek_ranges: the parts of a queue that clients can list in parallel.
@@ -79,40 +80,41 @@ class QueueService(CommandSender):
         self,
         proposer: Proposer,
         pulls: Pulls,
-        machine: Callable[[], Machine],
+        state: Callable[[], State],
         views: PatternViews,
         turns: FairSlices,
         *,
         message_bytes_max: int,
         memory_bytes_max: int,
     ) -> None:
-        super().__init__(
+        self.sender = CommandSender(
             proposer,
-            machine,
+            state,
             views,
             turns,
-            due_times=DueTimes(machine, lambda: self.pulls.clock),
+            due_times=DueTimes(state, lambda: self.pulls.clock),
             message_bytes_max=message_bytes_max,
             memory_bytes_max=memory_bytes_max,
         )
+        self._loop = asyncio.get_running_loop()
         self.pulls = pulls
         self._hooked_rules: list[Rule] = []
         self._hooked_by_rules: frozenset[bytes] = frozenset()
         self._receipts: ReceiptFormat | None = None
-        self.subscriptions = Subscriptions(self)
-        self.peeks = Peeks(machine, turns)
-        self.peek_ranges = PeekRanges(machine, turns)
-        self.operations = QueueOperations(self)
-        self.jobs = Jobs(self)
+        self.subscriptions = Subscriptions(self.sender)
+        self.peeks = Peeks(state, turns)
+        self.peek_ranges = PeekRanges(state, turns)
+        self.operations = QueueOperations(self.sender)
+        self.jobs = Jobs(self.sender)
         self._flags = _FlagSink()
-        self.board = LogWaiters(machine)
-        self.events = QueueEvents(machine)
+        self.board = LogWaiters(state)
+        self.events = QueueEvents(state)
         self.board.session_ended.append(self._session_ended)
-        self.polled = PolledQueues(self, self.receipts, lambda: self.pulls, self._wait_for)
-        self.sessions = Sessions(self, self.board, self.receipts, self._pull_in_session)
-        self.session_list = SessionList(machine, self.receipts)
+        self.polled = PolledQueues(self.sender, self.receipts, lambda: self.pulls, self._wait_for)
+        self.sessions = Sessions(self.sender, self.board, self.receipts, self._pull_in_session)
+        self.session_list = SessionList(state, self.receipts)
         self.rates: Rates = no_rates
-        self._waiting_pushes = WaitingPushes(self, self.board)
+        self._waiting_pushes = WaitingPushes(self.sender, self.board)
 
     def receipts(self) -> ReceiptFormat:
         """Return the format of message ids in this cluster life.
@@ -134,14 +136,14 @@ class QueueService(CommandSender):
         Requests that the node has already taken still get their outcome.
         """
         if error is None:
-            self.proposer.resume()
+            self.sender.proposer.resume()
             self.pulls.reopen()
             self._waiting_pushes.reopen()
         else:
             self.pulls.close(error)
             self.board.close(error)
             self._waiting_pushes.close(error)
-            self.proposer.retire(error)
+            self.sender.proposer.retire(error)
 
     def _session_ended(self, session: int) -> None:
         # Looked up at each call: `pulls` is replaced when the node joins another cluster.
@@ -167,26 +169,22 @@ class QueueService(CommandSender):
         Idempotency keys belong to `owner`. The push stores nothing and raises ``key_reused`` if a key was used with
         another body before, ``full`` or ``too_large`` if a queue refuses the messages.
         """
-        self.check_name(queue, owner)
+        self.sender.check_name(queue, owner)
         if len(items) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(items)}")
         has_options = False
         for item in items:
-            self.check_item(item)
+            self.sender.check_item(item)
             has_options |= item.options is not None
         if wait_s:
             return await self.push_or_wait(queue, items, wait_s, owner)
-        as_rows = has_options or len(items) > 1 or tells_sequence
-        if not as_rows and len(items) == 1 and not items[0].headers and items[0].key is None:
+        is_single = len(items) == 1 and not has_options and not tells_sequence
+        if is_single and not items[0].headers and items[0].key is None:
             return [Stored(await self._push_plain(queue, items[0]))]
-        if as_rows:
-            return [
-                stored(*one)
-                for one in await self.ask(requests.push_rows(self.due_times, queue, items, self.owned(owner)))
-            ]
-        flags: list[int] = await self.ask(requests.push_items(queue, items, self.owned(owner)))
-        check_all_stored(queue, flags)
-        return [Stored(flag) for flag in flags]
+        return [
+            stored(*one)
+            for one in await self.sender.ask(requests.push_rows(self.sender.due_times, queue, items, owner))
+        ]
 
     def push_or_wait(
         self, queue: bytes, items: Sequence[PushItem], wait_s: float, owner: bytes = b""
@@ -195,9 +193,9 @@ class QueueService(CommandSender):
 
         The command is sent at once, so requests that are sent later take effect after it.
         """
-        self.check_name(queue, owner)
+        self.sender.check_name(queue, owner)
         for item in items:
-            self.check_item(item)
+            self.sender.check_item(item)
         return self._waiting_pushes.push(queue, items, wait_s, owner)
 
     def push_soon(self, queue: bytes, content: bytes, owner: bytes = b"") -> asyncio.Future[int]:
@@ -205,8 +203,8 @@ class QueueService(CommandSender):
 
         Raises: like `push`, if the message cannot be sent.
         """
-        self.check_name(queue, owner)
-        self.check_push(len(content))
+        self.sender.check_name(queue, owner)
+        self.sender.check_push(len(content))
         return self._push_plain(queue, PushItem(content))
 
     def push_run(self, queue: bytes, contents: list[bytes], owner: bytes = b"") -> asyncio.Future[list[int]]:
@@ -216,36 +214,29 @@ class QueueService(CommandSender):
 
         Raises: like `push`, if the messages cannot be sent.
         """
-        self.check_name(queue, owner)
-        self.check_push(max(map(len, contents)))
+        self.sender.check_name(queue, owner)
+        self.sender.check_push(max(map(len, contents)))
         outcome: asyncio.Future[list[int]] = self._loop.create_future()
         share = CoalescedResult(outcome, len(contents))
-        size, tail = sum(map(len, contents)) + 8 * len(contents), self.proposer.tail
-        if tail is not None and tail.sink is shares and tail.command[QUEUE] == queue and tail.command[OP] == Op.PUSH:
-            tail.command[CONTENTS].extend(contents)
-            tail.requests.extend([share] * len(contents))
-            self.proposer.grew(tail, size)
+        requests, size = [share] * len(contents), sum(map(len, contents)) + 8 * len(contents)
+        command = self.sender.proposer.open_command(shares, Push, queue)
+        if command is not None:
+            command.contents.extend(contents)
+            self.sender.proposer.share(size, *requests)
         else:
-            command = layout.push(queue, None, contents, None, 0)
-            self.proposer.add(PendingCommand(command, [share] * len(contents), shares), size + 64)
+            self.sender.proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
     def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8
-        tail = self.proposer.tail
-        if (
-            tail is not None
-            and tail.sink is self._flags
-            and tail.command[QUEUE] == queue
-            and tail.command[TYPE] == item.content_type
-        ):
-            tail.command[CONTENTS].append(item.content)
-            tail.requests.append(future)
-            self.proposer.grew(tail, size)
+        command = self.sender.proposer.open_command(self._flags, Push, queue)
+        if command is not None and command.content_type == item.content_type:
+            command.contents.append(item.content)
+            self.sender.proposer.share(size, future)
         else:
-            command = layout.push(queue, item.content_type, [item.content], None, 0)
-            self.proposer.add(PendingCommand(command, [future], self._flags), size + 64)
+            command = Push(queue, item.content_type, [item.content])
+            self.sender.proposer.add(PendingCommand(command, [future], self._flags), size + 64)
         return future
 
     async def push_all(self, pattern: bytes, item: PushItem, client: bytes) -> list[tuple[bytes, int]]:
@@ -253,7 +244,7 @@ class QueueService(CommandSender):
 
         See `push_copies`.
         """
-        return await push_copies(self, pattern, item.row(), client)
+        return await push_copies(self.sender, pattern, item.copied_row(), client)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -280,12 +271,12 @@ class QueueService(CommandSender):
         Cancelling the task ends the wait; messages already taken for it are put back uncharged. `place` is the
         connection that holds the messages from then on.
         """
-        self.check_name(queue, owner)
+        self.sender.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         start: Callable[[bytes, PullRequest], None] = self.pulls.start
         if lease_s is not None:
-            start = partial(self.pulls.start_with_lease, lease_us(lease_s))
+            start = partial(self.pulls.start, options=PullOptions(Pull, (lease_us(lease_s), False)))
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room, None if settles else place)
         return await self._settled(queue, delivered) if settles and delivered else delivered
 
@@ -300,7 +291,7 @@ class QueueService(CommandSender):
         unsent: Unsent,
     ) -> list[Delivery]:
         """Pull for `Sessions.pull`; `wanted` is the number of messages and the wait in seconds."""
-        start = partial(self.pulls.start_with, options)
+        start = partial(self.pulls.start, options=options)
         return await self._wait_for(start, queue, wanted, has_room, place, unsent=unsent)
 
     async def _settled(self, queue: bytes, delivered: list[Delivery]) -> list[Delivery]:
@@ -309,7 +300,7 @@ class QueueService(CommandSender):
             done = await self.ack(queue, [one.id for one in delivered])
         except LmqError as exc:
             if exc.outcome is Outcome.NOT_APPLIED:
-                self.give_back(delivered)
+                self.put_back(delivered)
             raise
         return [one for one, is_settled in zip(delivered, done, strict=True) if is_settled]
 
@@ -338,7 +329,7 @@ class QueueService(CommandSender):
         has_room: HasRoom | None,
         place: ConnectionSlot | None = None,
         *,
-        unsent: Unsent = Unsent.PUT_BACK,
+        unsent: Unsent = Unsent.UNDO,
     ) -> list[Delivery]:
         receipts = self.receipts()
         delivered = await self.delivered(start, key, wanted, has_room, place, unsent=unsent)
@@ -352,7 +343,7 @@ class QueueService(CommandSender):
         has_room: HasRoom | None,
         place: ConnectionSlot | None = None,
         *,
-        unsent: Unsent = Unsent.PUT_BACK,
+        unsent: Unsent = Unsent.UNDO,
         until: asyncio.Future[None] | None = None,
     ) -> list[Delivered]:
         """Return the deliveries of a pull in the core's form; `wanted` is their number and the wait in seconds.
@@ -381,7 +372,7 @@ class QueueService(CommandSender):
             return delivered[:taken]
         return delivered
 
-    def give_back(self, deliveries: Sequence[Delivery]) -> None:
+    def put_back(self, deliveries: Sequence[Delivery]) -> None:
         """Return deliveries that did not reach their client: uncharged and in their old places.
 
         The call does not wait for the outcome.
@@ -396,7 +387,7 @@ class QueueService(CommandSender):
 
     async def ack(self, queue: bytes, ids: Sequence[bytes]) -> list[bool]:
         """Acknowledge deliveries, which removes the messages. Raises ``queue_not_found``."""
-        return await self._settle(Op.ACK, queue, ids)
+        return await self._settle(Ack(queue, self._numbers(ids)))
 
     async def nack(
         self, queue: bytes, ids: Sequence[bytes], place: Place = Place.TAIL, delay_s: float | None = None
@@ -405,48 +396,45 @@ class QueueService(CommandSender):
 
         They go to a place in line, or become due after a delay; None takes the delay from the queue's properties.
         """
-        if place is Place.TAIL and delay_s is None:
-            return await self._settle(Op.NACK, queue, ids)
-        return await self._settle(Op.GIVE_BACK, queue, ids, int(place), retry_delay_us(delay_s))
+        return await self._settle(Nack(queue, self._numbers(ids), int(place), retry_delay_us(delay_s)))
 
     async def extend(self, queue: bytes, ids: Sequence[bytes], lease_s: float | None = None) -> list[bool]:
         """Make leases end `lease_s` seconds from now, by default after a full timeout. Raises ``queue_not_found``."""
-        if lease_s is None:
-            return await self._settle(Op.EXTEND, queue, ids)
-        return await self._settle(Op.EXTEND_BY, queue, ids, lease_us(lease_s))
+        return await self._settle(Extend(queue, self._numbers(ids), 0 if lease_s is None else lease_us(lease_s)))
 
-    async def _settle(self, op: Op, queue: bytes, ids: Sequence[bytes], *more: int) -> list[bool]:
-        receipts = self.receipts()
-        if len(queue) > NAME_BYTES_MAX:
-            raise no_queue(queue)
-        numbers = [receipts.parse(one) for one in ids]
-        results: list[bool] | None = await self.ask(requests.settle(op, queue, numbers, *more))
+    def _numbers(self, ids: Sequence[bytes]) -> list[int]:
+        return list(map(self.receipts().parse, ids))
+
+    async def _settle(self, command: Ack | Nack | Extend) -> list[bool]:
+        if len(command.queue) > NAME_BYTES_MAX:
+            raise no_queue(command.queue)
+        results: list[bool] | None = await self.sender.ask(requests.settle(command))
         if results is None:
-            raise no_queue(queue)
+            raise no_queue(command.queue)
         return results
 
     def transaction(
         self, steps: Sequence[Step], owner: bytes = b"", *, again: bool = False
     ) -> Coroutine[Any, Any, list[Stored | bool]]:
         """Carry out all of several operations on any queues, or none of them; see `run_transaction`."""
-        return run_transaction(self, self.receipts(), steps, owner, again=again)
+        return run_transaction(self.sender, self.receipts(), steps, owner, again=again)
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 
     async def set_properties(self, queue: bytes, properties: Properties, owner: bytes = b"") -> None:
         """Set some of a queue's own properties and keep the others; creates the queue."""
-        self.check_name(queue, owner)
-        self.check_room()
-        await self.ask(requests.set_properties(queue, properties))
+        self.sender.check_name(queue, owner)
+        self.sender.check_room()
+        await self.sender.ask(requests.set_properties(queue, properties))
 
     async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
         """Remove a queue's own properties; creates the queue."""
-        self.check_name(queue, owner)
-        await self.ask(requests.clear_properties(queue))
+        self.sender.check_name(queue, owner)
+        await self.sender.ask(requests.clear_properties(queue))
 
     async def delete(self, queue: bytes) -> bool:
         """Delete a queue with its messages and properties; False if it does not exist. Waiting pulls keep waiting."""
-        return len(queue) <= NAME_BYTES_MAX and bool(await self.ask(requests.delete(queue)))
+        return len(queue) <= NAME_BYTES_MAX and bool(await self.sender.ask(requests.delete(queue)))
 
     def set_defaults(self, rules: Rules) -> Coroutine[Any, Any, None]:
         """Replace the default rules; the returned coroutine ends when all queues have them.
@@ -455,12 +443,12 @@ class QueueService(CommandSender):
             LmqError: at once: ``bad_pattern``; ``bad_property`` if there are too many rules.
         """
         check_rules(rules)
-        return self._spread(self.send(*requests.set_defaults(rules)))
+        return self._spread(self.sender.send(*requests.set_defaults(rules)))
 
     async def _spread(self, begun: asyncio.Future[Any]) -> None:
         await begun
-        while self.machine().defaults.is_spreading():
-            await self.barrier()
+        while self.sender.state().defaults.is_spreading():
+            await self.sender.barrier()
 
     # --- local reads ----------------------------------------------------------------------------------------------
 
@@ -469,46 +457,46 @@ class QueueService(CommandSender):
 
         It is the same at every node once a leader has published the difference between the clocks.
         """
-        found = self.machine().times.unix_us(log_us)
+        found = self.sender.state().times.unix_us(log_us)
         return log_us + time.time_ns() // 1000 - self.pulls.clock.now_us() if found is None else found
 
     def properties(self, queue: bytes) -> dict[str, Any]:
         """Return the effective properties, keys in alphabetical order: accum (ms), hooks if set, retry, timeout (s)."""
-        return self.machine().properties(queue)
+        return self.sender.state().properties(queue)
 
     def defaults(self) -> Rules:
         """Return the default rules as they were set."""
         return [
             (rule.pattern.decode(), [(name, value) for name, value in rule.properties])
-            for rule in self.machine().defaults.rules
+            for rule in self.sender.state().defaults.rules
         ]
 
     def each_queue(self, client: bytes) -> AsyncIterator[Queue]:
         """Iterate over all queues by name, in this client's slices of the event loop; see `names_in_order`."""
-        return each_queue(self.machine, self.turns, client)
+        return each_queue(self.sender.state, self.sender.turns, client)
 
     async def list_queues(self, wanted: QueueList, client: bytes) -> QueuePage:
         """Return a page of the list of queues, see `list_queues`."""
-        return await list_queues(self.machine, wanted, self.turns, client, self.rates)
+        return await list_queues(self.sender.state, wanted, self.sender.turns, client, self.rates)
 
     def own_properties(self, queue: bytes) -> dict[str, Any]:
         """Return the properties set on the queue itself, keys in alphabetical order; see `properties`."""
-        found = self.machine().queues.get(queue)
+        found = self.sender.state().queues.get(queue)
         return {} if found is None else dict(sorted(found.own.items()))
 
     def queue(self, name: bytes) -> QueueInfo | None:
         """Return statistics of a queue, None if it does not exist."""
-        machine = self.machine()
-        queue = machine.queues.get(name)
-        return None if queue is None else info_of(queue, machine.now_us, self.rates)
+        state = self.sender.state()
+        queue = state.queues.get(name)
+        return None if queue is None else info_of(queue, state.now_us, self.rates)
 
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
         """Return the lower-case names of request headers to keep: those of hooks of queues, and of hooks of rules."""
-        machine = self.machine()
-        rules = machine.defaults.rules
+        state = self.sender.state()
+        rules = state.defaults.rules
         if rules is not self._hooked_rules:
             self._hooked_rules, self._hooked_by_rules = rules, _hooked_by(rules)
-        return machine.hooked, self._hooked_by_rules
+        return state.hooked, self._hooked_by_rules
 
     def check_pattern(self, pattern: bytes) -> None:
         """Refuse an unusable regular expression. Raises ``bad_pattern``."""
@@ -525,13 +513,14 @@ class _FlagSink:
     """Sink of commands of plain pushes, with a future for each flag."""
 
     def completed(self, group: PendingCommand, flags: list[int]) -> None:
+        command = cast(Push, group.command)
         for future, flag in zip(group.requests, flags, strict=True):
             if future.done():
                 continue
             if flag < PushFlag.FULL:
                 future.set_result(flag)
             else:
-                future.set_exception(refusal_of(group.command[QUEUE], flag))
+                future.set_exception(refusal_of(command.queue, flag))
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         for future in group.requests:

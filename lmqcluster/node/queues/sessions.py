@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from ...core.log import command_layout as layout
-from ...core.log.command_layout import PullOptions
+from ...core.log.commands import EndSession, LeaveQueue, PullInSession, Unlock
 from ...ports import ConnectionSlot
 from ...wire.errors import LmqError
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX
 from ..commit.proposer import PendingCommand
 from .pulls.deliveries import Delivery
+from .pulls.pull_options import PullOptions
 from .pulls.unsent import Unsent, unsent_in_session
 from .sending import requests
 from .sending.command_sender import CommandSender, ignore_result
@@ -47,24 +47,24 @@ class Sessions:
     The error is ``session_lost`` if the session has ended and has released what it held.
 
     Args:
-        service: takes commands.
+        sender: takes commands.
         board: delivers the notices of locks.
         receipts: returns the id format of this cluster life, which session ids use too.
         pull: takes pulls.
     """
 
     def __init__(
-        self, service: CommandSender, board: LogWaiters, receipts: Callable[[], ReceiptFormat], pull: Pull
+        self, sender: CommandSender, board: LogWaiters, receipts: Callable[[], ReceiptFormat], pull: Pull
     ) -> None:
-        self._service = service
+        self._sender = sender
         self._board = board
         self._receipts = receipts
         self._pull = pull
 
     async def open(self, ttl_s: float, owner: bytes = b"") -> bytes:
         """Begin a session that ends `ttl_s` seconds after its last renewal; return its id. Raises ``quota_exceeded``."""
-        service = self._service
-        number: int = await service.ask(requests.open_session(service, ttl_s, service.owned(owner)))
+        sender = self._sender
+        number: int = await sender.ask(requests.open_session(sender, ttl_s, owner))
         return self._receipts().format(number)
 
     async def renew(self, session: bytes, owner: bytes = b"") -> bool:
@@ -80,11 +80,10 @@ class Sessions:
 
         The returned future never fails and need not be awaited.
         """
-        return self._service.send_first(layout.end_session(self.number(session), *self._service.owned(owner)))
+        return self._sender.send_first(EndSession(self.number(session), owner))
 
-    async def _ask(self, request: Callable[[int, list[bytes]], requests.Request], session: bytes, owner: bytes) -> bool:
-        service = self._service
-        return bool(await service.ask(request(self.number(session), service.owned(owner))))
+    async def _ask(self, request: Callable[[int, bytes], requests.Request], session: bytes, owner: bytes) -> bool:
+        return bool(await self._sender.ask(request(self.number(session), owner)))
 
     def number(self, session: bytes) -> int:
         """Return the number of a session, 0 if the text is not the id of one."""
@@ -128,13 +127,13 @@ class Sessions:
         Of several sessions that pull from an exclusive queue, one gets messages. The others stand by in the order of
         their first pulls. `charge` is how many of a message's deliveries the pull uses up, 0 or 1.
         """
-        service = self._service
-        service.check_name(queue, owner)
+        sender = self._sender
+        sender.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
         until_us = 0 if lease_s is None else lease_us(lease_s)
         number, known = self.number(session), self.known(after)
-        options = layout.session_pull(until_us, number, charge, known, *service.owned(owner))
+        options = PullOptions(PullInSession, (until_us, number, charge, known, owner))
         return await self._pull(
             queue, options, (count, wait_s), has_room, place, unsent=unsent_in_session(charge, known)
         )
@@ -144,23 +143,23 @@ class Sessions:
 
         False if the session had neither.
         """
-        service = self._service
+        sender = self._sender
         if len(queue) > NAME_BYTES_MAX:
             raise no_queue(queue)
-        command = layout.leave_queue(queue, self.number(session), *service.owned(owner))
-        while (left := await service.propose(command, 64)) is None:
+        command = LeaveQueue(queue, self.number(session), owner)
+        while (left := await sender.propose(command, 64)) is None:
             pass
         return bool(left)
 
     def line(self, queue: bytes) -> tuple[bytes | None, int]:
         """Return the session that has an exclusive queue, None if there is none; and how many stand by."""
-        claims = self._service.machine().claims
+        claims = self._sender.state().claims
         holder = claims.holder(queue)
         return (self._receipts().format(holder), claims.length(queue) - 1) if holder else (None, 0)
 
     def lock_state(self, name: bytes) -> tuple[int | None, int]:
         """Return the fencing token of the session that has a lock, None if there is none; and how many sessions wait."""
-        locks = self._service.machine().locks
+        locks = self._sender.state().locks
         return (locks.token(name), locks.length(name) - 1) if locks.holder(name) else (None, 0)
 
     # --- locks ----------------------------------------------------------------------------------------------------
@@ -171,30 +170,29 @@ class Sessions:
         Returns:
             The fencing token, larger than every token given before; None if another session had the lock all the time.
         """
-        service, number = self._service, self.number(session)
+        sender, number = self._sender, self.number(session)
         requests.check_lock_name(name)
-        owned = service.owned(owner)
         waits = wait_s is None or wait_s > 0
         # Register before asking: the notice may arrive with the batch that applies the request.
         granted = self._board.lock(name, number)
         try:
-            token: int = await service.ask(requests.lock(name, number, owned, waits=waits))
+            token: int = await sender.ask(requests.lock(name, number, owner, waits=waits))
             if token or not waits:
                 return token or None
             return await asyncio.wait_for(granted, wait_s)
         except TimeoutError:
-            held = await service.ask(requests.lock(name, number, owned, waits=False))
+            held = await sender.ask(requests.lock(name, number, owner, waits=False))
             if held:
                 return int(held)
-            await service.ask(requests.unlock(name, number, owned))
+            await sender.ask(requests.unlock(name, number, owner))
             return None
         except asyncio.CancelledError:
-            service.proposer.add_first(PendingCommand(layout.unlock(name, number, *owned), [], ignore_result))
+            sender.proposer.add_first(PendingCommand(Unlock(name, number, owner), [], ignore_result))
             raise
         finally:
             granted.cancel()
 
     async def unlock(self, name: bytes, session: bytes, owner: bytes = b"") -> bool:
         """Release a lock; False if the session did not have it."""
-        service = self._service
-        return bool(await service.ask(requests.unlock(name, self.number(session), service.owned(owner))))
+        sender = self._sender
+        return bool(await sender.ask(requests.unlock(name, self.number(session), owner)))

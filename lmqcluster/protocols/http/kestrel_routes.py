@@ -238,7 +238,7 @@ def _less(row: Row, before: Row) -> Row:
 def _row(stats: dict[str, object], queue: Queue, counts: KestrelQueueCounts) -> Row:
     """Return the counters of a queue in the order of `_NAMES`."""
     counters = [int(str(stats[name])) for name in _COUNTERS]
-    return (*counters, counters[0], counts.put_bytes, queue.pulled_total, counts.get_items_miss)
+    return (*counters, counters[0], counts.put_bytes, queue.counters.pulled_total, counts.get_items_miss)
 
 
 def _named(name: bytes, row: Row) -> dict[str, object]:

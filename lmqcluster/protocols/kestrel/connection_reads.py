@@ -7,7 +7,7 @@ from collections import Counter, deque
 from collections.abc import Iterable
 from itertools import islice
 
-from ...core.log.commands import Delivered
+from ...core.log.results import Delivered
 from ...node.queues.open_reads.open_reads import OpenReads
 
 __all__ = ["HeldReads"]

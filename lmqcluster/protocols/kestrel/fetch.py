@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...core.log.commands import Delivered
+from ...core.log.results import Delivered
 from ...wire.errors import LmqError
 from .connection import ClosedError, KestrelConnection
 from .queues import KestrelQueues, body_of

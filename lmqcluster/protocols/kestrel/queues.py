@@ -7,7 +7,7 @@ import contextlib
 from typing import Any
 
 from ...core import Queue, Role
-from ...core.log.commands import Delivered
+from ...core.log.results import Delivered
 from ...core.messages.message import Message, loaded
 from ...node.access.access import Principal
 from ...node.node import Node
@@ -62,7 +62,7 @@ class KestrelQueues:
     def is_prepared(self, queue: bytes) -> bool:
         """Return whether `prepare_put` would be a no-op."""
         return (
-            queue in self._service.machine().queues
+            queue in self._service.sender.state().queues
             and b"+" not in queue
             and b"." not in queue
             and b"~" not in queue
@@ -122,7 +122,7 @@ class KestrelQueues:
 
     def count_puts(self, queue: bytes, sizes: list[int]) -> None:
         """Count stored items of these sizes."""
-        found = self._service.machine().queues.get(queue)
+        found = self._service.sender.state().queues.get(queue)
         if found is not None and sizes:
             counts = self._node.observed.kestrel.of(found)
             counts.put_items += len(sizes)
@@ -149,7 +149,7 @@ class KestrelQueues:
         if self.is_alias(queue):
             return []
         await self._bind(queue)
-        self._service.check_name(queue, self.principal.owner)
+        self._service.sender.check_name(queue, self.principal.owner)
         reads = self._node.open_reads
         if wait_ms <= 0:
             return await reads.take(queue, count=count, has_room=has_room)
@@ -172,7 +172,7 @@ class KestrelQueues:
         if self.is_alias(queue):
             return []
         await self._bind(queue)
-        self._service.check_name(queue, self.principal.owner)
+        self._service.sender.check_name(queue, self.principal.owner)
         return await self._node.open_reads.take_settled(queue)
 
     def shown(self, queue: bytes) -> tuple[int, int]:
@@ -180,18 +180,18 @@ class KestrelQueues:
 
         Other clients may fetch them first, and there may be more.
         """
-        found = self._service.machine().queues.get(queue)
-        return (0, 0) if found is None else (found.waiting(), found.body_bytes // max(1, len(found)))
+        found = self._service.sender.state().queues.get(queue)
+        return (0, 0) if found is None else (found.store.waiting(), found.store.body_bytes // max(1, len(found)))
 
     def opened(self, queue: bytes, count: int = 1) -> None:
         """Count items that went to the client as open reads."""
-        found = self._service.machine().queues.get(queue)
+        found = self._service.sender.state().queues.get(queue)
         if found is not None and count:
             self._node.observed.kestrel.of(found).transactions += count
 
     def missed(self, queue: bytes, count: int = 1) -> None:
         """Count fetches that found nothing."""
-        counts, found = self._node.observed.kestrel, self._service.machine().queues.get(queue)
+        counts, found = self._node.observed.kestrel, self._service.sender.state().queues.get(queue)
         counts.get_misses += count
         if found is not None:
             counts.of(found).get_items_miss += count
@@ -232,13 +232,13 @@ class KestrelQueues:
         """Return a copy of the next item, None if there is none."""
         while True:
             # After the barrier, this replica shows everything that was acknowledged before.
-            await self._service.barrier()
-            machine = self._service.machine()
-            found = machine.queues.get(queue)
-            head = None if found is None or found.suspended else found.first_in_line(machine.now_us)
+            await self._service.sender.barrier()
+            state = self._service.sender.state()
+            found = state.queues.get(queue)
+            head = None if found is None or found.suspended else found.store.first_in_line(state.now_us)
             if found is None or head is None:
                 return None
-            if not found.is_expired(head, machine.now_us):
+            if not found.store.is_expired(head, state.now_us):
                 return body_of((await self._service.pulls.absent.fetched([head]))[0])
 
     # --- the rest -------------------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ class KestrelQueues:
         except LmqError as exc:
             if exc.code != "queue_not_found":
                 raise
-        found = self._service.machine().queues.get(queue)
+        found = self._service.sender.state().queues.get(queue)
         if found is not None:
             self._node.observed.kestrel.of(found).total_flushes += 1
 
@@ -269,7 +269,7 @@ class KestrelQueues:
         """Flush every queue, charged to this client. Raises like `flush`."""
         self._status.check_write("flush_all")
         self.principal.require_all(Role.ADMIN)
-        await self._service.barrier()
+        await self._service.sender.barrier()
         counts = self._node.observed.kestrel
 
         def is_flushed(queue: Queue) -> bool:
@@ -289,7 +289,7 @@ class KestrelQueues:
         if queue is not None:
             self._status.check_write("flush_expired")
         self.principal.require_role(Role.WRITE)
-        await self._service.barrier()
+        await self._service.sender.barrier()
         return 0
 
     async def delete(self, queue: bytes) -> None:
@@ -301,7 +301,7 @@ class KestrelQueues:
 
     def is_alias(self, queue: bytes) -> bool:
         """Return whether the name is an alias of other queues."""
-        found = self._service.machine().queues.get(queue)
+        found = self._service.sender.state().queues.get(queue)
         options = None if found is None else found.settings.options
         return options is not None and bool(options.destinations)
 
@@ -316,7 +316,7 @@ class KestrelQueues:
     async def _bind(self, queue: bytes) -> None:
         """Bind a child queue to its parent, so that it gets copies of later puts."""
         parent = parent_of(queue)
-        if parent is None or parent in self._service.machine().bindings.sources(queue):
+        if parent is None or parent in self._service.sender.state().bindings.sources(queue):
             return
         self.principal.require(Role.WRITE, parent)
         await self._service.operations.bind(parent, queue, self.principal.owner)

@@ -95,7 +95,7 @@ async def _flush_all_expired(connection: KestrelConnection, _tokens: list[bytes]
 async def _stats(connection: KestrelConnection, _tokens: list[bytes]) -> None:
     _queues(connection).principal.require_role(Role.READ)
     # Statistics do not need a leader.
-    await connection.port.node.service.refresh()
+    await connection.port.node.service.sender.refresh()
     await connection.write_all(_stat_lines(connection))
     connection.write(END)
 
@@ -118,7 +118,7 @@ async def _stat_lines(connection: KestrelConnection) -> AsyncIterator[bytes]:
 
 async def _dump_stats(connection: KestrelConnection, tokens: list[bytes]) -> None:
     _queues(connection).principal.require_role(Role.READ)
-    await connection.port.node.service.refresh()
+    await connection.port.node.service.sender.refresh()
     await connection.write_all(_dumped(connection, tokens[1:]))
     connection.write(END)
 
@@ -126,7 +126,7 @@ async def _dump_stats(connection: KestrelConnection, tokens: list[bytes]) -> Non
 async def _dumped(connection: KestrelConnection, wanted: list[bytes]) -> AsyncIterator[bytes]:
     """Yield the statistics of the wanted queues, or of all. A queue that the client may not read looks like an unknown one."""
     node, allows = connection.port.node, _queues(connection).principal.allows
-    names = wanted or names_in_order(node.service.machine)
+    names = wanted or names_in_order(node.service.sender.state)
     is_empty = True
     async for queue in node.turns.each(names, connection.client()):
         is_seen = allows(Role.READ, queue)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...core.log.commands import Delivered
+from ...core.log.results import Delivered
 from ..kestrel.connection import ClosedError, KestrelConnection
 from ..kestrel.fetch import open_next, take_next
 from ..kestrel.queues import KestrelQueues, body_of

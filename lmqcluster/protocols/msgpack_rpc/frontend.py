@@ -1,4 +1,4 @@
-"""The listener: accepts connections, ends stalled and idle ones, and applies backpressure when the node is full."""
+"""The listener: accepts connections, decides what they may call, and ends stalled and idle ones."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ import structlog
 from ...node.access.tls import handshake
 from ...ports import ConnectionSlot, Ending, Listener
 from .connection.connection import Connection
-from .connection.request_log import logged
-from .connection.stream import Stream
+from .connection.port_context import PortContext
 from .methods.permissions import guarded
+from .methods.request_log import logged
 from .methods.table import METHODS
 from .served_node import ServedNode
-from .values.transcoding import Transcoder
 
 __all__ = ["RpcFrontEnd"]
 
@@ -22,11 +21,6 @@ log = structlog.get_logger("lmq.rpc")
 
 PARTIAL_S_MAX = 5.0
 SWEEP_S = 0.5
-HOLD_S = 0.005
-VALUES_PER_S = 2_000_000
-"""Values of unfinished large requests scanned per second, which takes about a quarter of the node's time."""
-PACE = 3.0
-"""Pause before more of them is read, as a multiple of the last scan's time; it matters on a busy machine."""
 
 
 class RpcFrontEnd:
@@ -35,7 +29,6 @@ class RpcFrontEnd:
     Attributes:
         port: the bound port, once started.
         gate: the limits on the port's connections.
-        transcoder: limits the decoding of stored bodies per turn of the event loop.
     """
 
     def __init__(self, node: ServedNode, host: str, port: int) -> None:
@@ -44,10 +37,8 @@ class RpcFrontEnd:
         self.port = port
         config = node.config
         self.gate = node.gates.rpc
-        self.transcoder = Transcoder()
-        self._paced_s = 0.0
+        self._port_context = PortContext(node)
         self._connections: set[Connection] = set()
-        self._held: set[Stream] = set()
         is_logged = config.request_log == "on"
         self._methods = logged(METHODS) if is_logged else METHODS
         self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
@@ -56,7 +47,6 @@ class RpcFrontEnd:
         node.access.on_change.append(self._review)
         node.observed.connections["msgpack_rpc"] = lambda: len(self._connections)
         self._timer: asyncio.TimerHandle | None = None
-        self._hold_timer: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
         """Start listening.
@@ -70,7 +60,10 @@ class RpcFrontEnd:
 
     def connect(self, place: ConnectionSlot) -> Connection:
         """Return the protocol of an accepted connection."""
-        return Connection(self, place)
+        connection = Connection(self._port_context, place)
+        connection.on_made = self._connected
+        connection.on_lost = self._connections.discard
+        return connection
 
     def retire(self) -> None:
         """Stop accepting connections. Requests are still read and refused, because an error tells a client more than silence."""
@@ -79,19 +72,17 @@ class RpcFrontEnd:
 
     async def stop(self, grace_s: float) -> None:
         """Wait up to `grace_s` seconds for answers to requests in flight, then close the connections."""
-        await self.node.service.proposer.drained(grace_s)
-        for timer in (self._timer, self._hold_timer):
-            if timer is not None:
-                timer.cancel()
-        for connection in list(self._connections):
-            connection.close()
+        await self.node.service.sender.proposer.drained(grace_s)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._port_context.close()
+        self._end_connections()
 
     def _end_connections(self) -> None:
         for connection in list(self._connections):
             connection.close()
 
-    def connected(self, connection: Connection) -> None:
-        """Register a new connection."""
+    def _connected(self, connection: Connection) -> None:
         self._connections.add(connection)
         self._admit(connection)
 
@@ -110,40 +101,6 @@ class RpcFrontEnd:
             elif connection.principal.is_revoked:
                 log.info("connection closed", peer=connection.peer(), reason="token revoked or expired")
                 connection.expel()
-
-    def disconnected(self, connection: Connection) -> None:
-        """Remove a closed connection."""
-        self._connections.discard(connection)
-        self._held.discard(connection)
-
-    def hold(self, connection: Stream) -> None:
-        """Stop reading from this client until the node has processed the pending commands."""
-        if connection not in self._held:
-            connection.pause_reading()
-            connection.hold()
-            self._held.add(connection)
-        if self._hold_timer is None:
-            self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
-
-    def pace(self, values: int, spent_s: float) -> float:
-        """Return the seconds until a connection may be read again after this many values were scanned in this time.
-
-        All connections together get `VALUES_PER_S`. On a busy or slow machine they get only a part of the time, so that
-        most of it is left for other clients.
-        """
-        now_s = asyncio.get_running_loop().time()
-        self._paced_s = max(self._paced_s, now_s) + max(values / VALUES_PER_S, PACE * spent_s)
-        return self._paced_s - now_s
-
-    def _release(self) -> None:
-        self._hold_timer = None
-        if self.node.service.proposer.is_full():
-            self._hold_timer = asyncio.get_running_loop().call_later(HOLD_S, self._release)
-            return
-        held, self._held = self._held, set()
-        for connection in held:
-            connection.resume_reading()
-            connection.go_on()
 
     def _sweep(self) -> None:
         loop = asyncio.get_running_loop()

@@ -82,7 +82,7 @@ class MessageRoutes:
         try:
             return media.reply({"messages": [_shown(one, media, is_detailed=is_detailed) for one in polled]})
         except BaseException:
-            self._polled.give_back(polled)
+            self._polled.put_back(polled)
             raise
 
     async def update(self, request: Request, name: bytes) -> Reply:

@@ -109,10 +109,10 @@ class MetricsRoutes:
     async def _values(self) -> dict[str, Any]:
         node = self._node
         # Figures do not need a leader.
-        await node.service.refresh()
+        await node.service.sender.refresh()
         sums = (await node.totals.fresh()).queues
         counted, replica = self._polled.totals(), node.replica
-        free_bytes = node.config.memory_bytes_max - node.service.stored_bytes
+        free_bytes = node.config.memory_bytes_max - node.service.sender.stored_bytes
         values = dict.fromkeys(_DESCRIPTIONS, 0) | {counter: counted[counter] for counter in _COUNTED}
         return values | {
             "empty_poll": counted["empty_poll"],

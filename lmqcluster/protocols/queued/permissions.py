@@ -1,4 +1,4 @@
-"""Permissions that every route requires of clients with a token or an API key.
+"""Permissions that every route requires of clients with a token, and the routes that an API key opens.
 
 A route that is missing here requires an administrator.
 """
@@ -28,7 +28,7 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/api-keys": {"GET": MANAGE},
     "/api-key/{key}": {"PUT": MANAGE, "DELETE": MANAGE},
 }
-"""Permissions for tokens, by path and method. An API key opens only routes of queues whose names begin with its prefix."""
+"""Permissions for tokens, by path and method."""
 
 
 def permissions_of(path: str) -> Mapping[str, Permission]:

@@ -62,11 +62,11 @@ class QueueRoutes:
 
     async def list(self, request: Request) -> Reply:
         """Return the names of all queues that the client may see."""
-        await self._service.look_up()
+        await self._service.sender.look_up()
         media, covers, client = reply_media(request), request.principal.covers, request.client(self._access)
         names = [one.name async for one in self._service.each_queue(client) if covers(one.name)]
         rows = LongList("queues", names, lambda name: {"name": media.text(name)})
-        return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
+        return await streamed(media.head, list_pieces(media, rows, self._service.sender.turns, client))
 
     # --- limits ---------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ...core import Role
-from ...core.log.commands import Delivered
+from ...core.log.results import Delivered
 from ...node.metrics.kestrel_stats import queue_stats, waiters
 from ...node.queues.pulls.deliveries import rendered
 from ...wire.errors import LmqError

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgpack
 
-from ...core.log.commands import Command
+from ...core.log.commands import Encoded
 
 __all__ = ["decode_batch"]
 
 
-def decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Command]]:
+def decode_batch(data: bytes | memoryview) -> tuple[bytes, int, int, list[Encoded]]:
     """Return origin, incarnation, sequence and commands of a batch.
 
     Raises:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgpack
 
-from ...core import Machine
+from ...core import Restoration, State
 from ...wire.values import Scan
 from ..storage.snapshots.snapshot_file import Block, End, Kind
 from ..storage.snapshots.stored_snapshot import StoredSnapshot
@@ -85,8 +85,8 @@ class _Outline:
             self._values += scan.count
             self._last = payload[position:end]
             if self._count == 0:
-                # A machine reports problems of the header, such as a version that this program does not know.
-                Machine.restore_incrementally(_no_pattern).take(_unpacked(self._last))
+                # A restoration reports problems of the header, such as a version that this program does not know.
+                Restoration(State(_no_pattern)).take(_unpacked(self._last))
             self._count += 1
             position = end
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgpack
 
-from ...core.log import command_layout as layout
+from ...core.log.commands import SetSalt
 from ..base.membership import MEMBERSHIP, REGULAR, apply_change, encode_change
 from ..storage.io.disk import DamagedFileError, Disk
 from ..storage.io.worker import AtOnce
@@ -162,7 +162,7 @@ def verify(backup: Disk, name: str) -> None:
 
 def _new_salt() -> bytes:
     """Return a batch of no real origin, with a timestamp in the past."""
-    commands = [layout.renew_salt(secrets.token_bytes(SALT_BYTES))]
+    commands = [SetSalt(secrets.token_bytes(SALT_BYTES), renews=True).encode()]
     origin = b"recovery:" + secrets.token_hex(8).encode()
     return (0).to_bytes(8, "big") + bytes(msgpack.packb([origin, 1, 1, commands]))
 

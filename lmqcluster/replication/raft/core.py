@@ -199,7 +199,7 @@ class RaftCore(SyncObj):
         return self._history.at(index)
 
     def snapshot_floor(self) -> int:
-        """Return the index up to which snapshots are useless, because the log has the entries that follow them."""
+        """Return the index that a snapshot must exceed to be of use: the log has the entries up to it."""
         return self.applied_index() if self.needs_snapshot else self.commit_index()
 
     def sender(self) -> LogSender:

@@ -25,7 +25,7 @@ class RaftView(Protocol):
         """Return the highest index applied."""
 
     def snapshot_floor(self) -> int:
-        """Return the index up to which snapshots are useless, because the log has the entries that follow them."""
+        """Return the index that a snapshot must exceed to be of use: the log has the entries up to it."""
 
     def members(self) -> Mapping[str, str]:
         """Return id to Raft address of all members, by the newest entries of the log."""
@@ -40,7 +40,7 @@ class RaftView(Protocol):
         """On the leader, return whether a heartbeat is due; if so, the caller sends it."""
 
     def heard_leader(self, node: PeerNode, term: int) -> bool:
-        """Postpone the next campaign if `node` is the leader that this node follows; return whether it is."""
+        """Postpone the next campaign if `node` is the leader that this node follows; return whether `node` is that leader."""
 
     def heard_follower(self, node: PeerNode, term: int) -> None:
         """On the leader, record that a member follows it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ...core import Machine
-from ...core.log.commands import Command
+from ...core.log.commands import Encoded
 from ..base.membership import PeerNode
 from ..member import MemberView
 from .lost_pages import LostPages
@@ -41,7 +41,7 @@ class PageSupply:
         """Return the seconds for which batches have waited for pages so far."""
         return self._wait.waited_s()
 
-    def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
+    def may_apply(self, machine: Machine, now_us: int, commands: list[Encoded]) -> bool:
         """Return whether a batch of these commands can be applied next; if not, fetch the pages that it needs."""
         return self._wait.may_apply(machine, now_us, commands)
 

@@ -15,7 +15,7 @@ from functools import partial
 import structlog
 
 from ...core import Machine
-from ...core.log.commands import Command
+from ...core.log.commands import Encoded
 from ..storage.page_files import PageFiles
 from .lost_pages import PATIENCE_S, LostPages
 from .snapshot_requests import SnapshotRequests
@@ -56,7 +56,7 @@ class PageWait:
         lost.on_replaced = self._came
         lost.on_denied = self._denied
 
-    def may_apply(self, machine: Machine, now_us: int, commands: list[Command]) -> bool:
+    def may_apply(self, machine: Machine, now_us: int, commands: list[Encoded]) -> bool:
         """Return whether the next batch can be applied; if not, wait for the pages that it needs."""
         if self.is_on:
             return False

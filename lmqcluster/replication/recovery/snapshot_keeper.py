@@ -10,7 +10,7 @@ from typing import Any
 
 import structlog
 
-from ...core import Machine, Restoration, SnapshotView
+from ...core import Machine, Restoration, SnapshotView, State
 from ...core.log.commands import Compile
 from ..base.histogram import Histogram
 from ..base.membership import PeerNode
@@ -120,14 +120,14 @@ class SnapshotKeeper:
             self._tell(latest)
             return
         machine = self._owner.machine
-        writer = self._store.create(index, term, members, machine.now_us)
+        writer = self._store.create(index, term, members, machine.state.now_us)
         self._taking = _Taking(index, machine.freeze_view(pages=True), writer)
         self._began_s = time.monotonic()
         self._loop.call_soon(self._slice)
 
     def request_for_space(self) -> None:
         """Take a snapshot if that frees more disk space than it takes. Call it in a step."""
-        files, needed = len(self._pages), len(self._owner.machine.pager)
+        files, needed = len(self._pages), len(self._owner.machine.state.pager)
         if files <= needed or self._loop.time() < self._no_space_before_s:
             return
         latest = self._store.latest
@@ -147,7 +147,7 @@ class SnapshotKeeper:
         if latest is None or self._closed or self._loop.time() < self._no_denial_before_s:
             return
         self._no_denial_before_s = self._loop.time() + DENIAL_PAUSE_S
-        if page in self._pages_of.get(latest, ()) and page not in set(self._owner.machine.pager.pages()):
+        if page in self._pages_of.get(latest, ()) and page not in set(self._owner.machine.state.pager.pages()):
             log.warning("a page of the latest snapshot is lost and of no other use, taking a new one", page=page.hex())
             self._owner.in_step(self.request)
 
@@ -331,7 +331,7 @@ class SnapshotKeeper:
             log.warning("received snapshot is damaged, asking for it again", blocks=incoming.next_block)
             self._owner.in_step(lambda: _ignore(loaded(None)))
             return
-        loading = _Loading(incoming, Restoration(self._empty_machine()), source, loaded)
+        loading = _Loading(incoming, Restoration(self._empty_state()), source, loaded)
 
         def written(error: Exception | None) -> None:
             if error is not None:
@@ -399,8 +399,8 @@ class SnapshotKeeper:
         if self._taking is not None:
             self._taking.abandon()
             self._taking = None
-        machine = loading.restoration.finish()
-        log.info("snapshot installed", index=info.index, queues=len(machine.queues), bytes=info.size_bytes)
+        machine = Machine(self._compile, loading.restoration.finish())
+        log.info("snapshot installed", index=info.index, queues=len(machine.state.queues), bytes=info.size_bytes)
         self._owner.replace_machine(machine)
         self._remove_older()
 
@@ -419,11 +419,11 @@ class SnapshotKeeper:
 
     # --- pages ----------------------------------------------------------------------------------------------------
 
-    def _empty_machine(self) -> Machine:
-        machine = Machine(self._compile)
-        machine.pager.store = self._pages
-        machine.pager.resident_bytes_max = self._backlog_bytes
-        return machine
+    def _empty_state(self) -> State:
+        state = State(self._compile)
+        state.pager.store = self._pages
+        state.pager.resident_bytes_max = self._backlog_bytes
+        return state
 
     def restore(self, info: SnapshotInfo | None) -> tuple[Machine, list[bytes]]:
         """Return the machine of the snapshot with which the node starts, if any, and the pages that it needs and lacks.
@@ -435,27 +435,27 @@ class SnapshotKeeper:
             OSError: a file cannot be read or removed.
         """
         if info is None:
-            return self._empty_machine(), self._pages.open(())
-        restoration = Restoration(self._empty_machine())
+            return Machine(self._compile, self._empty_state()), self._pages.open(())
+        restoration = Restoration(self._empty_state())
         for record in self._store.records(info):
             restoration.take(record)
         self._pages_of[info] = restoration.pages
-        machine = restoration.finish()
+        machine = Machine(self._compile, restoration.finish())
         lacking = self._pages.open(restoration.pages)
-        for queue in machine.queues.values():
-            if queue.backlog is not None:
-                queue.backlog.look_ahead()
+        for queue in machine.state.queues.values():
+            if queue.store.backlog is not None:
+                queue.store.backlog.look_ahead()
         self._pages.scrub()
         return machine, lacking
 
     def _sweep(self) -> None:
         """Remove pages that neither a snapshot nor the state needs, unless a snapshot is being taken."""
         machine = self._owner.machine
-        if self._taking is not None or machine.view is not None:
+        if self._taking is not None or machine.state.view is not None:
             return
         stored = self._store.infos()
         self._pages_of = {info: pages for info, pages in self._pages_of.items() if info in stored}
-        self._pages.sweep(chain(machine.pager.pages(), self._receiving_pages, *self._pages_of.values()))
+        self._pages.sweep(chain(machine.state.pager.pages(), self._receiving_pages, *self._pages_of.values()))
 
 
 def _removed(error: Exception | None) -> None:
@@ -497,9 +497,7 @@ def _nothing() -> None:
 class _Loading:
     """A received snapshot that is being loaded into a machine."""
 
-    def __init__(
-        self, incoming: SnapshotReceiver, restoration: Restoration[Machine], source: PeerNode, loaded: Loaded
-    ) -> None:
+    def __init__(self, incoming: SnapshotReceiver, restoration: Restoration, source: PeerNode, loaded: Loaded) -> None:
         self.incoming = incoming
         self.restoration = restoration
         self.source = source

@@ -149,7 +149,7 @@ def test_a_small_file_that_stands_for_very_many_records_is_refused_soon(
 def test_the_bounds_leave_room_for_similar_queues(tmp_path: Path) -> None:
     """Numbered queues with one message each compress best of all that clients can create."""
     machine = Machine(lambda _pattern: lambda _name: False)
-    machine.apply(1, b"o", 1, 1, [[Op.FOUND, bytes(16)]])
+    machine.apply(1, b"o", 1, 1, [[Op.SET_SALT, bytes(16)]])
     machine.apply(2, b"o", 1, 2, [[Op.PUSH, b"queue-%05d" % number, None, [b"x"], None, 0] for number in range(20_000)])
     records = [msgpack.packb(record) for record in machine.snapshot()]
     path = backup(tmp_path / "file", (Kind.RECORDS, b"".join(records)), records=len(records))

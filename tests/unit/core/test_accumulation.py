@@ -47,7 +47,7 @@ def test_parts_keep_push_order_and_metadata(driver: Driver) -> None:
 def test_nothing_can_be_pulled_before_the_window_ends_and_everything_at_its_end(driver: Driver) -> None:
     """Spec 5: a blocked puller gets it at the end."""
     driver.push(Q, b"1", b"2")
-    assert driver.machine.queues[Q].head_us() == driver.now_us + 10_000_000
+    assert driver.machine.state.queues[Q].head_us() == driver.now_us + 10_000_000
     driver.wait(9.999999)
     assert driver.pull(Q) == []
     driver.wait(0.000001)
@@ -191,9 +191,9 @@ def test_a_delivered_window_stays_closed_after_a_snapshot(driver: Driver) -> Non
 def test_a_window_costs_time_proportional_to_its_parts(driver: Driver) -> None:
     """Spec 15.16: the original copies all parts on each append; here the same list grows."""
     driver.push(Q, b"1")
-    parts = driver.machine.queues[Q].delayed[0][2].content
+    parts = driver.machine.state.queues[Q].store.delayed[0][2].content
     driver.push(Q, *[b"x"] * 1000)
-    assert driver.machine.queues[Q].delayed[0][2].content is parts
+    assert driver.machine.state.queues[Q].store.delayed[0][2].content is parts
     assert isinstance(parts, list)
     assert len(parts) == 1001
 

@@ -18,12 +18,12 @@ SECOND = 1_000_000
 def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return the results of a machine for some batches of these rows, and its state afterwards."""
     driver = Driver()
-    driver.do(Op.CREATE_INDEXED, Q, options)
-    answers = [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
+    driver.do(Op.CREATE, Q, b"", options, True)
+    answers = [driver.batch([Op.PUSH_ROWS, Q, rows, b"", None, 0, True])[0] for _ in range(batches)]
     # The queue is emptied in between, and filled again.
     driver.do(Op.POLL, Q, 10_000, 5 * SECOND, False, False)
     driver.wait(1)
-    answers += [driver.batch([Op.PUSH_EXISTING, Q, rows])[0] for _ in range(batches)]
+    answers += [driver.batch([Op.PUSH_ROWS, Q, rows, b"", None, 0, True])[0] for _ in range(batches)]
     return answers, records(driver.machine)
 
 
@@ -43,15 +43,15 @@ def test_the_fast_path_has_the_same_result(traits: list[Any], options: list[Any]
 
 def test_an_emptied_queue_is_filled_in_order() -> None:
     driver = Driver()
-    driver.do(Op.CREATE_INDEXED, Q, [])
+    driver.do(Op.CREATE, Q, b"", [], True)
     many = [b"%d" % number for number in range(3_000)]
-    driver.do(Op.PUSH_EXISTING, Q, many)
+    driver.do(Op.PUSH_ROWS, Q, many, b"", None, 0, True)
     assert bodies(driver.do(Op.POLL, Q, 10_000, SECOND, False, False)) == many
 
 
 @pytest.mark.parametrize("rows", [[[b"x", None, [], 7, PLAIN], b"y"], [b"x", 7], [b"x", None], [[b"x"], b"y"]])
 def test_malformed_rows_store_nothing(rows: list[Any]) -> None:
     driver = Driver()
-    driver.do(Op.CREATE_INDEXED, Q, [])
-    assert isinstance(driver.batch([Op.PUSH_EXISTING, Q, rows])[0], Fault)
-    assert len(driver.machine.queues[Q]) == 0
+    driver.do(Op.CREATE, Q, b"", [], True)
+    assert isinstance(driver.batch([Op.PUSH_ROWS, Q, rows, b"", None, 0, True])[0], Fault)
+    assert len(driver.machine.state.queues[Q]) == 0

@@ -22,7 +22,7 @@ def filled(count: int, groups: int) -> Driver:
     row = [-1, 0, 0, 0, b""]
     for start in range(0, count, 1_000):
         rows = [[b"x", None, [], None, [*row, b"%d" % (n % groups)]] for n in range(start, start + 1_000)]
-        driver.do(Op.PUSH_TRAITS, Q, rows)
+        driver.do(Op.PUSH_ROWS, Q, rows)
     return driver
 
 
@@ -58,7 +58,7 @@ def test_one_command_takes_a_bounded_part_of_a_group() -> None:
     assert sizes == [STEP_MAX, 2 * STEP_MAX, 25_000]
     driver.wait(2)
     ended = []
-    rich = driver.machine.queues[Q].rich
+    rich = driver.machine.state.queues[Q].store.rich
     assert rich is not None
     while not rich.waiting:
         before = len(rich.held)

@@ -9,7 +9,7 @@ import pytest
 from lmqcluster.core import Op
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_lease import BatchState
-from tests.property.driver import SECOND, Driver, bodies, copied
+from tests.property.driver import SECOND, UNDO, Driver, bodies, copied
 
 Q, S = b"q", b"s"
 
@@ -20,7 +20,7 @@ def new_driver() -> Driver:
 
 def push(driver: Driver, *bodies: bytes, group: bytes = b"g", queue: bytes = Q, ttl_us: int = 0) -> None:
     """Push messages of a group."""
-    driver.do(Op.PUSH_TRAITS, queue, [[body, None, [], None, [-1, 0, ttl_us, 0, b"", group]] for body in bodies])
+    driver.do(Op.PUSH_ROWS, queue, [[body, None, [], None, [-1, 0, ttl_us, 0, b"", group]] for body in bodies])
 
 
 def numbered(count: int, stem: bytes = b"") -> list[bytes]:
@@ -37,8 +37,8 @@ def reserve(driver: Driver, epoch: int, count: int = 1000, subscription: bytes =
 
 def held_by(driver: Driver, epoch: int, subscription: bytes = S) -> list[bytes]:
     """Contents of a batch, in order."""
-    assert driver.machine.batches.state(subscription, epoch) == BatchState.LIVE
-    return bodies(driver.machine.batches.read(subscription, epoch, 0, 1_000_000) or [])
+    assert driver.machine.state.batches.state(subscription, epoch) == BatchState.LIVE
+    return bodies(driver.machine.state.batches.read(subscription, epoch, 0, 1_000_000) or [])
 
 
 def test_a_group_is_taken_whole_and_in_order() -> None:
@@ -72,7 +72,7 @@ def test_a_batch_takes_as_much_of_a_group_as_it_has_room_for() -> None:
             seen += held_by(driver, epoch + 1)
     assert seen == numbered(10)
     assert driver.size(Q) == 0
-    rich = driver.machine.queues[Q].rich
+    rich = driver.machine.state.queues[Q].store.rich
     assert rich is not None
     assert (rich.current, rich.followers) == ({}, {})
 
@@ -102,7 +102,7 @@ def test_a_pattern_takes_groups_whole_too(monkeypatch: pytest.MonkeyPatch) -> No
         push(driver, b"b%d" % number, queue=b"b", group=b"")
     while not driver.do(Op.RESERVE, S, 1, [b"a", b"b"], True, 100, 60 * SECOND, 0, b"").sealed:
         # The node does this when no message of a queue is due.
-        assert len(driver.machine.batches.subscriptions[S].batches[1].runs) <= 10
+        assert len(driver.machine.state.batches.subscriptions[S].batches[1].runs) <= 10
     found = held_by(driver, 1)
     assert sorted(found) == sorted(numbered(5, b"a") + numbered(5, b"b"))
     start = found.index(b"a0")
@@ -134,18 +134,18 @@ def test_a_batch_that_expires_leaves_the_group_in_order() -> None:
     assert held_by(driver, 2) == numbered(10)
 
 
-@pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.PUT_BACK])
+@pytest.mark.parametrize(("op", "more"), [(Op.ACK, ()), (Op.NACK, ()), (Op.NACK, UNDO)])
 @pytest.mark.parametrize("first", [0, 2])
-def test_a_message_that_is_settled_alone_frees_nothing_of_its_group(op: Op, first: int) -> None:
+def test_a_message_that_is_settled_alone_frees_nothing_of_its_group(op: Op, more: Any, first: int) -> None:
     driver = new_driver()
     push(driver, *numbered(5))
     assert reserve(driver, 1, 3).size == 3
     order = [0, 1, 2] if first == 0 else [2, 1, 0]
-    numbers = [one[1] for one in driver.machine.batches.read(S, 1, 0, 3) or []]
+    numbers = [one[1] for one in driver.machine.state.batches.read(S, 1, 0, 3) or []]
     for position in order:
         assert driver.pull(Q, 5) == []
         driver = Driver(copied(driver.machine))
-        assert driver.do(op, Q, [numbers[position]]) == [True]
+        assert driver.do(op, Q, [numbers[position]], *more) == [True]
     left = numbered(5)[3:] if op == Op.ACK else numbered(5)
     for body in left:
         (delivery,) = driver.pull(Q, 5)

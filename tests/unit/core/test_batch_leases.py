@@ -13,7 +13,7 @@ from lmqcluster.core.owners.quotas import Kind, Quotas
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_lease import BatchState
 from lmqcluster.core.state.batch_leases import BatchLeases
-from tests.property.driver import SECOND, Driver, bodies, copied, records
+from tests.property.driver import SECOND, UNDO, Driver, bodies, copied, records
 
 Q, S = b"q", b"s"
 
@@ -66,12 +66,12 @@ def test_a_message_settled_alone_makes_the_batch_unreadable() -> None:
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
     assert reserve(driver, 1).size == 3
-    found = driver.machine.batches.read(S, 1, 0, 10)
+    found = driver.machine.state.batches.read(S, 1, 0, 10)
     assert found is not None
     assert driver.ack(Q, found[1][1]) == [True]
     for machine in (driver.machine, copied(driver.machine)):
-        assert machine.batches.read(S, 1, 0, 1) is not None
-        assert machine.batches.read(S, 1, 0, 2) is None
+        assert machine.state.batches.read(S, 1, 0, 1) is not None
+        assert machine.state.batches.read(S, 1, 0, 2) is None
     assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([], False), "none of it can be delivered again"
 
 
@@ -83,17 +83,17 @@ def test_a_batch_of_a_deleted_queue_is_settled_and_not_redelivered(recreated: bo
     driver.delete(Q)
     if recreated:
         driver.push(Q, b"3")
-    assert driver.machine.batches.read(S, 1, 0, 2) is None
+    assert driver.machine.state.batches.read(S, 1, 0, 2) is None
     assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([], False)
 
 
-@pytest.mark.parametrize("op", [Op.NACK, Op.PUT_BACK])
-def test_a_message_returned_alone_may_be_redelivered(op: Op) -> None:
+@pytest.mark.parametrize("more", [(), UNDO])
+def test_a_message_returned_alone_may_be_redelivered(more: Any) -> None:
     driver = Driver()
     driver.push(Q, b"1", b"2", b"3")
     reserve(driver, 1)
-    found = driver.machine.batches.read(S, 1, 0, 10) or []
-    assert driver.do(op, Q, [found[1][1]]) == [True]
+    found = driver.machine.state.batches.read(S, 1, 0, 10) or []
+    assert driver.do(Op.NACK, Q, [found[1][1]], *more) == [True]
     assert driver.do(Op.SETTLE_BATCHES, S, 1) == ([1], False)
 
 
@@ -113,18 +113,18 @@ def test_a_batch_lease_that_ends_costs_no_delivery() -> None:
         assert _reserve_2(driver, epoch)[:2] == (BatchState.LIVE, 2)
         driver.wait(60)
         driver.tick()
-        assert driver.machine.batches.state(b"s", epoch) == BatchState.EXPIRED
-    queue = driver.machine.queues[b"q"]
-    assert (queue.dropped_total, bodies(driver.pull(b"q", 10))) == (0, [b"1", b"2"])
+        assert driver.machine.state.batches.state(b"s", epoch) == BatchState.EXPIRED
+    queue = driver.machine.state.queues[b"q"]
+    assert (queue.counters.dropped_total, bodies(driver.pull(b"q", 10))) == (0, [b"1", b"2"])
 
 
 def test_an_abandoned_batch_is_charged_nothing_and_gains_nothing() -> None:
     driver = Driver()
     driver.push(b"q", b"1")
     _reserve_2(driver)
-    assert [remaining for _, _, remaining, _ in driver.machine.batches.read(b"s", 1, 0, 1) or []] == [2]
+    assert [remaining for _, _, remaining, _ in driver.machine.state.batches.read(b"s", 1, 0, 1) or []] == [2]
     assert driver.do(Op.ABANDON_BATCHES, b"s", 0) is False
-    assert b"s" not in driver.machine.batches.subscriptions
+    assert b"s" not in driver.machine.state.batches.subscriptions
     assert driver.pull_one(b"q")[2] == 2
 
 
@@ -150,14 +150,14 @@ def test_the_last_claim_owns_the_subscription() -> None:
     # The new owner still has the batches.
     assert _reserve_2(driver, 1, second)[:2] == (BatchState.LIVE, 2)
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, second, b"") == ([], False)
-    assert len(driver.machine.queues[b"q"]) == 0
+    assert len(driver.machine.state.queues[b"q"]) == 0
 
 
 def test_a_session_does_not_outlive_its_subscription() -> None:
     driver = Driver()
     session = driver.do(Op.CLAIM, b"s", b"")
-    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s") is False
-    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s") is None
+    assert driver.do(Op.ABANDON_BATCHES, b"s", 0, b"", True) is False
+    assert driver.do(Op.ABANDON_BATCHES, b"s", 0, b"", True) is None
     assert _reserve_2(driver, 1, session).code == "fenced"
     assert driver.do(Op.CLAIM, b"s", b"") > session
     assert Driver(copied(driver.machine)).do(Op.CLAIM, b"s", b"") == session + 3
@@ -170,7 +170,7 @@ def test_deleting_returns_everything_in_bounded_steps(monkeypatch: pytest.Monkey
     session = driver.do(Op.CLAIM, b"s", b"")
     for _ in range(3):
         _reserve_2(driver, 1, session)
-    assert [driver.do(Op.DELETE_SUBSCRIPTION, b"s") for _ in range(4)] == [True, True, False, None]
+    assert [driver.do(Op.ABANDON_BATCHES, b"s", 0, b"", True) for _ in range(4)] == [True, True, False, None]
     assert len(driver.drain(b"q")) == 7
 
 
@@ -183,4 +183,4 @@ def test_a_renewal_touches_a_bounded_number_of_messages(monkeypatch: pytest.Monk
     assert driver.do(Op.RENEW, S, 60 * SECOND) == (2, 3)
     assert driver.do(Op.RENEW, S, 60 * SECOND, 0, 3) == (2, 0)
     driver.wait(2)
-    assert [driver.machine.batches.state(S, epoch) for epoch in range(1, 5)] == [BatchState.LIVE] * 4
+    assert [driver.machine.state.batches.state(S, epoch) for epoch in range(1, 5)] == [BatchState.LIVE] * 4

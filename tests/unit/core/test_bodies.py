@@ -8,7 +8,7 @@ import random
 import msgpack
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, State
 from lmqcluster.core.messages.message import loaded
 from lmqcluster.core.messages.pages import PageError
 from lmqcluster.core.queue.paged_tail import CHUNK_SIZES
@@ -33,7 +33,7 @@ def paged_driver() -> tuple[Driver, MemoryPages]:
     """A machine that keeps as little as possible in memory."""
     pages = MemoryPages()
     machine = Machine(compile_pattern)
-    machine.pager.store, machine.pager.resident_bytes_max = pages, 0
+    machine.state.pager.store, machine.state.pager.resident_bytes_max = pages, 0
     return Driver(machine), pages
 
 
@@ -44,8 +44,8 @@ def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:
             [body(number), None, [], None, [delay_us, 0, 0, number % 10 + 1, b"", b""]]
             for number in range(start, min(count, start + 20))
         ]
-        driver.do(Op.PUSH_TRAITS, Q, rows)
-    driver.machine.pager.page_out(1_000)
+        driver.do(Op.PUSH_ROWS, Q, rows)
+    driver.machine.state.pager.page_out(1_000)
 
 
 def push_plain(driver: Driver, count: int) -> None:
@@ -60,14 +60,14 @@ def in_order(count: int) -> list[bytes]:
 def test_the_bodies_of_a_short_queue_stay() -> None:
     driver, pages = paged_driver()
     push(driver, 200)
-    assert driver.machine.queues[Q].gathered is None
+    assert driver.machine.state.queues[Q].store.gathered is None
     assert not pages.payloads
 
 
 def test_bodies_leave_memory_and_return_in_order() -> None:
     driver, _ = paged_driver()
     push(driver)
-    common = driver.machine.pager
+    common = driver.machine.state.pager
     beyond = COUNT * SIZE - CHUNK_SIZES.gather_bytes
     # Incomplete tails are in memory: ten tails of a quarter of a MiB.
     assert common.paged_body_bytes >= beyond - 10 * CHUNK_SIZES.bytes
@@ -85,12 +85,12 @@ def test_delayed_bodies_that_become_due_together_share_pages() -> None:
             [body(number), None, [], None, [round(rng.random() * 600e6), 0, 0, 0, b"", b""]]
             for number in range(start, start + 20)
         ]
-        driver.do(Op.PUSH_TRAITS, Q, rows)
-    driver.machine.pager.page_out(1_000)
+        driver.do(Op.PUSH_ROWS, Q, rows)
+    driver.machine.state.pager.page_out(1_000)
     driver.wait(601)
     found = [number for _ in range(40) for number in numbers_read(driver)]
     assert sorted(found) == list(range(800))
-    common = driver.machine.pager
+    common = driver.machine.state.pager
     assert common.loads_total < 3 * common.pages_total
 
 
@@ -106,8 +106,8 @@ def test_many_leased_bodies_leave_memory() -> None:
     driver, _ = paged_driver()
     push_plain(driver, 600)
     delivered = [one for _ in range(60) for one in driver.pull(Q, 10)]
-    driver.machine.pager.page_out(1_000)
-    common = driver.machine.pager
+    driver.machine.state.pager.page_out(1_000)
+    common = driver.machine.state.pager
     assert common.paged_bytes == 0
     assert common.paged_body_bytes > 600 * SIZE - 2 * CHUNK_SIZES.gather_bytes
     assert bodies(delivered) == [body(number) for number in range(600)]
@@ -121,12 +121,12 @@ def test_removed_bodies_are_not_kept() -> None:
     push(driver)
     delivered = driver.pull(Q, COUNT)
     driver.ack(Q, *numbers(delivered))
-    common = driver.machine.pager
+    common = driver.machine.state.pager
     assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
     push(driver)
     driver.delete(Q)
     assert (len(common), common.resident_bytes, common.idle_bytes, common.paged_body_bytes) == (0, 0, 0, 0)
-    assert driver.machine.totals.body_bytes == 0
+    assert driver.machine.state.totals.body_bytes == 0
 
 
 def test_pages_hold_at_most_twice_what_is_needed() -> None:
@@ -135,7 +135,7 @@ def test_pages_hold_at_most_twice_what_is_needed() -> None:
     delivered = driver.pull(Q, COUNT)
     kept = set(numbers(delivered)[::8])
     driver.ack(Q, *[number for number in numbers(delivered) if number not in kept])
-    gathered = driver.machine.queues[Q].gathered
+    gathered = driver.machine.state.queues[Q].store.gathered
     assert gathered is not None
     assert sum(chunk.size_bytes for chunk in gathered.chunks) > 3 * sum(chunk.live_bytes for chunk in gathered.chunks)
     driver.tick(100)
@@ -152,13 +152,13 @@ def test_a_page_is_needed_while_it_may_be_read() -> None:
     """A client is answered after its messages leave the queue, if the pull settles them."""
     driver, _ = paged_driver()
     push(driver)
-    before = set(driver.machine.pager.pages())
-    delivered = driver.do(Op.PULL_LEASE, Q, COUNT, 0, True)
-    assert set(driver.machine.pager.pages()) == before
+    before = set(driver.machine.state.pager.pages())
+    delivered = driver.do(Op.PULL, Q, COUNT, 0, True)
+    assert set(driver.machine.state.pager.pages()) == before
     assert bodies(delivered) == in_order(COUNT)
     del delivered
     gc.collect()
-    assert set(driver.machine.pager.pages()) == set()
+    assert set(driver.machine.state.pager.pages()) == set()
 
 
 def test_no_page_is_needed_when_all_is_settled() -> None:
@@ -167,7 +167,7 @@ def test_no_page_is_needed_when_all_is_settled() -> None:
     for number in numbers(driver.pull(Q, COUNT)):
         driver.ack(Q, number)
     gc.collect()
-    assert list(driver.machine.pager.pages()) == []
+    assert list(driver.machine.state.pager.pages()) == []
 
 
 def test_a_snapshot_names_pages_of_bodies() -> None:
@@ -175,22 +175,22 @@ def test_a_snapshot_names_pages_of_bodies() -> None:
     push(driver)
     with driver.machine.freeze_view(pages=True) as view:
         rows = [over_the_wire(record) for record in view.records()]
-        assert set(view.pages) == set(driver.machine.pager.pages())
-    in_memory = COUNT * SIZE - driver.machine.pager.paged_body_bytes
+        assert set(view.pages) == set(driver.machine.state.pager.pages())
+    in_memory = COUNT * SIZE - driver.machine.state.pager.paged_body_bytes
     assert len(msgpack.packb(rows)) < in_memory + 100 * COUNT
     restored = restored_driver(rows, pages, driver.now_us)
-    assert restored.machine.pager.loads_total == 0
+    assert restored.machine.state.pager.loads_total == 0
     assert bodies(restored.pull(Q, COUNT)) == in_order(COUNT)
 
 
 def restored_driver(rows: list[list[object]], pages: MemoryPages, now_us: int) -> Driver:
     """Return a machine restored from these rows that shares the pages."""
-    machine = Machine(compile_pattern)
-    machine.pager.store, machine.pager.resident_bytes_max = pages, 0
-    restoration = Restoration(machine)
+    state = State(compile_pattern)
+    state.pager.store, state.pager.resident_bytes_max = pages, 0
+    restoration = Restoration(state)
     for row in rows:
         restoration.take(row)
-    restored = Driver(restoration.finish())
+    restored = Driver(Machine(compile_pattern, restoration.finish()))
     restored.now_us = now_us
     return restored
 
@@ -201,19 +201,19 @@ def test_chunks_are_gathered_again_in_the_same_order_on_a_restored_machine() -> 
     """
     driver, pages = paged_driver()
     push_plain(driver, 600)
-    driver.machine.pager.page_out(1_000)
+    driver.machine.state.pager.page_out(1_000)
     leased = numbers(driver.pull(Q, 600))
     driver.ack(Q, *[number for place, number in enumerate(leased) if place % 3][::-1])
-    assert len(driver.machine.pager.sparse) > 2 * SPARSE_MAX
+    assert len(driver.machine.state.pager.sparse) > 2 * SPARSE_MAX
     with driver.machine.freeze_view(pages=True) as view:
         rows = [over_the_wire(record) for record in view.records()]
     restored = restored_driver(rows, pages, driver.now_us)
-    while driver.machine.pager.sparse:
+    while driver.machine.state.pager.sparse:
         for machine in (driver, restored):
             machine.tick()
-            machine.machine.pager.page_out(1_000)
-        assert set(restored.machine.pager.pages()) == set(driver.machine.pager.pages())
-    assert not restored.machine.pager.sparse
+            machine.machine.state.pager.page_out(1_000)
+        assert set(restored.machine.state.pager.pages()) == set(driver.machine.state.pager.pages())
+    assert not restored.machine.state.pager.sparse
 
 
 def test_a_lost_page_stops_its_reader_and_not_the_machine() -> None:
@@ -225,7 +225,7 @@ def test_a_lost_page_stops_its_reader_and_not_the_machine() -> None:
         bodies(delivered)
     driver.ack(Q, *numbers(delivered)[::3])
     driver.tick(100)
-    assert len(driver.machine.queues[Q]) == COUNT - len(delivered[::3])
+    assert len(driver.machine.state.queues[Q]) == COUNT - len(delivered[::3])
 
 
 def test_bodies_of_a_lost_page_are_not_gathered_without_it() -> None:
@@ -251,14 +251,14 @@ def test_a_body_that_goes_to_another_queue_is_read() -> None:
 
 def test_short_queues_leave_memory_if_there_are_very_many() -> None:
     driver, _ = paged_driver()
-    common = driver.machine.pager
+    common = driver.machine.state.pager
     common.sizes = CHUNK_SIZES._replace(crowd_bytes=1_000_000)
     for number in range(100):
         driver.push(b"q%02d" % number, *[b"%d" % place for place in range(1_000)])
         common.page_out(1_000)
-    few, many = driver.machine.queues[b"q00"], driver.machine.queues[b"q99"]
-    assert few.backlog is None
-    assert many.backlog is not None
-    assert [chunk.count for chunk in many.backlog.chunks] == [250] * 3
+    few, many = driver.machine.state.queues[b"q00"], driver.machine.state.queues[b"q99"]
+    assert few.store.backlog is None
+    assert many.store.backlog is not None
+    assert [chunk.count for chunk in many.store.backlog.chunks] == [250] * 3
     assert common.paged_messages > 95 * 750
     assert driver.drain(b"q99") == [b"%d" % place for place in range(1_000)]

@@ -21,7 +21,7 @@ def _driver() -> Driver:
     driver = Driver()
     driver.push(Q, b"first", b"second", b"third")
     driver.pull(Q, 1)
-    driver.do(Op.PUSH_TRAITS, Q, [[b"rich", None, [], None, [SECOND, 0, 0, 7, b"label", b""]]])
+    driver.do(Op.PUSH_ROWS, Q, [[b"rich", None, [], None, [SECOND, 0, 0, 7, b"label", b""]]])
     return driver
 
 
@@ -30,16 +30,16 @@ def _digest(machine: Machine, token: bytes = TOKEN) -> bytes:
 
 
 def _ready(queue: Queue) -> Message:
-    return queue.ready[0]
+    return queue.store.ready[0]
 
 
 def _leased(queue: Queue) -> Message:
-    return next(iter(queue.leases.messages.values()))
+    return next(iter(queue.store.leases.messages.values()))
 
 
 def _scheduled(queue: Queue) -> Message:
-    assert queue.rich is not None
-    message = queue.rich.scheduled.first()
+    assert queue.store.rich is not None
+    message = queue.store.rich.scheduled.first()
     assert message is not None
     return message
 
@@ -56,10 +56,10 @@ def _set(name: str, value: object, message: Callable[[Queue], Message]) -> Calla
         _set("due_us", 7, _leased),
         _set("content", b"FIRST", _leased),
         _set("content", b"RICH", _scheduled),
-        lambda queue: queue.ready.rotate(1),
+        lambda queue: queue.store.ready.rotate(1),
         lambda queue: setattr(queue, "settings", queue.settings._replace(timeout_us=7)),
         lambda queue: setattr(queue, "suspended", True),
-        lambda queue: setattr(queue, "acked_total", 7),
+        lambda queue: setattr(queue.counters, "acked_total", 7),
     ],
 )
 def test_a_difference_in_contents_alone_is_seen(differ: Callable[[Queue], None]) -> None:
@@ -67,8 +67,8 @@ def test_a_difference_in_contents_alone_is_seen(differ: Callable[[Queue], None])
     other = copied(machine)
     assert _digest(machine) == _digest(other)
     machine, other = copied(machine), copied(machine)
-    differ(other.queues[Q])
-    assert len(other.queues[Q]) == len(machine.queues[Q])
+    differ(other.state.queues[Q])
+    assert len(other.state.queues[Q]) == len(machine.state.queues[Q])
     assert _digest(machine) != _digest(other)
 
 
@@ -78,7 +78,7 @@ def test_comparisons_with_other_tokens_reach_every_message() -> None:
         driver.push(b"%03d" % number, *[b"x"] * 20)
     for name in (b"007", b"250"):
         machine, other = copied(driver.machine), copied(driver.machine)
-        other.queues[name].ready[-1].content = b"y"
+        other.state.queues[name].store.ready[-1].content = b"y"
         random = Random(7)
         tokens = [random.randbytes(8) for _ in range(60)]
         assert any(_digest(machine, token) != _digest(other, token) for token in tokens)

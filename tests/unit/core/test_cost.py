@@ -25,12 +25,15 @@ def _leased(count: int) -> tuple[Driver, list[int]]:
     return driver, [number for _ in range(0, count, 1000) for number in numbers(driver.pull(Q, 1000))]
 
 
-def _work_per_settlement(count: int, op: Op, order: Callable[[list[int]], list[int]]) -> Work:
+Settle = Callable[..., list[bool] | None]
+
+
+def _work_per_settlement(count: int, settle: Settle, order: Callable[[list[int]], list[int]]) -> Work:
     driver, taken = _leased(count)
     driver.wait(1)
     chosen = order(taken)[:SETTLED]
     with counted() as work:
-        results = [driver.do(op, Q, [number]) for number in chosen]
+        results = [settle(driver, Q, number) for number in chosen]
     assert results == [[True]] * SETTLED
     return work
 
@@ -42,11 +45,13 @@ ORDERS = {
 }
 
 
-@pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK])
+@pytest.mark.parametrize("settle", [Driver.ack, Driver.nack, Driver.extend, Driver.put_back])
 @pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS.keys())
-def test_settling_costs_the_same_however_many_leases_there_are(op: Op, order: Callable[[list[int]], list[int]]) -> None:
+def test_settling_costs_the_same_however_many_leases_there_are(
+    settle: Settle, order: Callable[[list[int]], list[int]]
+) -> None:
     """Spec 15.1: ack, nack, ext of the original cost time proportional to the messages in flight."""
-    few, many = (_work_per_settlement(count, op, order) for count in (FEW, MANY))
+    few, many = (_work_per_settlement(count, settle, order) for count in (FEW, MANY))
     assert many.lines <= few.lines * 1.1 + SETTLED
     assert sum(many.linear_calls.values()) <= sum(few.linear_calls.values())
 
@@ -115,16 +120,16 @@ def test_skipping_very_many_exhausted_messages_is_spread_over_several_pulls() ->
     _exhausted(driver, Q, 100_000)
     driver.wait(1)
     driver.push(Q, b"x")
-    queue = driver.machine.queues[Q]
-    dropped = queue.dropped_total
+    queue = driver.machine.state.queues[Q]
+    dropped = queue.counters.dropped_total
     while (delivered := driver.pull(Q)) is None:
-        before, dropped = dropped, queue.dropped_total
+        before, dropped = dropped, queue.counters.dropped_total
         assert PASSES_MAX <= dropped - before <= PASSES_MAX + LEASES_ENDED_MAX
         head_us = queue.head_us()
         assert head_us is not None
         assert head_us <= driver.now_us, "the puller is to try again at once"
     assert bodies(delivered) == [b"x"]
-    assert queue.dropped_total == 100_000
+    assert queue.counters.dropped_total == 100_000
 
 
 def test_pull_first_passes_over_no_more_than_a_pull() -> None:
@@ -191,13 +196,13 @@ def _rich_work(count: int) -> Work:
     driver = Driver()
     driver.set(Q, max_items=10 * MANY, retry_delay=1)
     for start in range(0, count, 500):
-        driver.do(Op.PUSH_TRAITS, Q, [_rich_row(number) for number in range(start, start + 500)])
+        driver.do(Op.PUSH_ROWS, Q, [_rich_row(number) for number in range(start, start + 500)])
     with counted() as work:
         for number in range(SETTLED):
-            driver.do(Op.PUSH_TRAITS, Q, [_rich_row(count + number)])
-            driver.do(Op.GIVE_BACK, Q, numbers(driver.pull(Q)), 0, -1)
+            driver.do(Op.PUSH_ROWS, Q, [_rich_row(count + number)])
+            driver.do(Op.NACK, Q, numbers(driver.pull(Q)), 0, -1)
             driver.ack(Q, *numbers(driver.pull(Q)))
-            driver.do(Op.WITHDRAW, Q, b"l%d" % (count // 2 + number), 10)
+            driver.do(Op.PURGE, Q, 10, b"l%d" % (count // 2 + number))
     return work
 
 

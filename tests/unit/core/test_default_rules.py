@@ -36,7 +36,7 @@ class Replicas:
         self.drivers[1] = Driver(copied(self.drivers[1].machine))
 
     def names(self) -> list[list[bytes]]:
-        return [list(driver.machine.names) for driver in self.drivers]
+        return [list(driver.machine.state.names) for driver in self.drivers]
 
 
 @pytest.mark.parametrize("disturb", [Replicas.write_a_snapshot, Replicas.restore])
@@ -70,19 +70,19 @@ def _crowd(count: int) -> Driver:
 
 
 def _retries(driver: Driver) -> list[int]:
-    return [driver.machine.queues[name].settings.deliveries for name in driver.machine.names]
+    return [driver.machine.state.queues[name].settings.deliveries for name in driver.machine.state.names]
 
 
 def test_a_change_reaches_a_bounded_number_of_queues_with_each_batch() -> None:
     driver = _crowd(2 * SPREAD_STEPS + 1)
     driver.defaults((b"", {"retry": 7}))
     assert _retries(driver) == [8] * SPREAD_STEPS + [3] * (SPREAD_STEPS + 1)
-    assert driver.machine.properties(b"q0000")["retry"] == 7
-    assert driver.machine.properties(b"q%04d" % (2 * SPREAD_STEPS))["retry"] == 2
-    assert driver.machine.expiry.next_us == 0
+    assert driver.machine.state.properties(b"q0000")["retry"] == 7
+    assert driver.machine.state.properties(b"q%04d" % (2 * SPREAD_STEPS))["retry"] == 2
+    assert driver.machine.state.expiry.next_us == 0
     driver.tick(2)
     assert _retries(driver) == [8] * (2 * SPREAD_STEPS + 1)
-    assert not driver.machine.defaults.is_spreading()
+    assert not driver.machine.state.defaults.is_spreading()
 
 
 @pytest.mark.parametrize("ticks", [0, 1])

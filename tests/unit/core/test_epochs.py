@@ -48,7 +48,7 @@ class Writer:
         """Push rows of a stream; return the flags."""
         items, note = [[row, None, []] for row in rows], b"".join(map(digest, rows))
         where = [JOB, stream, first, note, False, self.owner, self.epoch, self.run]
-        return self.driver.batch([Op.PUSH_MARKED, Q, items, *where])[0]
+        return self.driver.batch([Op.PUSH_STREAM, Q, items, *where])[0]
 
     def finish(self, *rows: bytes) -> Any:
         """Finish with these rows."""
@@ -145,8 +145,8 @@ def test_finished_epochs_leave_constant_state(driver: Driver) -> None:
         driver.do(Op.PURGE, Q, 0)
         sizes.append(len(repr(records(driver.machine))))
     assert abs(sizes[-1] - sizes[FINISHED_MAX]) < 2_000
-    assert driver.machine.quotas.used(Kind.MARKS, b"a") == 1
-    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 0
+    assert driver.machine.state.quotas.used(Kind.MARKS, b"a") == 1
+    assert driver.machine.state.quotas.used(Kind.NOTE_BYTES, b"a") == 0
     old = Writer(driver, b"old", 2 * FINISHED_MAX - 1)
     assert "is older than" in old.begin().reason
 
@@ -175,7 +175,7 @@ def test_a_restored_copy_continues_and_is_equal(driver: Driver, monkeypatch: pyt
     two = Writer(twice, b"two", 3)
     assert two.push(5, *rows[5:]) == [CLAIMED] * 4
     assert two.finish(*rows) is True
-    assert twice.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 0
+    assert twice.machine.state.quotas.used(Kind.NOTE_BYTES, b"a") == 0
 
 
 def test_refused_rows_stay_unclaimed(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,7 +185,7 @@ def test_refused_rows_stay_unclaimed(driver: Driver, monkeypatch: pytest.MonkeyP
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
     two.begin()
     assert code(two.push(0, b"a", b"b")) == "full"
-    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 16
+    assert driver.machine.state.quotas.used(Kind.NOTE_BYTES, b"a") == 16
     assert two.push(0, b"a") == [CLAIMED]
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.NOTE_BYTES: 16})
     three = Writer(driver, b"three")
@@ -199,7 +199,7 @@ def test_owners_and_jobs_without_epochs_are_apart(driver: Driver) -> None:
     one.begin()
     other.begin()
     assert [one.push(0, b"a"), other.push(0, b"a")] == [[STORED], [STORED]]
-    plain = [Op.PUSH_MARKED, Q, [[b"x", None, []]], JOB, b"s", 1, b"", False, b"a"]
+    plain = [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 1, b"", False, b"a"]
     assert code(driver.batch(plain)[0]) == "epoch_conflict"
     assert driver.do(Op.END_JOBS, [JOB], b"a") == 2
     driver.batch([*plain[:5], 0, *plain[6:]])
@@ -213,8 +213,8 @@ def test_a_job_that_is_not_used_is_forgotten_with_its_epochs(driver: Driver) -> 
     two.begin()
     driver.wait(StreamPositions.REMEMBER_US / SECOND)
     driver.tick()
-    assert driver.machine.marks.epochs(b"a", JOB) is None
-    assert [driver.machine.quotas.used(kind, b"a") for kind in (Kind.MARKS, Kind.NOTE_BYTES)] == [0, 0]
+    assert driver.machine.state.marks.epochs(b"a", JOB) is None
+    assert [driver.machine.state.quotas.used(kind, b"a") for kind in (Kind.MARKS, Kind.NOTE_BYTES)] == [0, 0]
 
 
 @pytest.mark.parametrize("counts", [[50], [100_000], [1, 10, 20_000, 5, 60_000]])
@@ -249,15 +249,15 @@ def test_digests_of_earlier_runs_take_little_more_than_their_bytes(counts: list[
         [Op.BEGIN_EPOCH, JOB, 0, b"r", b"short", b"a"],
         [Op.FINISH_EPOCH, JOB, 0, b"r", -1, b"0" * 16, b"a"],
         [Op.FINISH_EPOCH, JOB, 0, b"r", 0, b"", b"a"],
-        [Op.PUSH_MARKED, Q, [[b"x", None, []]], JOB, b"s", 0, b"note", False, b"a", 0, b"r"],
-        [Op.PUSH_MARKED, Q, [[b"x", None, []]], JOB, b"s", 0, b"0" * 16, True, b"a", 0, b"r"],
+        [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 0, b"note", False, b"a", 0, b"r"],
+        [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 0, b"0" * 16, True, b"a", 0, b"r"],
     ],
 )
 def test_malformed_commands_change_nothing(driver: Driver, command: list[Any]) -> None:
     before = records(driver.machine)
     assert isinstance(driver.batch(command)[0], Fault)
     assert records(driver.machine)[0][1:3] == before[0][1:3]
-    assert len(driver.machine.marks) == 0
+    assert len(driver.machine.state.marks) == 0
 
 
 class _Task:
@@ -289,7 +289,7 @@ class _Task:
                 self.passed.update(map(digest, batch))
                 break
             assert isinstance(result, list) or result.code == "out_of_sequence"
-            mark = self.writer.driver.machine.marks.find(b"a", JOB, self.stream)
+            mark = self.writer.driver.machine.state.marks.find(b"a", JOB, self.stream)
             assert mark is not None
             notes = b"".join(mark.notes)
             self.position = mark.position

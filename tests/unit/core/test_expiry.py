@@ -25,8 +25,12 @@ def test_an_expired_lease_returns_its_message_by_itself(driver: Driver) -> None:
     (first, *_) = numbers(driver.pull(Q, 2))
     driver.wait(30)
     driver.tick()
-    queue = driver.machine.queues[Q]
-    assert (len(queue.leases), len(queue.ready) + len(queue.delayed), queue.redelivered_total) == (0, 3, 2)
+    queue = driver.machine.state.queues[Q]
+    assert (
+        len(queue.store.leases),
+        len(queue.store.ready) + len(queue.store.delayed),
+        queue.counters.redelivered_total,
+    ) == (0, 3, 2)
     assert driver.ready == [Q]
     assert driver.ack(Q, first) == [False]
     # They are due since their leases expired, which is later than the message that was never pulled.
@@ -39,8 +43,13 @@ def test_an_exhausted_message_is_dropped_and_counted_when_its_last_lease_ends(dr
     driver.pull(Q)
     driver.wait(30)
     driver.tick()
-    queue = driver.machine.queues[Q]
-    assert (len(queue), queue.body_bytes, queue.dropped_total, queue.redelivered_total) == (0, 0, 1, 0)
+    queue = driver.machine.state.queues[Q]
+    assert (len(queue), queue.store.body_bytes, queue.counters.dropped_total, queue.counters.redelivered_total) == (
+        0,
+        0,
+        1,
+        0,
+    )
 
 
 def test_an_exhausted_message_that_is_nacked_is_dropped_at_once(driver: Driver) -> None:
@@ -50,8 +59,8 @@ def test_an_exhausted_message_that_is_nacked_is_dropped_at_once(driver: Driver) 
     driver.set(Q, retry=2)
     driver.push(Q, b"3")
     assert driver.nack(Q, *held, 99) == [True, True, False]
-    queue = driver.machine.queues[Q]
-    assert (queue.dropped_total, queue.nacked_total, driver.drain(Q)) == (2, 2, [b"3"])
+    queue = driver.machine.state.queues[Q]
+    assert (queue.counters.dropped_total, queue.counters.nacked_total, driver.drain(Q)) == (2, 2, [b"3"])
 
 
 def test_messages_of_a_suspended_queue_return_too(driver: Driver) -> None:
@@ -60,7 +69,7 @@ def test_messages_of_a_suspended_queue_return_too(driver: Driver) -> None:
     driver.do(Op.SUSPEND, Q, True)
     driver.wait(30)
     driver.tick()
-    assert len(driver.machine.queues[Q].leases) == 0
+    assert len(driver.machine.state.queues[Q].store.leases) == 0
 
 
 def test_extending_below_the_known_deadline_is_noticed(driver: Driver) -> None:
@@ -71,7 +80,7 @@ def test_extending_below_the_known_deadline_is_noticed(driver: Driver) -> None:
     driver.extend(Q, *held)
     driver.wait(1)
     driver.tick()
-    assert len(driver.machine.queues[Q].leases) == 0
+    assert len(driver.machine.state.queues[Q].store.leases) == 0
 
 
 def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
@@ -82,7 +91,7 @@ def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
     driver.wait(30)
     ended = []
     before = 0
-    while driver.machine.expiry.next_us <= driver.now_us:
+    while driver.machine.state.expiry.next_us <= driver.now_us:
         driver.tick()
         total = counters(driver.machine)["redelivered_total"]
         ended.append(total - before)
@@ -95,16 +104,16 @@ def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
 def test_a_million_keys_that_end_at_once_make_no_batch_long(driver: Driver) -> None:
     """Finding 1 of the review: tables that were full of keys refused the pushes that would have emptied them."""
     for number in range(20):
-        items = [[b"", None, [], b"%d" % (number * 5_000 + index)] for index in range(5_000)]
-        driver.do(Op.PUSH_ITEMS, Q, items)
-    assert len(driver.machine.keys) == 100_000
+        items = [[b"", None, [], b"%d" % (number * 5_000 + index), []] for index in range(5_000)]
+        driver.do(Op.PUSH_ROWS, Q, items)
+    assert len(driver.machine.state.keys) == 100_000
     driver.wait(WINDOW_S)
     with counted() as work:
         driver.tick()
-    assert len(driver.machine.keys) == 98_000
+    assert len(driver.machine.state.keys) == 98_000
     assert work.lines < 40_000
     driver.tick(49)
-    assert len(driver.machine.keys) == driver.machine.quotas.used(Kind.KEYS, b"") == 0
+    assert len(driver.machine.state.keys) == driver.machine.state.quotas.used(Kind.KEYS, b"") == 0
 
 
 def test_keys_and_producers_end_without_being_used(driver: Driver) -> None:
@@ -112,11 +121,11 @@ def test_keys_and_producers_end_without_being_used(driver: Driver) -> None:
     driver.produce(Q, b"producer", 1, b"z")
     driver.do(Op.ACK, Q, numbers(driver.pull(Q, 2)))
     machine = driver.machine
-    assert (len(machine.keys), len(machine.producers)) == (1, 1)
+    assert (len(machine.state.keys), len(machine.state.producers)) == (1, 1)
     driver.wait(WINDOW_S)
     driver.tick(2)
-    assert (len(machine.keys), len(machine.producers)) == (0, 0)
-    assert machine.expiry.next_us == NEVER
+    assert (len(machine.state.keys), len(machine.state.producers)) == (0, 0)
+    assert machine.state.expiry.next_us == NEVER
 
 
 def test_nothing_is_done_while_nothing_is_due(driver: Driver) -> None:
@@ -148,7 +157,7 @@ def test_replicas_that_begin_with_a_snapshot_end_the_same_with_each_batch() -> N
         for replica in replicas:
             replica.apply(driver.now_us, driver.origin, 1, driver.sequence, [[Op.PULL, b"q%02d" % step, 3]])
         assert all(records(replica) == records(driver.machine) for replica in replicas)
-    assert sum(len(queue.leases) for queue in driver.machine.queues.values()) == 36
+    assert sum(len(queue.store.leases) for queue in driver.machine.state.queues.values()) == 36
 
 
 def test_a_snapshot_view_shows_the_state_at_its_opening(driver: Driver) -> None:
@@ -163,7 +172,7 @@ def test_a_snapshot_view_shows_the_state_at_its_opening(driver: Driver) -> None:
         driver.wait(30)
         driver.tick()
         assert len(records(Machine.restore(compile_pattern, view.records()))) == len(before)
-    assert driver.machine.queues[Q].dropped_total == 2
+    assert driver.machine.state.queues[Q].counters.dropped_total == 2
 
 
 def test_a_queue_with_a_retry_below_zero_delivers_once() -> None:

@@ -15,8 +15,8 @@ Q = b"q"
 def test_a_group_waits_for_a_message_that_is_put_back_with_a_delay(place: Place) -> None:
     driver = Driver()
     for body in (b"1", b"2", b"3"):
-        driver.do(Op.PUSH_TRAITS, Q, [[body, None, [], None, [-1, 0, 0, 0, b"", b"g"]]])
-    driver.do(Op.GIVE_BACK, Q, [driver.pull_one(Q)[1]], place, SECOND)
+        driver.do(Op.PUSH_ROWS, Q, [[body, None, [], None, [-1, 0, 0, 0, b"", b"g"]]])
+    driver.do(Op.NACK, Q, [driver.pull_one(Q)[1]], place, SECOND)
     assert driver.pull(Q, 10) == []
     driver.wait(1)
     for body in (b"1", b"2", b"3"):

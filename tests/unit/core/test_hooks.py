@@ -111,15 +111,15 @@ def test_queues_with_own_hooks_are_known() -> None:
     driver = Driver()
     driver.set(Q, hooks=_hooks(["x-foo"]))
     driver.set(b"other", retry=1)
-    assert (b"x-foo" in driver.machine.hooked, len(driver.machine.hooked)) == (True, 1)
+    assert (b"x-foo" in driver.machine.state.hooked, len(driver.machine.state.hooked)) == (True, 1)
     driver.set(b"other", hooks=_hooks(["x-foo", "x-bar", "x-foo"]))
-    assert len(driver.machine.hooked) == len(copied(driver.machine).hooked) == 2
+    assert len(driver.machine.state.hooked) == len(copied(driver.machine).state.hooked) == 2
     driver.clear(Q)
-    assert b"x-foo" in driver.machine.hooked
+    assert b"x-foo" in driver.machine.state.hooked
     driver.set(b"other", hooks=_hooks(["x-bar"]))
-    assert (b"x-foo" in driver.machine.hooked, b"x-bar" in driver.machine.hooked) == (False, True)
+    assert (b"x-foo" in driver.machine.state.hooked, b"x-bar" in driver.machine.state.hooked) == (False, True)
     driver.clear(b"other")
-    assert not driver.machine.hooked
+    assert not driver.machine.state.hooked
     driver.set(Q, hooks=_hooks(["x-foo"]))
     driver.delete(Q)
-    assert not driver.machine.hooked
+    assert not driver.machine.state.hooked

@@ -25,7 +25,7 @@ def _with_token(driver: Driver) -> None:
 
 
 def _names(driver: Driver) -> list[bytes]:
-    return sorted(driver.machine.queues)
+    return sorted(driver.machine.state.queues)
 
 
 def _limits(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
@@ -44,7 +44,7 @@ def test_a_queue_created_by_an_unsuccessful_pull_expires_after_an_hour() -> None
     driver.pull(b"pulled again")
     driver.wait(HOUR_S - TOUCH_US / 1e6 - 2)
     driver.do(Op.BARRIER)
-    assert b"idle" in driver.machine.queues
+    assert b"idle" in driver.machine.state.queues
     driver.wait(2)
     driver.do(Op.BARRIER)
     assert _names(driver) == [b"pulled again", b"pushed", b"set", b"suspended"]
@@ -69,10 +69,10 @@ def test_very_many_end_a_few_at_a_time_and_alike_on_a_restored_replica() -> None
         for each in (driver, other):
             each.do(Op.BARRIER)
         assert records(driver.machine) == records(other.machine)
-        left.append(len(driver.machine.queues))
+        left.append(len(driver.machine.state.queues))
         assert 0 < left[-2] - left[-1] <= 100
-    assert driver.machine.expiry.next_us > driver.now_us
-    assert driver.machine.quotas.total(Kind.QUEUES) == 0
+    assert driver.machine.state.expiry.next_us > driver.now_us
+    assert driver.machine.state.quotas.total(Kind.QUEUES) == 0
 
 
 def test_the_table_of_idle_queues_does_not_grow_with_pulls() -> None:
@@ -80,7 +80,7 @@ def test_the_table_of_idle_queues_does_not_grow_with_pulls() -> None:
     for _ in range(1_000):
         driver.pull(b"q")
         driver.wait(TOUCH_US / 1e6 + 1)
-    assert len(driver.machine.idle._heap) <= 2 + 64 + 1
+    assert len(driver.machine.state.idle._heap) <= 2 + 64 + 1
 
 
 def test_queues_count_to_their_owner_until_they_are_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,15 +88,15 @@ def test_queues_count_to_their_owner_until_they_are_deleted(monkeypatch: pytest.
     driver = _driver()
     _with_token(driver)
     for number in range(3):
-        driver.do(Op.CREATE_FOR, b"q%d" % number, b"a")
-    refused = driver.batch([Op.CREATE_FOR, b"q3", b"a"])[0]
+        driver.do(Op.CREATE, b"q%d" % number, b"a")
+    refused = driver.batch([Op.CREATE, b"q3", b"a"])[0]
     assert isinstance(refused, Fault)
-    assert (refused.code, b"q3" in driver.machine.queues) == ("quota_exceeded", False)
-    assert driver.do(Op.CREATE_FOR, b"q1", b"a") is driver.do(Op.CREATE_FOR, b"q3", b"b") is True
-    assert copied(driver.machine).quotas.used(Kind.QUEUES, b"a") == 3
+    assert (refused.code, b"q3" in driver.machine.state.queues) == ("quota_exceeded", False)
+    assert (driver.do(Op.CREATE, b"q1", b"a"), driver.do(Op.CREATE, b"q3", b"b")) == (False, True)
+    assert copied(driver.machine).state.quotas.used(Kind.QUEUES, b"a") == 3
     driver.delete(b"q1")
-    driver.do(Op.CREATE_FOR, b"q4", b"a")
-    assert driver.machine.queues[b"q4"].owner == copied(driver.machine).queues[b"q4"].owner == b"a"
+    driver.do(Op.CREATE, b"q4", b"a")
+    assert driver.machine.state.queues[b"q4"].owner == copied(driver.machine).state.queues[b"q4"].owner == b"a"
 
 
 def test_queues_without_an_owner_have_a_quota_where_tokens_are_needed(
@@ -112,21 +112,21 @@ def test_queues_without_an_owner_have_a_quota_where_tokens_are_needed(
     for refused in driver.batch(*commands):
         assert isinstance(refused, Fault)
         assert refused.code == "quota_exceeded"
-    assert b"new" not in driver.machine.queues
-    assert len(copied(driver.machine).queues) == 5
+    assert b"new" not in driver.machine.state.queues
+    assert len(copied(driver.machine).state.queues) == 5
 
 
 def test_properties_count_to_the_queues_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     _limits(monkeypatch, PROPERTY_BYTES=1_000)
     driver = _driver()
     _with_token(driver)
-    driver.do(Op.CREATE_FOR, b"q", b"a")
+    driver.do(Op.CREATE, b"q", b"a")
     driver.set(b"q", retry=1)
     hooks = [["pre_http_push", [["m", ["x-%d" % number for number in range(20)]]]]]  # noqa: UP031
     refused = driver.batch([Op.SET_PROPERTIES, b"q", [[b"hooks", hooks]]])[0]
     assert isinstance(refused, Fault)
-    assert (refused.code, driver.machine.queues[b"q"].own) == ("quota_exceeded", {"retry": 1})
-    used = driver.machine.quotas.used(Kind.PROPERTY_BYTES, b"a")
-    assert used == driver.machine.totals.property_bytes > 0
+    assert (refused.code, driver.machine.state.queues[b"q"].own) == ("quota_exceeded", {"retry": 1})
+    used = driver.machine.state.quotas.used(Kind.PROPERTY_BYTES, b"a")
+    assert used == driver.machine.state.totals.property_bytes > 0
     driver.delete(b"q")
-    assert driver.machine.quotas.total(Kind.PROPERTY_BYTES) == driver.machine.totals.property_bytes == 0
+    assert driver.machine.state.quotas.total(Kind.PROPERTY_BYTES) == driver.machine.state.totals.property_bytes == 0

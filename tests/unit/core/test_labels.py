@@ -18,13 +18,13 @@ def driver() -> Driver:
     driver = Driver()
     driver.set(Q, retry=0, dead_letter_queue="dead")
     for label in LABELS:
-        driver.do(Op.PUSH_TRAITS, Q, [[label, None, [], None, [-1, 0, 0, 0, label, b""]]])
+        driver.do(Op.PUSH_ROWS, Q, [[label, None, [], None, [-1, 0, 0, 0, label, b""]]])
     return driver
 
 
 @pytest.mark.parametrize("label", LABELS)
 def test_only_messages_with_this_label_are_withdrawn(driver: Driver, label: bytes) -> None:
-    assert driver.do(Op.WITHDRAW, Q, label, 10) == 1
+    assert driver.do(Op.PURGE, Q, 10, label) == 1
     assert driver.drain(Q) == [one for one in LABELS if one != label]
 
 

@@ -16,16 +16,16 @@ def test_push_creates_the_queue() -> None:
     driver.pull(b"by-pull")
     driver.set(b"by-property", retry=1)
     driver.clear(b"by-clearing")
-    assert sorted(driver.machine.queues) == [b"by-clearing", b"by-property", b"by-pull", b"by-push"]
+    assert sorted(driver.machine.state.queues) == [b"by-clearing", b"by-property", b"by-pull", b"by-push"]
 
 
 def test_reading_properties_and_settling_do_not_create_a_queue() -> None:
     """Spec 1: reading properties and replying to a message do not create the queue."""
     driver = Driver()
-    driver.machine.properties(Q)
+    driver.machine.state.properties(Q)
     for settle in (driver.ack, driver.nack, driver.extend, driver.put_back):
         assert settle(Q, 1) is None
-    assert driver.machine.queues == {}
+    assert driver.machine.state.queues == {}
 
 
 def test_patterns_do_not_create_a_queue() -> None:
@@ -33,7 +33,7 @@ def test_patterns_do_not_create_a_queue() -> None:
     driver = Driver()
     assert driver.push_each(b"q", b"x") == []
     assert driver.pull_first(b"q") == []
-    assert driver.machine.queues == {}
+    assert driver.machine.state.queues == {}
 
 
 def test_fresh_messages_are_delivered_in_push_order() -> None:
@@ -149,7 +149,7 @@ def test_the_head_shows_when_the_next_message_is_due() -> None:
     """Spec 2.2: a blocked puller wakes at the first due time, of a lease or a window, without a background job."""
     driver = Driver()
     driver.pull(Q)
-    queue = driver.machine.queues[Q]
+    queue = driver.machine.state.queues[Q]
     assert queue.head_us() is None
     driver.push(Q, b"x")
     assert queue.head_us() == driver.now_us
@@ -245,7 +245,7 @@ def test_log_time_never_goes_back() -> None:
     taken = driver.pull_one(Q)[1]
     driver.wait(-3600)
     driver.do(Op.BARRIER)
-    assert driver.machine.now_us == driver.now_us + 3600_000_000
+    assert driver.machine.state.now_us == driver.now_us + 3600_000_000
     assert driver.ack(Q, taken) == [True]
 
 
@@ -254,9 +254,11 @@ def test_names_are_bytes_of_limited_length() -> None:
     driver = Driver()
     longest = b"\xff" * limits.NAME_BYTES_MAX
     driver.push(longest, b"x")
-    faults = driver.batch([Op.PULL, b"", 1], [Op.PUSH, longest + b"x", None, [b""], None, 0], [Op.CLEAR_PROPERTIES, 7])
+    faults = driver.batch(
+        [Op.PULL, b"", 1], [Op.PUSH, longest + b"x", None, [b""], None, 0], [Op.SET_PROPERTIES, 7, [], False, True]
+    )
     assert [type(fault).__name__ for fault in faults] == ["Fault"] * 3
-    assert list(driver.machine.queues) == [longest]
+    assert list(driver.machine.state.queues) == [longest]
 
 
 def test_internal_looking_names_are_ordinary() -> None:

@@ -31,12 +31,12 @@ def _write(
     owner: bytes = b"a",
 ) -> Any:
     rows = [[content, None, []] for content in contents]
-    result = driver.batch([Op.PUSH_MARKED, Q, rows, b"job", stream, first, note, done, owner])[0]
+    result = driver.batch([Op.PUSH_STREAM, Q, rows, b"job", stream, first, note, done, owner])[0]
     return len(result) if isinstance(result, list) else result
 
 
 def _mark(driver: Driver, stream: bytes = b"s", owner: bytes = b"a") -> tuple[int, bool, bytes] | None:
-    found = driver.machine.marks.find(owner, b"job", stream)
+    found = driver.machine.state.marks.find(owner, b"job", stream)
     return None if found is None else (found.position, found.done, b"".join(found.notes))
 
 
@@ -69,7 +69,7 @@ def test_a_batch_is_stored_like_single_messages(prepare: Callable[[Driver], obje
         driver = Driver()
         prepare(driver)
         commands = [
-            [Op.PUSH_MARKED, Q, rows[first : first + step], b"job", b"s", first, b"", False, b"a"]
+            [Op.PUSH_STREAM, Q, rows[first : first + step], b"job", b"s", first, b"", False, b"a"]
             for first in range(0, len(rows), step)
         ]
         assert [len(flags) for flags in driver.batch(*commands)] == [step] * len(commands)
@@ -96,12 +96,12 @@ def test_notes_are_returned_until_the_stream_is_done(driver: Driver) -> None:
     _write(driver, 0, b"1", note=b"abc")
     _write(driver, 1, b"2", note=b"d" * 20_000)
     assert _mark(driver) == (2, False, b"abc" + b"d" * 20_000)
-    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 20_003
+    assert driver.machine.state.quotas.used(Kind.NOTE_BYTES, b"a") == 20_003
     assert _mark(Driver(copied(driver.machine))) == _mark(driver)
     assert records(copied(driver.machine)) == records(driver.machine)
     assert _write(driver, 2, done=True) == 0
     assert _mark(driver) == (2, True, b"")
-    assert driver.machine.quotas.used(Kind.NOTE_BYTES, b"a") == 0
+    assert driver.machine.state.quotas.used(Kind.NOTE_BYTES, b"a") == 0
     assert _write(driver, 7, b"anything") == 0
     assert len(driver.drain(Q)) == 2
 
@@ -112,7 +112,7 @@ def test_a_job_ends_by_command_for_its_owner_only(driver: Driver) -> None:
     assert driver.do(Op.END_JOBS, [b"job"], b"thief") == 0
     assert driver.do(Op.END_JOBS, [b"job", b"unknown"], b"a") == 2
     assert _mark(driver) is None
-    assert driver.machine.quotas.used(Kind.MARKS, b"a") == 0
+    assert driver.machine.state.quotas.used(Kind.MARKS, b"a") == 0
 
 
 def test_a_job_ends_after_thirty_days_without_use(driver: Driver) -> None:
@@ -131,7 +131,7 @@ def test_a_job_ends_after_thirty_days_without_use(driver: Driver) -> None:
 def test_a_job_without_a_token_can_continue_with_one(driver: Driver) -> None:
     _write(driver, 0, b"1", owner=b"")
     assert [_write(driver, 0, b"1"), _write(driver, 1, b"2")] == [0, 1]
-    assert (_mark(driver, owner=b"a"), driver.machine.quotas.used(Kind.MARKS, b"")) == ((2, False, b""), 0)
+    assert (_mark(driver, owner=b"a"), driver.machine.state.quotas.used(Kind.MARKS, b"")) == ((2, False, b""), 0)
 
 
 def test_marks_and_notes_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,7 +150,7 @@ def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
     for first in range(0, 30_000, 1_000):
         assert _write(driver, first, *[b""] * 1_000) == 1_000
     driver.do(Op.PURGE, Q, 10_000)
-    assert len(driver.machine.marks) == 1
+    assert len(driver.machine.state.marks) == 1
     assert len(records(driver.machine)) < before + 80
 
 
@@ -160,7 +160,7 @@ def test_messages_may_carry_traits(driver: Driver) -> None:
         [b"first", None, [], [-1, 0, 0, -5, b"", b"g"]],
         [b"plain", None, []],
     ]
-    command = [Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"]
+    command = [Op.PUSH_STREAM, Q, rows, b"job", b"s", 0, b"", False, b"a"]
     assert driver.batch(command, command) == [[0, 0, 0], []]
     assert driver.drain(Q) == [b"first", b"plain", b"late"]
 
@@ -169,7 +169,7 @@ def test_a_full_queue_stores_none_of_them() -> None:
     driver = Driver()
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
     rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]
-    result = driver.batch([Op.PUSH_MARKED, Q, rows, b"job", b"s", 0, b"", False, b"a"])[0]
+    result = driver.batch([Op.PUSH_STREAM, Q, rows, b"job", b"s", 0, b"", False, b"a"])[0]
     assert isinstance(result, Fault)
     assert result.code == "full"
     assert driver.drain(Q) == []

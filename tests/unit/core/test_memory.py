@@ -15,12 +15,12 @@ ROUNDS = 5000
 
 
 def _order_entries(driver: Driver) -> int:
-    leases = driver.machine.queues[Q].leases
+    leases = driver.machine.state.queues[Q].store.leases
     return len(leases._runs) + len(leases._late)
 
 
 def _bound(driver: Driver) -> int:
-    return 2 * len(driver.machine.queues[Q].leases) + 66
+    return 2 * len(driver.machine.state.queues[Q].store.leases) + 66
 
 
 def test_a_long_lived_first_lease_does_not_keep_the_order_of_all_later_ones() -> None:
@@ -97,11 +97,11 @@ def test_idempotency_keys_are_forgotten_after_their_window() -> None:
     driver = Driver()
     for index in range(1000):
         driver.push_item(Q, b"x", key=b"%d" % index)
-    assert len(driver.machine.keys) == 1000
+    assert len(driver.machine.state.keys) == 1000
     driver.wait(REMEMBER_US / SECOND)
     driver.push_item(Q, b"x", key=b"last")
-    assert len(driver.machine.keys) == 1
-    assert len(list(driver.machine.keys.rows())) == 1
+    assert len(driver.machine.state.keys) == 1
+    assert len(list(driver.machine.state.keys.rows())) == 1
 
 
 def test_producers_are_forgotten_after_their_window() -> None:
@@ -110,7 +110,7 @@ def test_producers_are_forgotten_after_their_window() -> None:
         driver.produce(Q, b"%d" % index, 1, b"x")
     driver.wait(REMEMBER_US / SECOND)
     driver.produce(Q, b"last", 1, b"x")
-    assert len(driver.machine.producers) == 1
+    assert len(driver.machine.state.producers) == 1
 
 
 def test_the_producers_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +118,7 @@ def test_the_producers_used_longest_ago_make_room(monkeypatch: pytest.MonkeyPatc
     driver = Driver()
     for producer in (b"a", b"b", b"c", b"a", b"d"):
         driver.produce(Q, producer, 1, b"x")
-    assert [record[1] for record in driver.machine.producers.rows()] == [b"c", b"a", b"d"]
+    assert [record[1] for record in driver.machine.state.producers.rows()] == [b"c", b"a", b"d"]
 
 
 def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +126,7 @@ def test_the_nodes_seen_longest_ago_make_room(monkeypatch: pytest.MonkeyPatch) -
     driver = Driver()
     for origin, sequence in ((b"a", 1), (b"b", 1), (b"c", 1), (b"a", 2), (b"d", 1)):
         driver.machine.apply(0, origin, 1, sequence, [])
-    assert [record[0] for record in driver.machine.node_sequences.records()] == [b"c", b"a", b"d"]
+    assert [record[0] for record in driver.machine.state.node_sequences.records()] == [b"c", b"a", b"d"]
 
 
 def test_bytes_of_bodies_are_accounted_exactly() -> None:
@@ -135,17 +135,17 @@ def test_bytes_of_bodies_are_accounted_exactly() -> None:
     driver.push(Q, b"123", b"45")
     driver.set(Q, accum=1000)
     driver.push(Q, b"6789")
-    queue = driver.machine.queues[Q]
-    assert queue.body_bytes == 9
+    queue = driver.machine.state.queues[Q]
+    assert queue.store.body_bytes == 9
     first, second = numbers(driver.pull(Q, 2))
     driver.nack(Q, first)
     driver.ack(Q, second)
-    assert queue.body_bytes == 7
+    assert queue.store.body_bytes == 7
     driver.wait(1)
     driver.ack(Q, *numbers(driver.pull(Q, 2)))
-    assert queue.body_bytes == 0
+    assert queue.store.body_bytes == 0
     driver.set(Q, retry=0, accum=0)
     driver.push(Q, b"once!")
-    assert queue.body_bytes == 5
+    assert queue.store.body_bytes == 5
     driver.nack(Q, driver.pull_one(Q)[1])
-    assert queue.body_bytes == 0
+    assert queue.store.body_bytes == 0

@@ -16,12 +16,12 @@ def driver() -> Driver:
 
 
 def _push(driver: Driver, body: bytes, *, ttl_us: int = 0, priority: int = 0) -> None:
-    driver.do(Op.PUSH_TRAITS, Q, [[body, None, [], None, [-1, 0, ttl_us, priority, b"", b""]]])
+    driver.do(Op.PUSH_ROWS, Q, [[body, None, [], None, [-1, 0, ttl_us, priority, b"", b""]]])
 
 
 def test_a_message_expires_at_its_time_exactly(driver: Driver) -> None:
     _push(driver, b"x", ttl_us=SECOND)
-    rich = driver.machine.queues[Q].rich
+    rich = driver.machine.state.queues[Q].store.rich
     assert rich is not None
     assert rich.first_expired(driver.now_us + SECOND - 1) is None
     assert rich.first_expired(driver.now_us + SECOND) is not None
@@ -49,4 +49,4 @@ def test_a_message_whose_last_lease_ends_by_itself_becomes_a_dead_letter(driver:
     driver.wait(1)
     driver.tick()
     assert driver.drain(DEAD) == [b"x"]
-    assert driver.machine.queues[Q].dead_lettered_total == 1
+    assert driver.machine.state.queues[Q].counters.dead_lettered_total == 1

@@ -25,7 +25,7 @@ def _filled() -> Driver:
 def test_pull_first_takes_the_message_due_longest_from_the_named_queues() -> None:
     driver = _filled()
     assert bodies(driver.do(Op.PULL_FIRST, [A, NONE, B], 3)) == [b"1", b"2", b"3"]
-    assert NONE not in driver.machine.queues
+    assert NONE not in driver.machine.state.queues
     assert driver.do(Op.PULL_FIRST, [A, B], 1) == []
     assert bodies(driver.do(Op.PULL_FIRST, [C, A], 5)) == [b"4"]
 
@@ -43,7 +43,7 @@ def test_push_each_reaches_those_of_the_named_queues_that_exist_once() -> None:
     driver = _filled()
     driver.set(A, accum=1_000)
     assert driver.do(Op.PUSH_EACH, [C, A, NONE, C], [b"x", None, [], None]) == [(C, 0), (A, 1)]
-    assert NONE not in driver.machine.queues
+    assert NONE not in driver.machine.state.queues
     assert driver.drain(C) == [b"4", b"x"]
 
 
@@ -53,7 +53,7 @@ def test_reserve_from_several_queues_fills_a_batch_by_several_commands() -> None
     assert (part.state, part.size, part.sealed) == (BatchState.LIVE, 1, False)
     whole = driver.do(Op.RESERVE, b"s", 1, [B, C], True, 10, LEASE_US)
     assert (whole.state, whole.size, whole.sealed) == (BatchState.LIVE, 4, True)
-    found = driver.machine.batches.read(b"s", 1, 0, 10)
+    found = driver.machine.state.batches.read(b"s", 1, 0, 10)
     assert found is not None
     assert bodies(found) == [b"2", b"1", b"3", b"4"]
     assert driver.do(Op.RESERVE, b"s", 1, [A], True, 10, LEASE_US) == whole
@@ -80,4 +80,4 @@ def test_an_invalid_list_of_names_is_a_fault(op: Op, names: object) -> None:
         assert driver.do(op, *rest).state == BatchState.EMPTY, "it names one queue"
         return
     assert isinstance(driver.batch([op, *rest])[0], Fault)
-    assert not driver.machine.batches.subscriptions
+    assert not driver.machine.state.batches.subscriptions

@@ -23,7 +23,7 @@ def driver() -> Driver:
 
 def push(driver: Driver, first: int, *contents: bytes, owner: bytes = b"", producer: bytes = ME) -> Any:
     rows = [[content, None, [], None, URGENT] for content in contents]
-    return driver.do(Op.PUSH_TRAITS, Q, rows, owner, producer, first)
+    return driver.do(Op.PUSH_ROWS, Q, rows, owner, producer, first)
 
 
 def plain(driver: Driver, first: int, *contents: bytes) -> Any:
@@ -39,7 +39,7 @@ def test_a_resent_push_is_stored_once_and_uses_no_key(driver: Driver) -> None:
     assert push(driver, 1, b"a", b"b") == [(KNOWN, 0), (KNOWN, 0)]
     assert flags(push(driver, 3, b"c")) == [0]
     assert driver.drain(Q) == [b"a", b"b", b"c"]
-    assert driver.machine.quotas.used(Kind.KEYS, b"") == 0
+    assert driver.machine.state.quotas.used(Kind.KEYS, b"") == 0
 
 
 def test_numbers_are_those_of_plain_pushes_too(driver: Driver) -> None:
@@ -93,11 +93,11 @@ def test_producers_of_owners_are_apart(driver: Driver) -> None:
     ("key", "producer", "first"), [(b"k", ME, 1), (None, "text", 1), (None, ME, "1"), (None, ME, 1 << 63)]
 )
 def test_malformed_commands_store_nothing(driver: Driver, key: Any, producer: Any, first: Any) -> None:
-    (result,) = driver.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], key, URGENT]], b"", producer, first])
+    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[b"a", None, [], key, URGENT]], b"", producer, first])
     assert isinstance(result, Fault)
     assert result.reason.startswith("ValueError")
-    assert Q not in driver.machine.queues
-    assert len(driver.machine.producers) == 0
+    assert Q not in driver.machine.state.queues
+    assert len(driver.machine.state.producers) == 0
 
 
 def test_a_refused_push_of_a_producer_that_gets_an_owner_is_stored_once(driver: Driver) -> None:

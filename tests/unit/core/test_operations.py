@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Machine, Op
-from lmqcluster.core.handlers.bulk import STEP_MAX
+from lmqcluster.core.handlers.checks import STEP_MAX
+from lmqcluster.core.log.commands import Ack
 from lmqcluster.core.state.batch_lease import BatchState
 from tests.property.driver import SECOND, Driver, bodies, copied, counters, numbers
 from tests.property.work import counted
@@ -28,7 +29,7 @@ def test_a_purge_removes_unleased_messages_and_keeps_leases() -> None:
     driver.set(Q, accum=60_000)
     driver.push(Q, b"part 1", b"part 2")
     assert driver.do(Op.PURGE, Q, STEP_MAX) == 2, "the ready one and the open window"
-    assert driver.machine.queues[Q].body_bytes == len(b"held")
+    assert driver.machine.state.queues[Q].store.body_bytes == len(b"held")
     assert driver.ack(Q, held) == [True]
     assert totals(driver.machine, "purged_total", "acked_total", "dropped_total") == [2, 1, 0]
     driver.push(Q, b"part 3")
@@ -64,7 +65,7 @@ def test_a_lease_that_has_ended_holds_nothing() -> None:
     driver.wait(30)
     assert driver.do(Op.PURGE, Q, STEP_MAX) == 1
     assert driver.ack(Q, late) == [False]
-    assert driver.machine.settled_by(Op.ACK, Q, late) is False, "it was not acknowledged"
+    assert driver.machine.state.is_repeated(Ack(Q, [late]), late) is False, "it was not acknowledged"
     assert totals(driver.machine, "purged_total", "redelivered_total") == [1, 1]
 
 
@@ -101,10 +102,10 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
     assert one.remaining == 5, "it has the deliveries of its new queue"
     assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a new number"
-    assert driver.machine.last_sequence == 6
+    assert driver.machine.state.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
-    assert driver.machine.queues[R].body_bytes == len(b"waits12")
+    assert driver.machine.state.queues[R].store.body_bytes == len(b"waits12")
 
 
 def test_a_move_uses_the_current_default_properties() -> None:
@@ -133,7 +134,7 @@ def test_a_queue_is_not_moved_to_itself_and_no_queue_to_nowhere() -> None:
     for command in ([Op.MOVE, Q, Q, 1], [Op.MOVE, Q, b"", 1], [Op.MOVE, Q, R, 0], [Op.PURGE, Q, STEP_MAX + 1]):
         assert isinstance(driver.batch(command)[0], Fault)
     assert driver.batch([Op.MOVE, R, b"s", 1], [Op.PURGE, R, 1], [Op.SUSPEND, R, True]) == [None] * 3
-    assert sorted(driver.machine.queues) == [Q], "a name that was mistyped makes no queue"
+    assert sorted(driver.machine.state.queues) == [Q], "a name that was mistyped makes no queue"
     assert driver.drain(Q) == [b"1"]
 
 
@@ -154,7 +155,7 @@ def test_a_suspended_queue_delivers_nothing_and_stores_everything() -> None:
     assert (driver.ack(Q, one), driver.nack(Q, two), driver.extend(Q, three)) == ([True], [True], [True])
     driver.wait(30)
     assert driver.ack(Q, three) == [False], "leases end all the same"
-    assert driver.machine.queues[Q].head_us() is None, "there is no due time to wait for"
+    assert driver.machine.state.queues[Q].head_us() is None, "there is no due time to wait for"
     for machine in (copied(driver.machine), driver.machine):
         twin = Driver(machine)
         twin.now_us = driver.now_us
@@ -200,4 +201,4 @@ def test_suspend_requires_a_boolean(flag: object) -> None:
     driver = Driver()
     driver.push(Q)
     assert isinstance(driver.batch([Op.SUSPEND, Q, flag])[0], Fault)
-    assert not driver.machine.queues[Q].suspended
+    assert not driver.machine.state.queues[Q].suspended

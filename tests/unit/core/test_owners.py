@@ -26,7 +26,8 @@ def _produce(driver: Driver, owner: bytes, producer: bytes, first: int, *content
 
 
 def _keyed(driver: Driver, owner: bytes, key: bytes, content: bytes) -> Any:
-    return driver.batch([Op.PUSH_ITEMS, Q, [[content, None, [], key]], owner])[0]
+    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[content, None, [], key, []]], owner])
+    return result if isinstance(result, Fault) else [flag for flag, _sequence in result]
 
 
 def test_201_000_producers_of_one_token_evict_no_other_token_s(driver: Driver) -> None:
@@ -36,7 +37,7 @@ def test_201_000_producers_of_one_token_evict_no_other_token_s(driver: Driver) -
         driver.batch(*[[Op.PUSH, b"other", None, [], b"%d" % (start + index), 1, THIEF] for index in range(1_000)])
     _produce(driver, VICTIM, b"worker", 1, b"once")
     assert driver.drain(Q) == [b"once"]
-    assert driver.machine.quotas.used(Kind.PRODUCERS, THIEF) == 200_000
+    assert driver.machine.state.quotas.used(Kind.PRODUCERS, THIEF) == 200_000
 
 
 def test_a_producer_of_the_same_name_is_another_one_for_another_owner(driver: Driver) -> None:
@@ -50,7 +51,7 @@ def test_a_producer_without_an_owner_can_continue_with_one(driver: Driver) -> No
     _produce(driver, b"", b"worker", 1, b"1", b"2")
     _produce(driver, VICTIM, b"worker", 1, b"1", b"2", b"3")
     assert driver.drain(Q) == [b"1", b"2", b"3"]
-    assert driver.machine.quotas.used(Kind.PRODUCERS, b"") == 0
+    assert driver.machine.state.quotas.used(Kind.PRODUCERS, b"") == 0
 
 
 def test_a_key_of_another_owner_cannot_be_used_up(driver: Driver) -> None:
@@ -64,21 +65,21 @@ def test_a_key_with_another_body_is_refused_and_nothing_stored(driver: Driver) -
     _keyed(driver, VICTIM, b"k", b"body")
     assert _keyed(driver, VICTIM, b"k", b"body") == [4]
     assert _keyed(driver, VICTIM, b"k", b"other body").code == "key_reused"
-    both = [[b"new", None, [], None], [b"other body", None, [], b"k"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, both, VICTIM])[0].code == "key_reused"
-    twice = [[b"one", None, [], b"fresh"], [b"two", None, [], b"fresh"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, twice, VICTIM])[0].code == "key_reused"
+    both = [[b"new", None, [], None, []], [b"other body", None, [], b"k", []]]
+    assert driver.batch([Op.PUSH_ROWS, Q, both, VICTIM])[0].code == "key_reused"
+    twice = [[b"one", None, [], b"fresh", []], [b"two", None, [], b"fresh", []]]
+    assert driver.batch([Op.PUSH_ROWS, Q, twice, VICTIM])[0].code == "key_reused"
     assert driver.drain(Q) == [b"body"]
 
 
 def test_keys_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota filled by one token affects that token only, and a refused command has stored nothing."""
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 3})
-    three = [[b"x", None, [], b"%d" % index] for index in range(3)]
-    assert driver.do(Op.PUSH_ITEMS, Q, three, THIEF) == [0, 0, 0]
-    refused = [[b"x", None, [], None], [b"x", None, [], b"3"]]
-    assert driver.batch([Op.PUSH_ITEMS, Q, refused, THIEF])[0].code == "quota_exceeded"
-    assert len(driver.machine.queues[Q]) == 3
+    three = [[b"x", None, [], b"%d" % index, []] for index in range(3)]
+    assert driver.do(Op.PUSH_ROWS, Q, three, THIEF) == [(0, 1), (0, 2), (0, 3)]
+    refused = [[b"x", None, [], None, []], [b"x", None, [], b"3", []]]
+    assert driver.batch([Op.PUSH_ROWS, Q, refused, THIEF])[0].code == "quota_exceeded"
+    assert len(driver.machine.state.queues[Q]) == 3
     assert _keyed(driver, VICTIM, b"k", b"x") == [0]
     driver.wait(600)
     driver.tick()
@@ -91,7 +92,7 @@ def test_a_transaction_may_use_all_remaining_keys_and_no_more(monkeypatch: pytes
     _keyed(driver, THIEF, b"0", b"x")
 
     def push(*keys: bytes) -> Any:
-        operations = [[Op.PUSH_TRAITS, Q, [b"x", None, [], key, []]] for key in keys]
+        operations = [[Op.PUSH_ROWS, Q, [[b"x", None, [], key, []]]] for key in keys]
         return driver.do(Op.TRANSACTION, operations, THIEF)
 
     refused = push(b"1", b"2", b"3", b"4", b"5")
@@ -99,7 +100,7 @@ def test_a_transaction_may_use_all_remaining_keys_and_no_more(monkeypatch: pytes
     assert (refused.failed, refused.code) == (4, "quota_exceeded")
     # A repeated key, and one known from before, use none.
     assert [flag for flag, _sequence in push(b"1", b"0", b"1", b"2", b"3", b"4")] == [0, 4, 4, 0, 0, 0]
-    assert driver.machine.quotas.used(Kind.KEYS, THIEF) == 5
+    assert driver.machine.state.quotas.used(Kind.KEYS, THIEF) == 5
     assert push(b"5").code == "quota_exceeded"
     assert driver.drain(Q) == [b"x"] * 5
 
@@ -126,19 +127,19 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     session = driver.do(Op.CLAIM, b"s", THIEF)
     driver.do(Op.RESERVE, b"s", 1, Q, True, 5, 86_400_000_000, session, THIEF)
     _keyed(driver, THIEF, b"k", b"x")
-    driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
-    before = driver.machine.quotas.kept(THIEF)
+    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
+    before = driver.machine.state.quotas.kept(THIEF)
     driver.wait(300)
     assert _token(driver, b"two", THIEF) == TokenResult.DONE
     driver.do(Op.DELETE_TOKEN, b"one", True)
     driver.do(Op.DELETE_TOKEN, b"two", True)
     driver.tick(5)
-    assert driver.machine.quotas.kept(THIEF) == before
-    assert driver.machine.expiry.next_us > driver.now_us
+    assert driver.machine.state.quotas.kept(THIEF) == before
+    assert driver.machine.state.expiry.next_us > driver.now_us
     driver.wait(3_600)
     driver.tick(5)
     # Idempotency keys expire after their window.
-    assert driver.machine.quotas.kept(THIEF) == {Kind.SUBSCRIPTIONS: 1, Kind.MARKS: 1, Kind.NOTE_BYTES: 4}
+    assert driver.machine.state.quotas.kept(THIEF) == {Kind.SUBSCRIPTIONS: 1, Kind.MARKS: 1, Kind.NOTE_BYTES: 4}
     assert records(copied(driver.machine)) == records(driver.machine)
     assert _token(driver, b"three", THIEF) == TokenResult.DONE
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, THIEF) == ([], False)
@@ -151,9 +152,9 @@ def test_a_name_that_owns_state_is_not_a_new_principal(driver: Driver) -> None:
     driver.do(Op.CLAIM, b"s", b"etl")
     driver.do(Op.DELETE_TOKEN, b"etl", True)
     assert _token(driver, b"etl") == TokenResult.TAKEN
-    assert [token.name for token in driver.machine.tokens] == []
+    assert [token.name for token in driver.machine.state.tokens] == []
     assert _token(driver, b"other", b"etl") == TokenResult.DONE
-    driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"etl")
+    driver.do(Op.ABANDON_BATCHES, b"s", 0, b"etl", True)
     # A token owns it now.
     assert _token(driver, b"etl") == TokenResult.TAKEN
     driver.do(Op.DELETE_TOKEN, b"other", True)
@@ -161,7 +162,10 @@ def test_a_name_that_owns_state_is_not_a_new_principal(driver: Driver) -> None:
     # The same command again is not a second token.
     assert _token(driver, b"etl") == TokenResult.DONE
     assert _token(driver, b"new", b"etl") == TokenResult.DONE
-    assert [(token.name, token.principal) for token in driver.machine.tokens] == [(b"etl", b"etl"), (b"new", b"etl")]
+    assert [(token.name, token.principal) for token in driver.machine.state.tokens] == [
+        (b"etl", b"etl"),
+        (b"new", b"etl"),
+    ]
     assert records(copied(driver.machine)) == records(driver.machine)
 
 
@@ -177,7 +181,7 @@ def test_principals_that_own_something_are_bounded(driver: Driver, monkeypatch: 
             driver.do(Op.DELETE_TOKEN, name, True)
     assert results == [TokenResult.DONE] * 20 + [TokenResult.CROWDED] * 5
     assert _token(driver, b"more", b"7") == TokenResult.DONE
-    driver.do(Op.DELETE_SUBSCRIPTION, b"3", b"")
+    driver.do(Op.ABANDON_BATCHES, b"3", 0, b"", True)
     assert _token(driver, b"new") == TokenResult.DONE
 
 
@@ -195,7 +199,7 @@ def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
             [Op.RENEW, name, 1, number, 0, THIEF],
             [Op.SETTLE_BATCHES, name, 9, number, THIEF],
             [Op.ABANDON_BATCHES, name, number, THIEF],
-            [Op.DELETE_SUBSCRIPTION, name, THIEF],
+            [Op.ABANDON_BATCHES, name, 0, THIEF, True],
         ):
             (refused,) = driver.batch(command)
             assert isinstance(refused, Fault)
@@ -205,7 +209,7 @@ def test_a_principal_uses_no_subscription_of_another(driver: Driver) -> None:
             )
     assert records(driver.machine)[2:] == before[2:]
     # The empty owner, which stands for administrators, may delete it.
-    assert driver.do(Op.DELETE_SUBSCRIPTION, b"s", b"") is False
+    assert driver.do(Op.ABANDON_BATCHES, b"s", 0, b"", True) is False
     assert driver.drain(Q) == [b"1", b"2", b"3"]
 
 
@@ -232,7 +236,7 @@ def test_a_task_under_another_principal_does_not_store_a_stream_again() -> None:
     driver, job = Driver(), b"spark/batch/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001"
 
     def push(owner: bytes, stream: bytes, first: int = 0, job: bytes = job) -> Any:
-        return driver.batch([Op.PUSH_MARKED, Q, [[b"x", None, []]], job, stream, first, b"", False, owner])[0]
+        return driver.batch([Op.PUSH_STREAM, Q, [[b"x", None, []]], job, stream, first, b"", False, owner])[0]
 
     assert push(VICTIM, b"0") == [0]
     assert [push(THIEF, stream).code for stream in (b"0", b"1")] == ["forbidden"] * 2
@@ -248,24 +252,24 @@ def test_a_subscription_without_an_owner_belongs_to_its_first_user(driver: Drive
     session = driver.do(Op.CLAIM, b"s", b"")
     (fenced,) = driver.batch([Op.SETTLE_BATCHES, b"s", 1, session + 1, THIEF])
     assert fenced.code == "fenced"
-    assert driver.machine.quotas.used(Kind.SUBSCRIPTIONS, b"") == 1
+    assert driver.machine.state.quotas.used(Kind.SUBSCRIPTIONS, b"") == 1
     assert driver.do(Op.SETTLE_BATCHES, b"s", 1, session, VICTIM) == ([], False)
-    assert [driver.machine.quotas.used(Kind.SUBSCRIPTIONS, owner) for owner in (b"", VICTIM)] == [0, 1]
+    assert [driver.machine.state.quotas.used(Kind.SUBSCRIPTIONS, owner) for owner in (b"", VICTIM)] == [0, 1]
     assert driver.batch([Op.CLAIM, b"s", THIEF])[0].code == "forbidden"
     # Clients that need no token are not excluded.
     assert driver.do(Op.CLAIM, b"s", b"") == session + 1
-    assert driver.machine.batches.subscriptions[b"s"].owner == VICTIM
+    assert driver.machine.state.batches.subscriptions[b"s"].owner == VICTIM
 
 
 def test_the_use_of_owners_follows_their_state(driver: Driver) -> None:
-    quotas = driver.machine.quotas
+    quotas = driver.machine.state.quotas
     assert (quotas.owners, quotas.owns(VICTIM)) == (0, False)
     driver.do(Op.CLAIM, b"s", VICTIM)
     _keyed(driver, VICTIM, b"k", b"x")
     assert (quotas.owns(VICTIM), quotas.kept(VICTIM)) == (True, {Kind.SUBSCRIPTIONS: 1, Kind.KEYS: 1})
-    twin = copied(driver.machine).quotas
+    twin = copied(driver.machine).state.quotas
     assert (twin.owners, twin.kept(VICTIM)) == (quotas.owners, quotas.kept(VICTIM))
-    driver.do(Op.DELETE_SUBSCRIPTION, b"s", VICTIM)
+    driver.do(Op.ABANDON_BATCHES, b"s", 0, VICTIM, True)
     assert quotas.owns(VICTIM)
     driver.wait(600)
     driver.tick()
@@ -277,13 +281,13 @@ def test_a_snapshot_keeps_owners_and_counts(driver: Driver) -> None:
     _keyed(driver, VICTIM, b"k", b"2")
     _keyed(driver, THIEF, b"k", b"3")
     driver.do(Op.CLAIM, b"s", VICTIM)
-    driver.do(Op.PUSH_MARKED, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
+    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
     twin = copied(driver.machine)
     for kind in Kind:
         for owner in (b"", VICTIM, THIEF):
-            assert twin.quotas.used(kind, owner) == driver.machine.quotas.used(kind, owner)
+            assert twin.state.quotas.used(kind, owner) == driver.machine.state.quotas.used(kind, owner)
     assert records(twin) == records(driver.machine)
-    assert twin.batches.last_session == 1
+    assert twin.state.batches.last_session == 1
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.log.command_layout import sources_of_pull
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.prefetch import PAGES_MAX
 from tests.property.driver import Driver, numbers
@@ -24,12 +23,12 @@ def long_line() -> tuple[Driver, list[bytes], int]:
     """Return a queue whose chunks are in pages; also the chunks and the number of messages before them."""
     driver, _ = paged_driver()
     push_plain(driver, 1_000)
-    driver.machine.pager.page_out(1_000)
-    queue = driver.machine.queues[Q]
-    assert queue.backlog is not None
-    pages = [chunk.page for chunk in queue.backlog.chunks]
+    driver.machine.state.pager.page_out(1_000)
+    queue = driver.machine.state.queues[Q]
+    assert queue.store.backlog is not None
+    pages = [chunk.page for chunk in queue.store.backlog.chunks]
     assert len(pages) > 10
-    return driver, pages, len(queue.ready)
+    return driver, pages, len(queue.store.ready)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +48,7 @@ def test_a_pull_needs_the_chunks_that_it_reaches(pull: Any) -> None:
     [
         [Op.MOVE, Q, b"other", 10_000],
         [Op.PURGE, Q, 10_000],
-        [Op.PULL_LEASE, Q, 10_000, 0, True],
+        [Op.PULL, Q, 10_000, 0, True],
         [Op.RESERVE, b"s", 1, Q, True, 10_000, 1_000_000],
         [Op.RESERVE, b"s", 1, [Q], True, 10_000, 1_000_000, 0, b""],
     ],
@@ -79,7 +78,7 @@ def test_a_chunk_of_bodies_of_which_most_has_left_is_needed_by_the_next_batch() 
     driver, store = paged_driver()
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
-    driver.machine.pager.page_out(1_000)
+    driver.machine.state.pager.page_out(1_000)
     assert announced(driver) == []
     driver.ack(Q, *[number for number in delivered if number % 4])
     needed = announced(driver)
@@ -93,13 +92,13 @@ def test_a_leased_message_that_goes_back_to_a_long_line_needs_its_body() -> None
     driver, _ = paged_driver()
     push_plain(driver, 2_000)
     delivered = numbers(driver.pull(Q, 900))
-    driver.machine.pager.page_out(1_000)
-    queue = driver.machine.queues[Q]
+    driver.machine.state.pager.page_out(1_000)
+    queue = driver.machine.state.queues[Q]
     last = delivered[-100]
-    body = queue.leases.messages[last].content
+    body = queue.store.leases.messages[last].content
     assert body.missing() is not None
     page = body.missing().page
-    nack, steps = [Op.NACK, Q, [last]], [[Op.GIVE_BACK, Q, last, int(Place.TAIL), 0]]
+    nack, steps = [Op.NACK, Q, [last]], [[Op.NACK, Q, [last], int(Place.TAIL), 0]]
     assert announced(driver, nack) == announced(driver, [Op.TRANSACTION, steps]) == [page]
 
 
@@ -107,8 +106,8 @@ def test_the_line_may_become_long_with_the_batch_that_gives_a_message_back() -> 
     driver, store = paged_driver()
     push_plain(driver, 2_000)
     delivered = numbers(driver.pull(Q, 2_000))
-    driver.machine.pager.page_out(1_000)
-    assert driver.machine.queues[Q].backlog is None
+    driver.machine.state.pager.page_out(1_000)
+    assert driver.machine.state.queues[Q].store.backlog is None
     batch = [[Op.PUSH, Q, None, [b"x"] * 5_000, None, 0], [Op.NACK, Q, delivered[:20]]]
     needed = set(announced(driver, *batch))
     assert needed
@@ -120,7 +119,7 @@ def bodies_with(driver: Driver, **options: Any) -> list[int]:
     driver.do(Op.SET_PROPERTIES, Q, [[name, value] for name, value in options.items()])
     push(driver)
     delivered = numbers(driver.pull(Q, COUNT))
-    driver.machine.pager.page_out(1_000)
+    driver.machine.state.pager.page_out(1_000)
     return delivered
 
 
@@ -169,7 +168,7 @@ def session_with(driver: Driver, count: int) -> tuple[int, list[int]]:
     push(driver)
     session = driver.do(Op.OPEN_SESSION, 30_000_000, OWNER)
     delivered = numbers(driver.do(Op.PULL_IN_SESSION, Q, count, 0, session, 1, -1, OWNER))
-    driver.machine.pager.page_out(1_000)
+    driver.machine.state.pager.page_out(1_000)
     return session, delivered
 
 
@@ -221,6 +220,7 @@ def test_moved_and_redriven_messages_need_their_bodies() -> None:
         [Op.PULL, Q],
         [Op.PULL, Q, None],
         [Op.PULL, Q, -5],
+        [Op.PULL, Q, True],
         [Op.PULL, [[]], 1 << 40],
         [Op.PULL_FIRST, [Q, None, {}], 1.5],
         [Op.PUSH, None, None, None],
@@ -229,7 +229,8 @@ def test_moved_and_redriven_messages_need_their_bodies() -> None:
         [Op.NACK, {}, [1]],
         [Op.NACK, Q, [[], {}, "1"]],
         [Op.TRANSACTION],
-        [Op.TRANSACTION, [None, [], [[]], [Op.GIVE_BACK], 4]],
+        [Op.TRANSACTION, [None, [], [[]], [Op.NACK], 4]],
+        [Op.TRANSACTION, [[Op.TRANSACTION, [[Op.PULL, Q, 1 << 40]]]]],
         [Op.RESERVE, None, None, None, None, None],
         [Op.END_SESSION],
         [Op.END_SESSION, None],
@@ -246,5 +247,21 @@ def test_a_malformed_command_needs_nothing_and_stops_no_other(command: list[Any]
     assert announced(driver, command) == []
 
 
-def test_a_boolean_is_not_a_count() -> None:
-    assert sources_of_pull([Op.PULL, Q, True]) == ([], 0)
+def test_a_pull_needs_the_bodies_of_expired_messages_that_it_forwards() -> None:
+    """The second message of the group has expired, but is held until the lease of the first ends with the batch."""
+    driver, store = paged_driver()
+    pager = driver.machine.state.pager
+    pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
+    driver.set(Q, timeout=30, retry=0, dead_letter_queue="dead")
+    rows = [[b"%d" % number, None, [], None, [-1, 0, 0, 0, b"", b"g"]] for number in range(2)]
+    driver.do(Op.PUSH_ROWS, Q, rows)
+    driver.wait(15)
+    driver.pull_one(Q)
+    pager.page_out(1_000)
+    driver.wait(29)
+    driver.set(Q, max_age=10, expire_to_queue="expired")
+    driver.wait(1)
+    needed = set(announced(driver, [Op.PULL, Q, 1]))
+    assert len(needed) == 2
+    assert loaded_by(driver, store, [Op.PULL, Q, 1]) == needed
+    assert driver.size(b"expired") + driver.size(b"dead") == 2

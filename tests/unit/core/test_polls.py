@@ -16,7 +16,7 @@ Q = b"q"
 @pytest.fixture
 def driver() -> Driver:
     driver = Driver()
-    assert driver.do(Op.CREATE_INDEXED, Q, []) is True
+    assert driver.do(Op.CREATE, Q, b"", [], True) is True
     driver.push(Q, b"x")
     return driver
 
@@ -47,7 +47,7 @@ def test_the_tag_of_an_earlier_delivery_is_invalid(driver: Driver) -> None:
 @pytest.mark.parametrize("name", [Q, b""])
 @pytest.mark.parametrize("restores", [False, True])
 def test_a_throttle_limits_polls_per_window_also_over_a_restore(driver: Driver, name: bytes, restores: bool) -> None:
-    driver.do(Op.THROTTLE, name, 2, 60 * SECOND)
+    driver.do(Op.SET_POLL_LIMITS, name, None, [2, 60 * SECOND])
     _poll(driver, 0)
     _poll(driver, 0)
     if restores:

@@ -15,7 +15,7 @@ HOOKS_SHOWN = (("pre_http_push", (("lmq_hook_preserve_header", ("x-foo",)),)),)
 
 
 def _effective(driver: Driver, queue: bytes = Q) -> dict[str, Any]:
-    return driver.machine.properties(queue)
+    return driver.machine.state.properties(queue)
 
 
 def test_system_defaults() -> None:
@@ -43,7 +43,7 @@ def test_setting_nothing_changes_nothing_and_creates_the_queue() -> None:
     """Spec 9.1: PATCH creates the queue if needed; `{}` should change nothing."""
     driver = Driver()
     driver.set(Q)
-    assert Q in driver.machine.queues
+    assert Q in driver.machine.state.queues
     driver.set(Q, retry=5)
     driver.set(Q)
     assert _effective(driver)["retry"] == 5
@@ -131,7 +131,7 @@ def test_a_wrong_value_changes_nothing(pair: list[Any]) -> None:
     """Spec 9.1: unknown key or wrong type anywhere: nothing changes, the queue is not even created."""
     driver = Driver()
     assert isinstance(driver.batch([Op.SET_PROPERTIES, Q, [[b"timeout", 1], pair]])[0], Fault)
-    assert driver.machine.queues == {}
+    assert driver.machine.state.queues == {}
 
 
 def test_timeout_applies_to_later_deliveries_of_earlier_messages() -> None:
@@ -225,8 +225,11 @@ def test_a_child_inherits_the_own_properties_of_its_parent() -> None:
     assert expected.items() <= _effective(driver, b"foo+fanout").items()
     driver.set(b"foo", max_item_size=None, max_age=60)
     assert "max_item_size" not in _effective(driver, b"foo+fanout")
-    assert driver.machine.queues[b"foo+fanout"].settings.options.max_age_us == 60_000_000
-    assert copied(driver.machine).queues[b"foo+fanout"].settings == driver.machine.queues[b"foo+fanout"].settings
+    assert driver.machine.state.queues[b"foo+fanout"].settings.options.max_age_us == 60_000_000
+    assert (
+        copied(driver.machine).state.queues[b"foo+fanout"].settings
+        == driver.machine.state.queues[b"foo+fanout"].settings
+    )
 
 
 def test_only_children_inherit_and_only_from_their_parents() -> None:
@@ -239,10 +242,10 @@ def test_only_children_inherit_and_only_from_their_parents() -> None:
         assert _effective(driver, name) == {"accum": 0, "max_items": 5, "retry": 2, "timeout": 30}
     for name in (b"other", b"a+unbound"):
         assert "max_items" not in _effective(driver, name)
-    driver.do(Op.UNBIND, b"a", b"a+b")
-    assert driver.machine.queues[b"a+b"].settings.options is None
+    driver.do(Op.BIND, b"a", b"a+b", False)
+    assert driver.machine.state.queues[b"a+b"].settings.options is None
     driver.do(Op.DELETE, b"a")
-    assert driver.machine.queues[b"a+b+c"].settings.options is None
+    assert driver.machine.state.queues[b"a+b+c"].settings.options is None
 
 
 def test_only_unset_properties_are_set() -> None:

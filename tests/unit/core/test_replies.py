@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from lmqcluster.core import Op
 from tests.property.driver import Driver, bodies, numbers
 
 Q = b"q"
-SETTLE = pytest.mark.parametrize("op", [Op.ACK, Op.NACK, Op.EXTEND, Op.PUT_BACK])
+Settle = Callable[..., list[bool] | None]
+SETTLE = pytest.mark.parametrize("settle", [Driver.ack, Driver.nack, Driver.extend, Driver.put_back])
 
 
 @pytest.fixture
@@ -21,53 +24,53 @@ def driver() -> Driver:
 
 
 @SETTLE
-def test_a_live_lease_can_be_settled(driver: Driver, op: Op) -> None:
+def test_a_live_lease_can_be_settled(driver: Driver, settle: Settle) -> None:
     """Spec 2.4: the id is that of an entry in state `processing` whose due time has not passed."""
     driver.wait(29.999999)
-    assert driver.do(op, Q, [1]) == [True]
+    assert settle(driver, Q, 1) == [True]
 
 
 @SETTLE
-def test_a_lease_that_timed_out_cannot(driver: Driver, op: Op) -> None:
+def test_a_lease_that_timed_out_cannot(driver: Driver, settle: Settle) -> None:
     """Spec 2.4: timed out, whether or not it was delivered again."""
     driver.wait(30)
-    assert driver.do(op, Q, [1]) == [False]
+    assert settle(driver, Q, 1) == [False]
     driver.pull(Q)
-    assert driver.do(op, Q, [1]) == [False]
+    assert settle(driver, Q, 1) == [False]
 
 
 @SETTLE
 @pytest.mark.parametrize("given", [0, -1, 2, 1 << 60])
-def test_an_id_that_never_existed_cannot(driver: Driver, op: Op, given: int) -> None:
+def test_an_id_that_never_existed_cannot(driver: Driver, settle: Settle, given: int) -> None:
     """Spec 2.4: never existed; number 0 stands for a malformed id."""
-    assert driver.do(op, Q, [given]) == [False]
+    assert settle(driver, Q, given) == [False]
 
 
 @SETTLE
-def test_a_settled_lease_cannot_be_settled_again(driver: Driver, op: Op) -> None:
+def test_a_settled_lease_cannot_be_settled_again(driver: Driver, settle: Settle) -> None:
     """Spec 2.4: already acked, nacked or put back."""
     driver.push(Q, b"y", b"z")
     two, three = numbers(driver.pull(Q, 2))
     assert (driver.ack(Q, 1), driver.nack(Q, two), driver.put_back(Q, three)) == ([True], [True], [True])
-    assert driver.do(op, Q, [1, two, three]) == [False, False, False]
+    assert settle(driver, Q, 1, two, three) == [False, False, False]
 
 
 @SETTLE
-def test_only_in_exactly_the_named_queue(driver: Driver, op: Op) -> None:
+def test_only_in_exactly_the_named_queue(driver: Driver, settle: Settle) -> None:
     """Spec 2.4: wrong queue and unknown queue; the latter is reported as such and not created."""
     driver.push(b"other", b"y")
-    assert driver.do(op, b"other", [1]) == [False]
-    assert driver.do(op, b"unknown", [1]) is None
-    assert b"unknown" not in driver.machine.queues
-    assert driver.do(op, Q, [1]) == [True]
+    assert settle(driver, b"other", 1) == [False]
+    assert settle(driver, b"unknown", 1) is None
+    assert b"unknown" not in driver.machine.state.queues
+    assert settle(driver, Q, 1) == [True]
 
 
 @SETTLE
-def test_a_message_delivered_again_answers_to_its_new_id_alone(driver: Driver, op: Op) -> None:
+def test_a_message_delivered_again_answers_to_its_new_id_alone(driver: Driver, settle: Settle) -> None:
     """Spec 2.4: redelivered under a new id."""
     driver.nack(Q, 1)
     two = driver.pull_one(Q)[1]
-    assert driver.do(op, Q, [1, two]) == [False, True]
+    assert settle(driver, Q, 1, two) == [False, True]
 
 
 def test_exactly_one_of_several_acks_succeeds(driver: Driver) -> None:
@@ -130,6 +133,6 @@ def test_a_window_still_open_has_no_id_to_reply_to() -> None:
     driver = Driver()
     driver.set(Q, accum=1000)
     driver.push(Q, b"x")
-    sequence = driver.machine.queues[Q].delayed[0][1]
+    sequence = driver.machine.state.queues[Q].store.delayed[0][1]
     assert driver.ack(Q, sequence) == [False]
     assert driver.size(Q) == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Fault, Op
+from lmqcluster.core.log.notices import Ended
 from lmqcluster.core.sessions import sessions
-from lmqcluster.core.sessions.notices import Ended
 from lmqcluster.core.state import state
 from tests.property.driver import Driver, bodies, copied, records
 
@@ -36,13 +36,13 @@ def test_a_session_that_ends_in_several_batches_stays_ended(driver: Driver, end:
     else:
         assert driver.do(Op.END_SESSION, 1) is True
     batches = 0
-    while driver.machine.sessions.knows(1):
+    while driver.machine.state.sessions.knows(1):
         batches += 1
         assert driver.do(Op.RENEW_SESSION, 1) is False
         assert driver.do(Op.END_SESSION, 1) is False
         for command in ([Op.PULL_IN_SESSION, Q, 1, 0, 1, 1, -1], [Op.LOCK, b"m", 1, True], [Op.UNLOCK, b"l", 1]):
             (refused,) = driver.batch(command)
-            if not driver.machine.sessions.knows(1):
+            if not driver.machine.state.sessions.knows(1):
                 break
             assert isinstance(refused, Fault)
             assert refused.code == "session_lost"
@@ -60,8 +60,8 @@ def test_a_session_has_released_everything_when_its_end_is_reported(driver: Driv
         driver.sequence += 1
         applied = driver.machine.apply(driver.now_us, driver.origin, driver.incarnation, driver.sequence, [])
         ended = Ended(1) in applied.notices
-        assert ended == (not driver.machine.sessions.knows(1))
-        assert not ended or len(driver.machine.queues[Q].leases.messages) == 0
+        assert ended == (not driver.machine.state.sessions.knows(1))
+        assert not ended or len(driver.machine.state.queues[Q].store.leases.messages) == 0
 
 
 @pytest.mark.parametrize("end", ["time", "command"])
@@ -74,8 +74,8 @@ def test_a_session_keeps_its_locks_until_its_messages_are_back(driver: Driver, e
     else:
         driver.do(Op.END_SESSION, 1)
     batches = 0
-    while driver.machine.queues[Q].leases.messages:
-        assert driver.machine.locks.token(b"l") == 1
+    while driver.machine.state.queues[Q].store.leases.messages:
+        assert driver.machine.state.locks.token(b"l") == 1
         driver.tick()
         batches += 1
         assert batches < HELD
@@ -89,9 +89,9 @@ def test_the_next_in_line_for_a_lock_gets_a_larger_token() -> None:
     for session in (1, 2):
         driver.do(Op.OPEN_SESSION, 60_000_000)
         driver.do(Op.LOCK, b"l", session, True)
-    assert driver.machine.locks.token(b"l") == 1
+    assert driver.machine.state.locks.token(b"l") == 1
     assert driver.do(Op.UNLOCK, b"l", 1) is True
-    assert driver.machine.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
+    assert driver.machine.state.locks.token(b"l") == driver.do(Op.LOCK, b"l", 2, False) == 2
 
 
 def test_a_session_lives_for_its_ttl_from_its_last_renewal() -> None:

@@ -25,9 +25,9 @@ def _apply(machine: Machine, incarnation: int, sequence: int, origin: bytes = b"
 
 def test_a_batch_is_applied_once() -> None:
     machine = Machine(compile_pattern)
-    assert _apply(machine, 1, 1)[:3] == ("applied", [[NO]], [machine.queues[Q]])
+    assert _apply(machine, 1, 1)[:3] == ("applied", [[NO]], [machine.state.queues[Q]])
     assert _apply(machine, 1, 1)[:3] == ("duplicate", [], [])
-    assert len(machine.queues[Q]) == 1
+    assert len(machine.state.queues[Q]) == 1
 
 
 def test_a_batch_waits_for_its_predecessor() -> None:
@@ -40,7 +40,7 @@ def test_a_batch_waits_for_its_predecessor() -> None:
         "applied",
         "duplicate",
     ]
-    assert len(machine.queues[Q]) == 3
+    assert len(machine.state.queues[Q]) == 3
 
 
 def test_a_gap_of_a_new_incarnation_does_not_end_the_old_one() -> None:
@@ -83,16 +83,16 @@ def test_a_batch_with_faults_counts_as_applied() -> None:
     assert applied.status == "applied"
     assert [type(result).__name__ for result in applied.results] == ["Fault", "list", "Fault", "Fault"]
     assert machine.apply(0, b"n", 1, 1, [PUSH]).status == "duplicate"
-    assert len(machine.queues[Q]) == 1
+    assert len(machine.state.queues[Q]) == 1
 
 
 def test_log_time_passes_with_every_batch() -> None:
     """This holds also for a batch that is not applied: all replicas see the same stamps."""
     machine = Machine(compile_pattern)
     machine.apply(5, b"n", 1, 9, [])
-    assert machine.now_us == 5
+    assert machine.state.now_us == 5
     machine.apply(3, b"n", 1, 1, [])
-    assert machine.now_us == 5
+    assert machine.state.now_us == 5
 
 
 # Producers: each (producer, sequence) is stored at most once, whichever node it reaches.
@@ -186,8 +186,8 @@ def test_a_repeated_key_gets_the_first_flag() -> None:
 
 def test_a_key_repeated_within_one_command_is_stored_once() -> None:
     driver = Driver()
-    item = [b"x", None, [], b"k"]
-    assert driver.do(Op.PUSH_ITEMS, Q, [item, item]) == [NO, AGAIN]
+    row = [b"x", None, [], b"k", []]
+    assert driver.do(Op.PUSH_ROWS, Q, [row, row]) == [(NO, 1), (AGAIN, 1)]
     assert driver.drain(Q) == [b"x"]
 
 
@@ -235,7 +235,7 @@ def test_push_each_takes_no_key() -> None:
     for _ in range(2):
         driver.do(Op.PUSH_EACH, [Q], [b"x", None, [], b"k"])
     assert driver.size(Q) == 2
-    assert len(driver.machine.keys) == 0
+    assert len(driver.machine.state.keys) == 0
 
 
 def test_everything_is_remembered_across_a_snapshot() -> None:
@@ -248,5 +248,5 @@ def test_everything_is_remembered_across_a_snapshot() -> None:
     restored.produce(Q, b"p", 3, b"1")
     restored.push_item(Q, b"2", key=b"k")
     assert restored.drain(Q) == [b"1", b"2"]
-    assert len(restored.machine.producers) == len(restored.machine.keys) == 1
+    assert len(restored.machine.state.producers) == len(restored.machine.state.keys) == 1
     assert records(copied(restored.machine)) == records(restored.machine)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, State
 from tests.property.driver import Driver, bodies, compile_pattern, copied, counters, numbers, records
 
 Q = b"q"
@@ -16,7 +16,7 @@ Q = b"q"
 def driver() -> Driver:
     """A machine with all kinds of state."""
     driver = Driver()
-    driver.do(Op.FOUND, b"0123456789")
+    driver.do(Op.SET_SALT, b"0123456789")
     driver.defaults((b"z", {"retry": 9, "timeout": 0.5}), (b"", {}))
     driver.set(Q, hooks=[["pre_http_push", [["m", ["x-a"]]]]])
     driver.push_item(Q, b"1", b"text/plain", [(b"x-a", b"v")], b"key")
@@ -46,9 +46,18 @@ def test_a_restored_machine_gives_the_same_answers(driver: Driver) -> None:
         twin.wait(1)
         answer: list[Any] = [bodies(twin.pull(Q, 2)), twin.push(Q, b"7"), twin.push_item(Q, b"1", key=b"key")]
         twin.wait(60)
-        answer += [[(bodies([one]), one[1:3]) for one in twin.pull_first(b"", 20)], counters(machine), machine.salt]
-        answer += [twin.push(b"z", b"x"), twin.pull_one(b"z")[1:3], machine.properties(b"z"), machine.properties(Q)]
-        answer += [(queue.body_bytes, queue.head_us()) for _, queue in sorted(machine.queues.items())]
+        answer += [
+            [(bodies([one]), one[1:3]) for one in twin.pull_first(b"", 20)],
+            counters(machine),
+            machine.state.salt,
+        ]
+        answer += [
+            twin.push(b"z", b"x"),
+            twin.pull_one(b"z")[1:3],
+            machine.state.properties(b"z"),
+            machine.state.properties(Q),
+        ]
+        answer += [(queue.store.body_bytes, queue.head_us()) for _, queue in sorted(machine.state.queues.items())]
         answers.append(answer)
     assert answers[0] == answers[1]
 
@@ -88,12 +97,12 @@ def test_very_many_of_everything_are_restored() -> None:
     driver.machine.apply(0, b"other", 5, 1, [])
     restored = copied(driver.machine)
     assert records(restored) == records(driver.machine)
-    assert (len(restored.producers), len(restored.keys)) == (1100, 1100)
+    assert (len(restored.state.producers), len(restored.state.keys)) == (1100, 1100)
 
 
 def test_the_empty_machine_has_a_snapshot() -> None:
     machine = copied(Machine(compile_pattern))
-    assert machine.queues == {}
+    assert machine.state.queues == {}
     assert records(machine) == records(Machine(compile_pattern))
 
 
@@ -101,9 +110,9 @@ def test_equal_logs_give_equal_snapshots_despite_reads_in_between(driver: Driver
     """Law 1: reading a replica leaves no trace in it."""
     before = records(driver.machine)
     for name in (Q, b"never"):
-        driver.machine.properties(name)
+        driver.machine.state.properties(name)
     counters(driver.machine)
-    for queue in driver.machine.queues.values():
+    for queue in driver.machine.state.queues.values():
         queue.head_us()
     assert records(driver.machine) == before
 
@@ -119,7 +128,7 @@ def test_equal_logs_give_equal_snapshots_despite_reads_in_between(driver: Driver
         (lambda rows: [*rows, rows[-1]], "behind its end"),
         (lambda rows: [rows[0], [b"nonsense", 1], *rows[1:]], "unknown record"),
         (lambda rows: [[rows[0][0], 2, *rows[0][2:]], *rows[1:]], "format 2"),
-        (lambda rows: [[*rows[0][:2], Machine.VERSION_MAX + 1, *rows[0][3:]], *rows[1:]], "too old"),
+        (lambda rows: [[*rows[0][:2], State.VERSION_MAX + 1, *rows[0][3:]], *rows[1:]], "too old"),
         (lambda rows: [rows[0], [b"ready", []], *rows[1:]], "before any queue"),
     ],
 )
@@ -132,11 +141,11 @@ def test_a_damaged_snapshot_is_refused(driver: Driver, damage: Any, complaint: s
 def test_only_the_first_founding_counts() -> None:
     """All nodes may try to found the cluster; one salt wins on every replica."""
     driver = Driver()
-    driver.do(Op.FOUND, b"0123456789")
-    driver.do(Op.FOUND, b"9876543210")
-    assert driver.machine.salt == b"0123456789"
-    assert copied(driver.machine).salt == b"0123456789"
-    (fault,) = driver.batch([Op.FOUND, b"short"])
+    driver.do(Op.SET_SALT, b"0123456789")
+    driver.do(Op.SET_SALT, b"9876543210")
+    assert driver.machine.state.salt == b"0123456789"
+    assert copied(driver.machine).state.salt == b"0123456789"
+    (fault,) = driver.batch([Op.SET_SALT, b"short"])
     assert "10 bytes" in fault.reason
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op
+from lmqcluster.core import Fault, IncompatibleVersionError, Machine, Op, State
 from lmqcluster.core.snapshot import view as snapshot_view
 from tests.property.driver import Driver, compile_pattern, copied, over_the_wire, records
 from tests.property.work import counted
@@ -33,7 +33,7 @@ def test_a_plain_snapshot_does_not_disturb_an_open_view() -> None:
     with driver.machine.freeze_view() as view:
         list(driver.machine.snapshot())
         driver.pull(Q, 2)
-        assert Machine.restore(compile_pattern, view.records()).queues[Q].ready[0].remaining == 3
+        assert Machine.restore(compile_pattern, view.records()).state.queues[Q].store.ready[0].remaining == 3
     assert records(driver.machine) != expected
 
 
@@ -47,20 +47,20 @@ def test_a_record_is_bounded_by_bytes() -> None:
 
 def test_an_upgrade_raises_the_version_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in for a later program, which understands two versions more."""
-    now = Machine.VERSION_MAX
-    monkeypatch.setattr(Machine, "VERSION_MAX", now + 2)
+    now = State.VERSION_MAX
+    monkeypatch.setattr(State, "VERSION_MAX", now + 2)
     driver = Driver()
     assert [driver.do(Op.UPGRADE, version) for version in (now, now + 2, now + 1, -1)] == [now, *[now + 2] * 3]
-    assert copied(driver.machine).version == now + 2
-    monkeypatch.setattr(Machine, "VERSION_MAX", now)
+    assert copied(driver.machine).state.version == now + 2
+    monkeypatch.setattr(State, "VERSION_MAX", now)
     with pytest.raises(ValueError, match="too old"):
         copied(driver.machine)
 
 
 def test_an_upgrade_beyond_the_program_stops_it() -> None:
     driver = Driver()
-    with pytest.raises(IncompatibleVersionError, match=f"up to {Machine.VERSION_MAX}"):
-        driver.batch([Op.UPGRADE, Machine.VERSION_MAX + 1])
+    with pytest.raises(IncompatibleVersionError, match=f"up to {State.VERSION_MAX}"):
+        driver.batch([Op.UPGRADE, State.VERSION_MAX + 1])
     assert isinstance(driver.batch([Op.UPGRADE, b"2"])[0], Fault)
 
 
@@ -136,7 +136,7 @@ def test_a_view_is_unaffected_by_changes_of_its_queues() -> None:
     got += found
     view.close()
     assert [over_the_wire(record) for record in got] == expected
-    assert all(queue.pre_images is None for queue in driver.machine.queues.values())
+    assert all(queue.pre_images is None for queue in driver.machine.state.queues.values())
 
 
 def test_a_view_that_is_closed_while_a_queue_is_read_releases_it() -> None:
@@ -147,16 +147,16 @@ def test_a_view_that_is_closed_while_a_queue_is_read_releases_it() -> None:
     while next(found)[0] != "ready":
         pass
     view.close()
-    assert driver.machine.queues[Q].pre_images is None
+    assert driver.machine.state.queues[Q].pre_images is None
 
 
 def test_a_push_that_is_refused_after_waiting_is_not_in_an_open_view() -> None:
     driver = Driver()
     driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 0]])
-    driver.do(Op.PUSH_OR_WAIT, Q, [[b"1", None, [], None, []]], 1_000_000)
+    driver.do(Op.PUSH_ROWS, Q, [[b"1", None, [], None, []]], b"", None, 0, False, 1_000_000)
     expected = records(driver.machine)
     with driver.machine.freeze_view() as view:
         driver.wait(2)
         driver.do(Op.BARRIER)
         assert records(Machine.restore(compile_pattern, view.records())) == expected
-    assert driver.machine.queues[Q].refused_total == 1
+    assert driver.machine.state.queues[Q].counters.refused_total == 1

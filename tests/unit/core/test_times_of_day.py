@@ -33,7 +33,7 @@ def test_snapshots_have_them() -> None:
     driver.do(Op.SET_TIME, 1_700_003_660 * SECOND)
     restored = copied(driver.machine)
     assert records(restored) == records(driver.machine)
-    assert restored.times.unix_us(driver.now_us) == 1_700_003_660 * SECOND
+    assert restored.state.times.unix_us(driver.now_us) == 1_700_003_660 * SECOND
 
 
 @pytest.mark.parametrize("wrong", [-1, 1 << 60, 1.5, b"1", None])

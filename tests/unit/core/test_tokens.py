@@ -26,7 +26,7 @@ def test_a_token_is_kept_with_log_time() -> None:
         driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", 60 * SECOND, False, driver.now_us)
         == TokenResult.DONE
     )
-    root, worker = driver.machine.tokens
+    root, worker = driver.machine.state.tokens
     assert (root.name, root.role, root.expires_us) == (b"root", Role.ADMIN, 0)
     assert worker == (b"w", digest(1), Role.WRITE, b"^jobs", driver.now_us, driver.now_us + 60 * SECOND, b"w")
 
@@ -34,11 +34,11 @@ def test_a_token_is_kept_with_log_time() -> None:
 def test_the_same_command_twice_makes_one_token_and_a_name_is_given_once() -> None:
     driver = Driver()
     assert admin(driver) == TokenResult.DONE
-    revision = driver.machine.tokens.revision
+    revision = driver.machine.state.tokens.revision
     assert admin(driver) == TokenResult.DONE
     assert admin(driver, number=1) == TokenResult.EXISTS
-    assert driver.machine.tokens.revision == revision
-    assert len(driver.machine.tokens) == 1
+    assert driver.machine.state.tokens.revision == revision
+    assert len(driver.machine.state.tokens) == 1
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_the_first_token_must_be_one_that_can_make_others(role: Role, pattern: b
     driver = Driver()
     command = (b"t", digest(0), role, pattern, lifetime_us)
     assert driver.do(Op.SET_TOKEN, *command, False, driver.now_us) == TokenResult.NO_ADMIN
-    assert len(driver.machine.tokens) == 0
+    assert len(driver.machine.state.tokens) == 0
     assert driver.do(Op.SET_TOKEN, *command, True, driver.now_us) == TokenResult.DONE
 
 
@@ -61,7 +61,7 @@ def test_the_last_administrator_can_be_deleted_only_after_all_other_tokens() -> 
     assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.DONE
     assert driver.do(Op.DELETE_TOKEN, b"w", False) == TokenResult.UNKNOWN
     assert driver.do(Op.DELETE_TOKEN, b"root", False) == TokenResult.DONE
-    assert len(driver.machine.tokens) == 0
+    assert len(driver.machine.state.tokens) == 0
 
 
 def test_tokens_are_limited_in_number() -> None:
@@ -90,7 +90,7 @@ def test_a_malformed_token_is_refused(arguments: tuple[Any, ...]) -> None:
     machine = Machine(compile_pattern)
     applied = machine.apply(0, b"n", 1, 1, [[Op.SET_TOKEN, *arguments]])
     assert isinstance(applied.results[0], Fault)
-    assert len(machine.tokens) == 0
+    assert len(machine.state.tokens) == 0
 
 
 def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
@@ -100,5 +100,5 @@ def test_a_snapshot_keeps_tokens_and_has_no_record_without_any() -> None:
     admin(driver)
     driver.do(Op.SET_TOKEN, b"w", digest(1), Role.WRITE, b"^jobs", SECOND, False, driver.now_us)
     restored = copied(driver.machine)
-    assert list(restored.tokens) == list(driver.machine.tokens)
+    assert list(restored.state.tokens) == list(driver.machine.state.tokens)
     assert records(restored) == records(driver.machine)

@@ -18,15 +18,19 @@ def _counted(machine: Machine) -> tuple[int, int, int]:
     """Return the numbers of messages, bytes of bodies and of properties, by visiting everything."""
     contents = [
         message.content
-        for queue in machine.queues.values()
-        for message in [*queue.ready, *(one for _, _, one in queue.delayed), *queue.leases.messages.values()]
+        for queue in machine.state.queues.values()
+        for message in [
+            *queue.store.ready,
+            *(one for _, _, one in queue.store.delayed),
+            *queue.store.leases.messages.values(),
+        ]
     ]
-    own = sum(property_bytes(queue.own) for queue in machine.queues.values())
+    own = sum(property_bytes(queue.own) for queue in machine.state.queues.values())
     return sum(map(content_count, contents)), sum(map(content_bytes, contents)), own
 
 
 def _kept(machine: Machine) -> tuple[int, int, int]:
-    totals = machine.totals
+    totals = machine.state.totals
     return totals.messages, totals.body_bytes, totals.property_bytes
 
 
@@ -59,7 +63,7 @@ def test_sums_follow_everything_that_happens_to_messages() -> None:
         step()
         assert _kept(driver.machine) == _counted(driver.machine)
         assert _kept(copied(driver.machine)) == _kept(driver.machine)
-    for name in list(driver.machine.queues):
+    for name in list(driver.machine.state.queues):
         driver.delete(name)
     assert _kept(driver.machine) == (0, 0, 0)
 

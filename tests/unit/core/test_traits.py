@@ -40,7 +40,7 @@ def push(
 ) -> tuple[int, int]:
     delay_us = -1 if delay < 0 else round(delay * SECOND)
     traits = [delay_us, due_us, round(ttl * SECOND), priority, label, group]
-    result: tuple[int, int] = driver.do(Op.PUSH_TRAITS, queue, [[body, None, [], key, traits]])[0]
+    result: tuple[int, int] = driver.do(Op.PUSH_ROWS, queue, [[body, None, [], key, traits]])[0]
     return result
 
 
@@ -93,7 +93,7 @@ def test_delayed_messages_are_ordered_by_priority_once_they_are_due(driver: Driv
 )
 def test_returned_messages_go_to_the_given_position(driver: Driver, place: Place, expected: list[bytes]) -> None:
     driver.push(Q, b"a", b"b", b"c")
-    driver.do(Op.GIVE_BACK, Q, numbers(driver.pull(Q, 2)), place, -1)
+    driver.do(Op.NACK, Q, numbers(driver.pull(Q, 2)), place, -1)
     assert driver.drain(Q) == expected
 
 
@@ -106,7 +106,7 @@ def test_the_head_precedes_messages_that_are_due_longer(driver: Driver) -> None:
     assert bodies(driver.pull(Q)) == [b"b"]
     driver.push(Q, b"c")
     again = driver.pull_one(Q)
-    driver.do(Op.GIVE_BACK, Q, [again[1]], Place.HEAD, -1)
+    driver.do(Op.NACK, Q, [again[1]], Place.HEAD, -1)
     assert driver.drain(Q) == [b"a", b"c"]
 
 
@@ -144,7 +144,7 @@ def test_a_group_continues_when_its_message_expires_is_dropped_or_withdrawn(driv
     push(driver, b"last", group=b"g")
     driver.pull(Q)
     driver.wait(3)
-    driver.do(Op.WITHDRAW, Q, b"x", 10)
+    driver.do(Op.PURGE, Q, 10, b"x")
     assert driver.drain(Q) == [b"last"]
 
 
@@ -166,7 +166,7 @@ def test_leases_that_expire_within_a_pull_wake_waiting_pulls(driver: Driver) -> 
     driver.pull(Q, 1_500)
     driver.wait(2)
     # More than one batch returns by itself; the rest returns within the pull.
-    driver.do(Op.PULL_LEASE, Q, 1, 60 * SECOND, False)
+    driver.do(Op.PULL, Q, 1, 60 * SECOND, False)
     assert Q in driver.ready
 
 
@@ -187,19 +187,19 @@ def test_a_shorter_age_applies_to_waiting_messages(driver: Driver) -> None:
     driver.wait(5)
     driver.set(Q, max_age=3)
     assert driver.drain(Q) == []
-    assert driver.machine.queues[Q].expired_total == 1
+    assert driver.machine.state.queues[Q].counters.expired_total == 1
 
 
 def test_very_many_messages_that_expire_at_once_are_removed_in_steps(driver: Driver) -> None:
     """A batch expires a thousand of them; the remaining ones are not delivered either."""
     rows = [[b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
-    driver.do(Op.PUSH_TRAITS, Q, rows)
+    driver.do(Op.PUSH_ROWS, Q, rows)
     driver.wait(1)
     driver.tick()
     assert driver.size(Q) == 4_000
     driver.tick(4)
     assert driver.size(Q) == 0
-    assert driver.machine.expiry.next_us > driver.now_us
+    assert driver.machine.state.expiry.next_us > driver.now_us
 
 
 def test_a_pull_skips_a_bounded_number_of_expired_messages(driver: Driver) -> None:
@@ -218,14 +218,14 @@ def test_the_bound_is_exact_and_counts_waiting_messages(driver: Driver) -> None:
     assert driver.push(Q, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
     driver.pull(Q)
     assert driver.push(Q, b"4", b"5") == [0, PushFlag.FULL]
-    assert refusal(driver, Op.PUSH_TRAITS, Q, [[b"6", None, [], None, []]]) == "full"
-    assert driver.machine.queues[Q].refused_total == 3
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"6", None, [], None, []]]) == "full"
+    assert driver.machine.state.queues[Q].counters.refused_total == 3
 
 
 def test_several_messages_are_stored_all_or_none(driver: Driver) -> None:
     driver.set(Q, max_items=2)
     rows = [[b"%d" % index, None, [], None, []] for index in range(3)]
-    assert refusal(driver, Op.PUSH_TRAITS, Q, rows) == "full"
+    assert refusal(driver, Op.PUSH_ROWS, Q, rows) == "full"
     assert driver.size(Q) == 0
 
 
@@ -245,7 +245,7 @@ def test_a_refused_push_that_is_resent_does_not_count_as_stored(driver: Driver) 
 def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
     driver.set(Q, max_items=1)
     driver.push(Q, b"first")
-    assert driver.push_item(Q, b"second", key=b"k") == PushFlag.FULL
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"second", None, [], b"k", []]]) == "full"
     driver.drain(Q)
     assert driver.push_item(Q, b"second", key=b"k") == 0
     assert driver.drain(Q) == [b"second"]
@@ -254,10 +254,10 @@ def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
 def test_a_writer_stores_all_or_none(driver: Driver) -> None:
     driver.set(Q, max_items=2)
     rows = [[b"%d" % index, None, []] for index in range(3)]
-    assert refusal(driver, Op.PUSH_MARKED, Q, rows, b"job", b"stream", 0, b"", False, b"") == "full"
+    assert refusal(driver, Op.PUSH_STREAM, Q, rows, b"job", b"stream", 0, b"", False, b"") == "full"
     assert driver.size(Q) == 0
-    assert driver.do(Op.PUSH_MARKED, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == [0, 0]
-    assert refusal(driver, Op.PUSH_MARKED, Q, rows[2:], b"job", b"stream", 2, b"", False, b"") == "full"
+    assert driver.do(Op.PUSH_STREAM, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == [0, 0]
+    assert refusal(driver, Op.PUSH_STREAM, Q, rows[2:], b"job", b"stream", 2, b"", False, b"") == "full"
 
 
 def test_a_rule_has_no_property_without_a_value(driver: Driver) -> None:
@@ -271,7 +271,7 @@ def test_a_full_queue_may_discard_its_oldest_messages(driver: Driver) -> None:
     driver.set(Q, max_items=2, discard_old_when_full=True)
     driver.push(Q, b"1", b"2", b"3")
     assert driver.drain(Q) == [b"2", b"3"]
-    assert driver.machine.queues[Q].discarded_total == 1
+    assert driver.machine.state.queues[Q].counters.discarded_total == 1
 
 
 def test_nothing_is_discarded_for_a_message_that_is_refused_elsewhere(driver: Driver) -> None:
@@ -287,7 +287,7 @@ def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
     driver.set(Q, max_size=510, max_item_size=256)
     assert driver.push(Q, b"x" * 256, b"x" * 256, b"x" * 256) == [0, 0, PushFlag.FULL]
     assert driver.push(Q, b"x" * 257) == [PushFlag.OVERSIZED]
-    assert refusal(driver, Op.PUSH_TRAITS, Q, [[b"x" * 257, None, [], None, []]]) == "too_large"
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x" * 257, None, [], None, []]]) == "too_large"
     driver.set(Q, max_size=512)
     assert driver.push(Q, b"") == [PushFlag.FULL], "it is exactly full"
 
@@ -300,7 +300,10 @@ def test_an_exhausted_message_becomes_a_dead_letter_and_can_be_redriven(driver: 
     push(driver, b"poison", label=b"l", group=b"g", priority=3)
     driver.nack(Q, driver.pull_one(Q)[1])
     assert driver.size(Q) == 0
-    assert (driver.machine.queues[Q].dead_lettered_total, driver.machine.queues[Q].dropped_total) == (1, 0)
+    assert (
+        driver.machine.state.queues[Q].counters.dead_lettered_total,
+        driver.machine.state.queues[Q].counters.dropped_total,
+    ) == (1, 0)
     letter = driver.pull_one(DEAD)[3]
     assert (letter.content, letter.traits[:4]) == (b"poison", (3, 0, b"l", b"g"))
     assert letter.traits.origin[:2] == (Q, b"exhausted")
@@ -319,7 +322,7 @@ def test_a_message_of_another_source_ends_a_step_that_names_its_sources(driver: 
     assert driver.do(Op.REDRIVE, DEAD, [], b"", 10) == 0
     assert driver.do(Op.REDRIVE, DEAD, [Q, b"unknown"], b"", 10) == 2
     assert (driver.size(Q), driver.size(b"other"), driver.size(DEAD)) == (2, 0, 2)
-    assert b"unknown" not in driver.machine.queues
+    assert b"unknown" not in driver.machine.state.queues
     assert driver.do(Op.REDRIVE, DEAD, [Q, b"other"], b"", 10) == 2
     (refused,) = driver.batch([Op.REDRIVE, DEAD, [[]], b"", 10])
     assert isinstance(refused, Fault)
@@ -364,7 +367,7 @@ def test_retry_delays_grow(driver: Driver) -> None:
 def test_an_explicit_delay_counts_more_than_that_of_the_queue(driver: Driver) -> None:
     driver.set(Q, retry_delay=60)
     driver.push(Q, b"x")
-    driver.do(Op.GIVE_BACK, Q, [driver.pull_one(Q)[1]], Place.TAIL, 0)
+    driver.do(Op.NACK, Q, [driver.pull_one(Q)[1]], Place.TAIL, 0)
     assert driver.drain(Q) == [b"x"]
 
 
@@ -375,10 +378,10 @@ def test_labels_find_count_and_withdraw_waiting_messages(driver: Driver) -> None
     for index in range(5):
         push(driver, b"%d" % index, label=b"even" if index % 2 == 0 else b"odd", delay=10 * (index == 4))
     leased = driver.pull_one(Q)
-    rich = driver.machine.queues[Q].rich
+    rich = driver.machine.state.queues[Q].store.rich
     assert rich is not None
     assert rich.count_labelled(b"even") == 2
-    assert driver.do(Op.WITHDRAW, Q, b"even", 10) == 2
+    assert driver.do(Op.PURGE, Q, 10, b"even") == 2
     assert driver.ack(Q, leased[1]) == [True], "leased messages are unchanged"
     assert driver.drain(Q) == [b"1", b"3"]
 
@@ -390,7 +393,7 @@ def test_bound_queues_get_copies_in_the_same_step(driver: Driver) -> None:
     assert (driver.drain(Q), driver.drain(b"copy")) == ([b"1", b"2"], [b"1"])
     driver.delete(b"copy")
     driver.push(Q, b"3")
-    assert b"copy" not in driver.machine.queues, "a binding ends with its target"
+    assert b"copy" not in driver.machine.state.queues, "a binding ends with its target"
 
 
 def test_bindings_are_bounded_on_both_sides(driver: Driver) -> None:
@@ -414,13 +417,11 @@ def test_copies_are_bounded(driver: Driver) -> None:
     most = COPIES_MAX // TARGETS_MAX
     flags = driver.push(Q, *[b"x"] * (most + 3))
     assert flags == [0] * most + [PushFlag.OVERSIZED] * 3
-    items = [[b"x", None, [], None]] * (most + 1)
-    assert refusal(driver, Op.PUSH_ITEMS, Q, items) == "too_large"
-    assert refusal(driver, Op.PUSH_TRAITS, Q, [[*item, []] for item in items]) == "too_large"
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x", None, [], None, []]] * (most + 1)) == "too_large"
     assert driver.do(Op.PUSH_EACH, [Q] * 5, [b"x", None, [], None]) == [(Q, 0)]
     assert driver.push(Q, bytes(COPY_BYTES_MAX // TARGETS_MAX + 1)) == [PushFlag.OVERSIZED]
     assert driver.size(b"9.89") == most + 1
-    assert sum(driver.size(queue) for queue in driver.machine.queues if b"." in queue) < TARGETS_MAX * (most + 1)
+    assert sum(driver.size(queue) for queue in driver.machine.state.queues if b"." in queue) < TARGETS_MAX * (most + 1)
 
 
 def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> None:
@@ -429,8 +430,8 @@ def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> Non
     for name in names:
         driver.set(name.encode(), destination_queues=names)
     rows = [[b"x", None, [], None, []]] * (COPIES_MAX // TARGETS_MAX + 1)
-    assert refusal(driver, Op.PUSH_TRAITS, b"alias 0", rows) == "too_large"
-    assert driver.machine.admission.reach(driver.machine.queue(b"alias 0")) == TARGETS_MAX
+    assert refusal(driver, Op.PUSH_ROWS, b"alias 0", rows) == "too_large"
+    assert driver.machine.state.admission.reach(driver.machine.state.queue(b"alias 0")) == TARGETS_MAX
 
 
 def test_dead_letters_are_not_multiplied(driver: Driver) -> None:
@@ -471,10 +472,10 @@ def test_an_empty_queue_is_deleted_at_its_age(driver: Driver) -> None:
     number = driver.pull_one(Q)[1]
     driver.wait(11)
     driver.tick()
-    assert Q in driver.machine.queues, "a message is leased"
+    assert Q in driver.machine.state.queues, "a message is leased"
     driver.ack(Q, number)
     driver.tick()
-    assert Q not in driver.machine.queues
+    assert Q not in driver.machine.state.queues
 
 
 def test_settling_a_batch_can_end_an_old_queue(driver: Driver) -> None:
@@ -484,14 +485,14 @@ def test_settling_a_batch_can_end_an_old_queue(driver: Driver) -> None:
     driver.wait(11)
     driver.do(Op.SETTLE_BATCHES, b"subscription", 1)
     driver.tick()
-    assert Q not in driver.machine.queues
+    assert Q not in driver.machine.state.queues
 
 
 def test_a_pull_that_settles_at_once_leaves_no_lease(driver: Driver) -> None:
     driver.push(Q, b"1", b"2")
-    assert bodies(driver.do(Op.PULL_LEASE, Q, 1, 0, True)) == [b"1"]
+    assert bodies(driver.do(Op.PULL, Q, 1, 0, True)) == [b"1"]
     assert driver.size(Q) == 1
-    assert driver.machine.queues[Q].acked_total == 1
+    assert driver.machine.state.queues[Q].counters.acked_total == 1
 
 
 # --- transactions -----------------------------------------------------------------------------------------------------
@@ -500,7 +501,7 @@ def test_a_pull_that_settles_at_once_leaves_no_lease(driver: Driver) -> None:
 def test_consume_and_produce_in_one_step(driver: Driver) -> None:
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
-    operations = [[Op.ACK, Q, number], [Op.PUSH_TRAITS, b"out", [b"made of it", None, [], None, []]]]
+    operations = [[Op.ACK, Q, [number]], [Op.PUSH_ROWS, b"out", [[b"made of it", None, [], None, []]]]]
     result = driver.do(Op.TRANSACTION, operations)
     assert result[0] is True
     assert driver.drain(b"out") == [b"made of it"]
@@ -513,7 +514,7 @@ def test_a_transaction_that_cannot_be_applied_entirely_does_nothing(driver: Driv
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
     row = [b"x", None, [], None, []]
-    operations = [[Op.ACK, Q, number], [Op.PUSH_TRAITS, b"out", row], [Op.PUSH_TRAITS, b"out", row]]
+    operations = [[Op.ACK, Q, [number]], [Op.PUSH_ROWS, b"out", [row]], [Op.PUSH_ROWS, b"out", [row]]]
     result = driver.do(Op.TRANSACTION, operations)
     assert isinstance(result, Conflict)
     assert (result.failed, result.code) == (2, "full")
@@ -528,7 +529,7 @@ def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Dri
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
     row = [b"x", None, [], None, []]
-    result = driver.do(Op.TRANSACTION, [[Op.GIVE_BACK, Q, number, Place.TAIL, -1], [Op.PUSH_TRAITS, DEAD, row]])
+    result = driver.do(Op.TRANSACTION, [[Op.NACK, Q, [number], Place.TAIL, -1], [Op.PUSH_ROWS, DEAD, [row]]])
     assert isinstance(result, Conflict)
     assert result.failed == 1
     assert driver.ack(Q, number) == [True]
@@ -550,7 +551,7 @@ def test_a_delivery_has_its_number_and_the_push_time(driver: Driver) -> None:
 
 def test_a_push_returns_the_sequence_also_when_it_is_repeated(driver: Driver) -> None:
     flag, sequence = push(driver, b"x", key=b"k")
-    assert (flag, sequence) == (0, driver.machine.last_sequence)
+    assert (flag, sequence) == (0, driver.machine.state.last_sequence)
     driver.push(Q, b"another")
     assert push(driver, b"x", key=b"k") == (PushFlag.REPLAYED, sequence)
     assert driver.push_item(Q, b"x", key=b"k") == PushFlag.REPLAYED

@@ -21,14 +21,14 @@ def test_a_delivery_is_settled_once() -> None:
     driver = Driver()
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
-    ack = [Op.ACK, Q, number]
+    ack = [Op.ACK, Q, [number]]
     assert _refused(driver, ack, ack) == (1, "lease_lost")
     assert driver.ack(Q, number) == [True]
 
 
 def test_a_key_names_one_body_within_a_transaction_too() -> None:
     driver = Driver()
-    pushes = [[Op.PUSH_TRAITS, Q, [body, None, [], b"k", []]] for body in (b"first", b"second")]
+    pushes = [[Op.PUSH_ROWS, Q, [[body, None, [], b"k", []]]] for body in (b"first", b"second")]
     assert _refused(driver, *pushes) == (1, "key_reused")
     assert driver.size(Q) == 0
     (first, again) = driver.do(Op.TRANSACTION, [pushes[0], pushes[0]])

@@ -34,20 +34,20 @@ def few_keys(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("few_keys")
 def test_a_push_waits_over_a_restore_though_its_owner_has_used_up_the_keys() -> None:
     driver = _full_queue()
-    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"waits", b"k")], 60 * SECOND, b"") == Waits(1)
+    assert driver.do(Op.PUSH_ROWS, Q, [_row(b"waits", b"k")], b"", None, 0, False, 60 * SECOND) == Waits(1)
     for number in range(5):
         driver.push_item(b"other", b"x", key=b"%d" % number)
     restored = Driver(copied(driver.machine))
     for one in (driver, restored):
         one.tick()
-    assert len(restored.machine.waiting_pushes) == len(driver.machine.waiting_pushes) == 1
+    assert len(restored.machine.state.waiting_pushes) == len(driver.machine.state.waiting_pushes) == 1
     assert records(restored.machine) == records(driver.machine)
 
 
 def _load_work(messages: int) -> int:
     driver = _full_queue()
     rows = [_row(b"x") for _ in range(messages)]
-    driver.do(Op.PUSH_OR_WAIT, Q, rows, 60 * SECOND, b"")
+    driver.do(Op.PUSH_ROWS, Q, rows, b"", None, 0, False, 60 * SECOND)
     with counted() as work:
         restored = copied(driver.machine)
     assert records(restored) == records(driver.machine)
@@ -63,12 +63,12 @@ def test_a_batch_stores_a_bounded_number_of_copies_of_waiting_pushes() -> None:
     for number in range(50):
         driver.do(Op.BIND, Q, b"copy-%d" % number)
     for _ in range(60):
-        driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"x")], 60 * SECOND, b"")
-    before = driver.machine.last_sequence
+        driver.do(Op.PUSH_ROWS, Q, [_row(b"x")], b"", None, 0, False, 60 * SECOND)
+    before = driver.machine.state.last_sequence
     driver.set(Q, max_items=1_000)
-    assert 0 < driver.machine.last_sequence - before <= SERVED_MAX + 51
+    assert 0 < driver.machine.state.last_sequence - before <= SERVED_MAX + 51
     driver.tick(4)
-    assert len(driver.machine.waiting_pushes) == 0
+    assert len(driver.machine.state.waiting_pushes) == 0
 
 
 def _queue_with_room_for_one_more() -> Driver:
@@ -76,14 +76,14 @@ def _queue_with_room_for_one_more() -> Driver:
     driver = Driver()
     driver.set(Q, max_items=2)
     driver.push(Q, b"first")
-    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"a"), _row(b"b")], SECOND, b"") == Waits(1)
+    assert driver.do(Op.PUSH_ROWS, Q, [_row(b"a"), _row(b"b")], b"", None, 0, False, SECOND) == Waits(1)
     return driver
 
 
 def test_a_push_does_not_overtake_waiting_ones() -> None:
     driver = _queue_with_room_for_one_more()
     assert driver.push(Q, b"late") == [PushFlag.FULL]
-    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"late")], 60 * SECOND, b"") == Waits(2)
+    assert driver.do(Op.PUSH_ROWS, Q, [_row(b"late")], b"", None, 0, False, 60 * SECOND) == Waits(2)
     assert driver.drain(Q) == [b"first"]
     driver.tick(2)
     assert driver.drain(Q) == [b"a", b"b"]
@@ -91,8 +91,8 @@ def test_a_push_does_not_overtake_waiting_ones() -> None:
 
 def test_the_next_push_is_tried_when_the_first_expires() -> None:
     driver = _queue_with_room_for_one_more()
-    assert driver.do(Op.PUSH_OR_WAIT, Q, [_row(b"fits")], 60 * SECOND, b"") == Waits(2)
+    assert driver.do(Op.PUSH_ROWS, Q, [_row(b"fits")], b"", None, 0, False, 60 * SECOND) == Waits(2)
     driver.wait(1)
     driver.tick(2)
-    assert len(driver.machine.waiting_pushes) == 0
+    assert len(driver.machine.state.waiting_pushes) == 0
     assert driver.drain(Q) == [b"first", b"fits"]

@@ -65,12 +65,12 @@ class Bench:
         self.leader = True
         self.sent: list[tuple[int, bytes]] = []
         self.machine = Machine(compile_pattern)
-        self.machine.salt = b"s" * 10
+        self.machine.state.salt = b"s" * 10
         self.clock = Clock()
         self.proposer = Proposer(self, ORIGIN, INCARNATION)
         self.turns = FairSlices()
-        self.views = PatternViews(lambda: self.machine, self.turns)
-        self.pulls = Pulls(self.proposer, lambda: self.machine, self.clock, self.views)  # type: ignore[arg-type]
+        self.views = PatternViews(lambda: self.machine.state, self.turns)
+        self.pulls = Pulls(self.proposer, lambda: self.machine.state, self.clock, self.views)  # type: ignore[arg-type]
         self._taken = 0
 
     def submit(self, sequence: int, batch: bytes) -> bool:
@@ -117,7 +117,7 @@ class Bench:
 
     def foreign(self, *commands: list[Any]) -> list[Any]:
         """Apply a batch of another node; return its results."""
-        sequence = self.machine.node_sequences.last_sequence(b"other", 1) + 1
+        sequence = self.machine.state.node_sequences.last_sequence(b"other", 1) + 1
         applied = self.machine.apply(self.clock.us, b"other", 1, sequence, commands)
         self.views.applied(applied)
         self.pulls.notice(applied.ready)

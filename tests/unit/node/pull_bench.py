@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from lmqcluster.core import Op
-from lmqcluster.core.log.commands import Delivered
+from lmqcluster.core.log.results import Delivered
 from lmqcluster.node.queues.pulls.pulls import Waiter
 from lmqcluster.wire.errors import LmqError
 

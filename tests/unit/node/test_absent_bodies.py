@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Op, State
 from lmqcluster.core.messages.bodies import Body
 from lmqcluster.core.messages.message import loaded
 from lmqcluster.node.queues.node_session import NodeSession
@@ -42,9 +42,9 @@ class SlowPages(MemoryPages):
             done(are_here)
 
 
-def paging(machine: Machine) -> SlowPages:
-    """Give a machine pages, and page out all bodies."""
-    pager = machine.pager
+def paging(state: State) -> SlowPages:
+    """Give a state pages, and page out all bodies."""
+    pager = state.pager
     pages = SlowPages()
     pager.store, pager.resident_bytes_max = pages, 0
     pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
@@ -53,10 +53,10 @@ def paging(machine: Machine) -> SlowPages:
 
 def paged(bench: Bench) -> SlowPages:
     """Push bodies with priorities, the last of which is first, and page out all but some of them."""
-    pages, pager = paging(bench.machine), bench.machine.pager
+    pages, pager = paging(bench.machine.state), bench.machine.state.pager
     rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
     rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])
-    bench.foreign([Op.PUSH_TRAITS, b"q", rows])
+    bench.foreign([Op.PUSH_ROWS, b"q", rows])
     pager.page_out(100)
     assert pager.paged_body_bytes
     return pages
@@ -86,7 +86,7 @@ def test_a_pull_is_answered_when_its_pages_have_arrived() -> None:
         assert pages.asked
         pages.answer()
         assert reader.got == [("one", [b"4", b"3"])]
-        assert bench.machine.pager.paged_body_bytes, "leased bodies are not read into memory"
+        assert bench.machine.state.pager.paged_body_bytes, "leased bodies are not read into memory"
 
     run(scenario)
 
@@ -147,7 +147,9 @@ def test_a_page_that_no_member_has_is_an_error_and_the_message_stays(monkeypatch
         pages.answer(are_here=False)
         await bench.settle()
         assert reader.got == [("one", "overloaded")]
-        reading = asyncio.ensure_future(bench.pulls.absent.fetched(list(bench.machine.queues[b"q"].enriched().waiting)))
+        reading = asyncio.ensure_future(
+            bench.pulls.absent.fetched(list(bench.machine.state.queues[b"q"].store.enriched().waiting))
+        )
         await bench.turn()
         pages.answer(are_here=False)
         with pytest.raises(LmqError, match="cannot be read"):
@@ -167,11 +169,11 @@ def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
     async def main(node: MemoryNode) -> None:
         session = NodeSession(node.service)
         reads = OpenReads(node.service, session)
-        pages, queue = paging(node.service.machine()), b"q"
+        pages, queue = paging(node.service.sender.state()), b"q"
         for number in range(1, 4):
             await node.service.push(queue, [PushItem(b"%d" % number, options=PushOptions(priority=-number))])
-        node.service.machine().pager.page_out(100)
-        assert node.service.machine().pager.paged_body_bytes
+        node.service.sender.state().pager.page_out(100)
+        assert node.service.sender.state().pager.paged_body_bytes
         taking = asyncio.ensure_future(reads.take_settled(queue))
         await turns()
         assert pages.asked
@@ -183,8 +185,8 @@ def test_a_message_settled_by_its_pull_stays_if_its_body_cannot_be_read(
                 await taking
             assert caught.value.outcome is Outcome.NOT_APPLIED
         await turns()
-        found = node.service.machine().queues[queue]
-        assert (len(found), len(found.leases.messages)) == (2 if are_here else 3, 0)
+        found = node.service.sender.state().queues[queue]
+        assert (len(found), len(found.store.leases.messages)) == (2 if are_here else 3, 0)
         session.close()
 
     run_node(main)

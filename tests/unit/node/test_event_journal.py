@@ -33,7 +33,7 @@ class World:
         self.journal = EventJournal(folder, "n1", bytes_max=1 << 20, files_max=2)
         self._folder = folder
         self._sequence: dict[bytes, int] = {}
-        self.batch([Op.FOUND, SALT])
+        self.batch([Op.SET_SALT, SALT])
 
     def batch(self, *commands: list[Any], own: bool = True) -> list[Any]:
         origin = b"own" if own else b"other"
@@ -75,7 +75,7 @@ def produced(queue: bytes, first: int, *contents: bytes) -> list[Any]:
 
 
 def keyed(queue: bytes, *rows: tuple[bytes, bytes]) -> list[Any]:
-    return [Op.PUSH_ITEMS, queue, [[content, None, [], key] for content, key in rows]]
+    return [Op.PUSH_ROWS, queue, [[content, None, [], key, []] for content, key in rows]]
 
 
 def identity(number: int) -> str:
@@ -167,7 +167,7 @@ def test_a_delivery_that_was_put_back_does_not_count(world: World) -> None:
     world.push(Q, b"a")
     world.now_us += 3
     world.pull(Q)
-    world.batch([Op.PUT_BACK, Q, [1]])
+    world.batch([Op.NACK, Q, [1], 1, 0, True])
     world.now_us += 4
     world.pull(Q)
     assert world.events("pull", "put_back") == [pull_event(1, 1, 3), said("put_back", 1, True), pull_event(2, 1, 7)]
@@ -205,7 +205,7 @@ def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> 
 
 def test_a_push_that_waited_has_its_line_at_the_node_whose_batch_made_room(world: World) -> None:
     def waiting(content: bytes) -> list[Any]:
-        return [Op.PUSH_OR_WAIT, Q, [[content, None, [], None, []]], SECOND]
+        return [Op.PUSH_ROWS, Q, [[content, None, [], None, []]], b"", None, 0, False, SECOND]
 
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 1]]])
     world.batch(waiting(b"1"))
@@ -224,7 +224,7 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
     (session,) = world.batch([Op.OPEN_SESSION, SECOND])
     world.batch([Op.PULL_IN_SESSION, Q, 1, 0, session, 1, -1])
     world.batch([Op.END_SESSION, session])
-    assert world.machine.queues[Q].redelivered_total == 1
+    assert world.machine.state.queues[Q].counters.redelivered_total == 1
     world.pull(Q)
     assert world.events("pull") == [pull_event(1, 1, 0), pull_event(2, 1, 0, 1, True)]
 
@@ -232,13 +232,13 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
 def test_features_beyond_lmq_are_recorded_too(world: World) -> None:
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
-    world.batch([Op.PUSH_TRAITS, Q, [[b"a", None, [], None, labelled], b"bc"]])
+    world.batch([Op.PUSH_ROWS, Q, [[b"a", None, [], None, labelled], b"bc"]])
     world.batch(plain(Q, b"d", b"refused"))
-    world.batch([Op.PULL_LEASE, Q, 1, SECOND, False])
-    world.batch([Op.EXTEND_BY, Q, [1], SECOND], [Op.GIVE_BACK, Q, [1], 0, -1], [Op.WITHDRAW, Q, b"x", 1])
+    world.batch([Op.PULL, Q, 1, SECOND, False])
+    world.batch([Op.EXTEND, Q, [1], SECOND], [Op.NACK, Q, [1], 0, -1], [Op.PURGE, Q, 1, b"x"])
     world.batch([Op.PULL, Q, 1])
-    world.batch([Op.TRANSACTION, [[Op.ACK, Q, 2], [Op.PUSH_TRAITS, R, [b"made", None, [], None, []]]]])
-    world.batch([Op.TRANSACTION, [[Op.ACK, Q, 2], [Op.PUSH_TRAITS, R, [b"not made", None, [], None, []]]]])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"made", None, [], None, []]]]]])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"not made", None, [], None, []]]]]])
     assert world.events() == [
         pushed("q", 2, 3),
         pushed("q", 1, 1),
@@ -320,7 +320,7 @@ def test_a_batch_applied_twice_is_recorded_once(world: World) -> None:
 def test_refused_and_empty_operations_are_not_events(world: World) -> None:
     world.batch([], ["what"], [Op.PUSH, Q, None, ["text"], None, 0])
     world.batch([Op.PULL, Q, 1], [Op.PULL_FIRST, [Q, R], 1], [Op.ACK, Q, []])
-    world.batch([Op.BARRIER], [Op.CLEAR_PROPERTIES, Q], [Op.UPGRADE, 1], plain(Q))
+    world.batch([Op.BARRIER], [Op.SET_PROPERTIES, Q, [], False, True], [Op.UPGRADE, 1], plain(Q))
     world.push(Q, b"the end")
     assert world.events() == [pushed("q", 1, 7)]
 

@@ -20,13 +20,13 @@ class Watched:
     def __init__(self) -> None:
         self.driver = Driver()
         self.stats = Stats()
-        totals = Totals(lambda: self.driver.machine, FairSlices())
-        self.history = History(lambda: self.driver.machine, totals, self.stats, FairSlices())
+        totals = Totals(lambda: self.driver.machine.state, FairSlices())
+        self.history = History(lambda: self.driver.machine.state, totals, self.stats, FairSlices())
 
     def sample(self) -> None:
         """Update the rates and take a sample."""
-        queues = self.driver.machine.queues.values()
-        self.stats.tick([(queue.name, queue.pushed_total, queue.pulled_total) for queue in queues])
+        queues = self.driver.machine.state.queues.values()
+        self.stats.tick([(queue.name, queue.counters.pushed_total, queue.counters.pulled_total) for queue in queues])
         asyncio.run(self.history.sample())
 
     def column(self, queue: bytes, field: str) -> list[int]:

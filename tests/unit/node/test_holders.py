@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.log.commands import Delivered
+from lmqcluster.core.log.results import Delivered
 from lmqcluster.node.process.fair_slices import FairSlices
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.pulls import holders
@@ -28,7 +28,7 @@ class Bench:
     def __init__(self) -> None:
         self.machine = new_machine()
         self.now_us = self.sequence = 1
-        self.holders = Holders(lambda: self.machine)
+        self.holders = Holders(lambda: self.machine.state)
 
     def apply(self, *command: Any) -> Any:
         self.now_us += 1
@@ -192,7 +192,7 @@ def test_noting_costs_little_whatever_is_held(bench: Bench) -> None:
             looked.append(1)
             return super().__contains__(number)
 
-    leases = bench.machine.queues[b"q"].leases
+    leases = bench.machine.state.queues[b"q"].store.leases
     leases.messages = Counting(leases.messages)
     bench.pull(place, 100)
     assert 0 < len(looked) <= 20

@@ -19,7 +19,7 @@ HOOKS = [["pre_http_push", [["lmq_hook_preserve_header", [f"x-{number:04}" for n
 
 
 def _service(bench: Bench, memory_bytes_max: int) -> QueueService:
-    parts = (bench.proposer, bench.pulls, lambda: bench.machine, bench.views, bench.turns)
+    parts = (bench.proposer, bench.pulls, lambda: bench.machine.state, bench.views, bench.turns)
     return QueueService(*parts, message_bytes_max=1 << 20, memory_bytes_max=memory_bytes_max)
 
 
@@ -30,7 +30,7 @@ def test_empty_queues_parts_and_properties_count() -> None:
         assert stored_bytes(bench.machine) == 100 * QUEUE_BYTES
         bench.foreign([Op.SET_PROPERTIES, b"q1", [[b"hooks", HOOKS]]])
         properties = stored_bytes(bench.machine) - 100 * QUEUE_BYTES
-        assert properties == bench.machine.totals.property_bytes > 60 * 64
+        assert properties == bench.machine.state.totals.property_bytes > 60 * 64
         bench.foreign([Op.SET_PROPERTIES, b"q2", [[b"accum", 60_000]]])
         before = stored_bytes(bench.machine)
         bench.foreign(*([Op.PUSH, b"q2", None, [b"part"], None, 0] for _ in range(10)))
@@ -57,12 +57,16 @@ def test_over_the_limit_new_queues_and_properties_are_refused_too() -> None:
         bench = Bench()
         service = _service(bench, 10 * QUEUE_BYTES)
         bench.foreign(*([Op.PULL, b"q%d" % number, 1] for number in range(10)))
-        service.stored_bytes = stored_bytes(bench.machine)
-        service.check_name(b"new")
+        service.sender.stored_bytes = stored_bytes(bench.machine)
+        service.sender.check_name(b"new")
         bench.foreign([Op.PULL, b"one more", 1])
-        service.stored_bytes = stored_bytes(bench.machine)
-        service.check_name(b"q1")
-        for refused in (lambda: service.check_name(b"new"), service.check_room, lambda: service.check_push(1)):
+        service.sender.stored_bytes = stored_bytes(bench.machine)
+        service.sender.check_name(b"q1")
+        for refused in (
+            lambda: service.sender.check_name(b"new"),
+            service.sender.check_room,
+            lambda: service.sender.check_push(1),
+        ):
             with pytest.raises(LmqError, match="delete queues") as error:
                 refused()
             assert error.value.code == "overloaded"
@@ -76,9 +80,9 @@ def test_over_the_limit_new_queues_and_properties_are_refused_too() -> None:
 def test_copies_are_counted_before_they_are_made() -> None:
     async def scenario() -> None:
         service = _service(Bench(), 1_000_000)
-        service.check_push(1_000, copies=100)
+        service.sender.check_push(1_000, copies=100)
         with pytest.raises(LmqError, match="memory_bytes_max"):
-            service.check_push(1_000, copies=1_000)
+            service.sender.check_push(1_000, copies=1_000)
 
     asyncio.run(scenario())
 
@@ -90,14 +94,14 @@ def test_a_queue_unknown_to_the_node_is_created_for_its_owner_first(monkeypatch:
         bench = Bench()
         service = _service(bench, 1 << 30)
         for queue in (b"q1", b"q2", b"q1"):
-            service.check_name(queue, b"owner")
+            service.sender.check_name(queue, b"owner")
             await bench.settle()
-        assert [queue.owner for queue in bench.machine.queues.values()] == [b"owner", b"owner"]
+        assert [queue.owner for queue in bench.machine.state.queues.values()] == [b"owner", b"owner"]
         assert len(bench.sent) == 2, "nothing is sent for a queue that is there"
         with pytest.raises(LmqError, match="the quota is 2") as refused:
-            service.check_name(b"q3", b"owner")
+            service.sender.check_name(b"q3", b"owner")
         assert refused.value.code == "quota_exceeded"
-        service.check_name(b"q1", b"owner")
-        service.check_name(b"q3", b"other")
+        service.sender.check_name(b"q1", b"owner")
+        service.sender.check_name(b"q3", b"other")
 
     asyncio.run(scenario())

@@ -21,7 +21,7 @@ def test_messages_count_with_their_real_size() -> None:
     before = stored_bytes(driver.machine)
     tracemalloc.start()
     for start in range(0, 5_000, 500):
-        driver.do(Op.PUSH_TRAITS, b"q", [_row(start + index) for index in range(500)])
+        driver.do(Op.PUSH_ROWS, b"q", [_row(start + index) for index in range(500)])
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     counted = stored_bytes(driver.machine) - before
@@ -36,6 +36,6 @@ def test_bindings_count() -> None:
     for index in range(10):
         driver.do(Op.BIND, b"q", b"copy %d" % index)
     before = stored_bytes(driver.machine)
-    driver.do(Op.UNBIND, b"q", b"copy 0")
+    driver.do(Op.BIND, b"q", b"copy 0", False)
     assert stored_bytes(driver.machine) < before
     assert stored_bytes(copied(driver.machine)) == stored_bytes(driver.machine)

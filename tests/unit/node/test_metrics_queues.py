@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, State
 from lmqcluster.core.queue.counters import COUNTERS
 from lmqcluster.node.metrics.queues_page import queues_page
 from lmqcluster.node.metrics.totals import Totals, sum_queues
@@ -32,7 +32,9 @@ def node_of(machine: Machine, now_us: int) -> Any:
     clock = LogClock()
     clock.follow(now_us)
     replica = SimpleNamespace(machine=machine, clock=clock)
-    service = SimpleNamespace(machine=lambda: machine, pulls=SimpleNamespace(waiting_for=lambda _name: 2))
+    service = SimpleNamespace(
+        sender=SimpleNamespace(state=lambda: machine.state), pulls=SimpleNamespace(waiting_for=lambda _name: 2)
+    )
     return SimpleNamespace(replica=replica, service=service, turns=FairSlices())
 
 
@@ -56,7 +58,7 @@ def page_of(node: Any, *arguments: Any) -> bytes:
 def test_ten_thousand_queues_are_summed_in_slices() -> None:
     machine = machine_with([b"queue-%05d" % number for number in range(10_000)])
     turns = FairSlices()
-    totals = asyncio.run(sum_queues(machine, turns))
+    totals = asyncio.run(sum_queues(machine.state, turns))
     assert turns.given_total >= 10_000 // SLICE_ITEMS
     assert (totals.queues, totals.ready, totals.body_bytes) == (10_000, 10_000, 40_000)
     assert totals.counters["pushed_total"] == 10_000
@@ -75,12 +77,12 @@ def test_a_total_does_not_fall_when_a_queue_is_deleted_during_the_sum() -> None:
     machine = machine_with(names)
 
     async def delete_while_summing() -> list[int]:
-        summing = asyncio.ensure_future(sum_queues(machine, FairSlices()))
+        summing = asyncio.ensure_future(sum_queues(machine.state, FairSlices()))
         await asyncio.sleep(0)
         machine.apply(2 * SECOND_US, b"n1", 1, 2, [[Op.DELETE, names[0]], [Op.DELETE, names[-1]]])
         return [
             (await summing).counters["pushed_total"],
-            (await sum_queues(machine, FairSlices())).counters["pushed_total"],
+            (await sum_queues(machine.state, FairSlices())).counters["pushed_total"],
         ]
 
     assert asyncio.run(delete_while_summing()) == [len(names), len(names)]
@@ -121,9 +123,9 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
     machine = Machine(compile_pattern)
     rows = [[b"body", None, [], None, [-1, 0, 0, 0, b"", group]] for group in (b"g", b"g", b"g", b"h")]
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.BARRIER]])
-    commands = [[Op.PUSH_TRAITS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
+    commands = [[Op.PUSH_ROWS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
     machine.apply(SECOND_US, b"n1", 1, 2, commands)
-    totals = asyncio.run(sum_queues(machine, FairSlices()))
+    totals = asyncio.run(sum_queues(machine.state, FairSlices()))
     assert (totals.ready, totals.leased, totals.held, totals.busy_groups) == (2, 1, 2, 2)
     page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_messages_held", "q", None] == page["lmq_queue_groups_busy", "q", None] == 2
@@ -133,7 +135,7 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
 def test_waiting_pushes_are_counted_by_queue() -> None:
     machine = Machine(compile_pattern)
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
-    waiting = [Op.PUSH_OR_WAIT, b"q", [[b"body", None, [], None, []]], SECOND_US]
+    waiting = [Op.PUSH_ROWS, b"q", [[b"body", None, [], None, []]], b"", None, 0, False, SECOND_US]
     machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
     page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_pushes_waiting", "q", None] == 2
@@ -143,10 +145,10 @@ def test_fresh_sums_show_applied_commands_and_are_computed_once_for_all_waiting_
     machine = machine_with([b"%d" % number for number in range(3 * SLICE_ITEMS)])
     counts = 0
 
-    def counted() -> Machine:
+    def counted() -> State:
         nonlocal counts
         counts += 1
-        return machine
+        return machine.state
 
     async def ask() -> None:
         totals = Totals(counted, FairSlices())

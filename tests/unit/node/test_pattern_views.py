@@ -88,7 +88,7 @@ def test_a_view_shows_existing_queues_and_follows_changes() -> None:
         assert shown(view) == [b"q2", b"q3"]
         bench.foreign([Op.DELETE, b"q2"], [Op.PUSH, b"q2", None, [b"y"], None, 0], [Op.DELETE, b"q3"])
         await bench.views.settled(view)
-        assert [view.queues[name] for name in shown(view)] == [bench.machine.queues[b"q2"]]
+        assert [view.queues[name] for name in shown(view)] == [bench.machine.state.queues[b"q2"]]
         assert bench.views.listed == 1
 
     run(scenario)
@@ -107,7 +107,7 @@ def test_a_view_that_is_being_filled_follows_too(monkeypatch: pytest.MonkeyPatch
         bench.foreign([Op.DELETE, b"q1"], [Op.DELETE, b"q15"], [Op.PUSH, b"q15", None, [b"new"], None, 0])
         push(bench, b"q20")
         await bench.views.settled(view)
-        assert view.queues == {name: bench.machine.queues[name] for name in bench.machine.queues}
+        assert view.queues == {name: bench.machine.state.queues[name] for name in bench.machine.state.queues}
         assert bench.views.listed == len(view.queues) == 20
 
     run(scenario)
@@ -384,7 +384,7 @@ def test_a_view_of_a_pattern_leaves_no_trail_beside_a_long_lease() -> None:
     driver, view, queue_name = Driver(), asyncio.run(opened()), b"q"
     driver.set(queue_name, timeout=3600)
     driver.push(queue_name, b"slow")
-    queue = driver.machine.queues[queue_name]
+    queue = driver.machine.state.queues[queue_name]
     view.add(queue)
     driver.pull(queue_name)
     ends_us = driver.now_us + 3600 * SECOND

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from lmqcluster.core import Machine
+from lmqcluster.core import State
 from lmqcluster.node.queues.patterns import patterns
 from lmqcluster.node.queues.patterns.patterns import ENGINE_VERSION, PROGRAM_MAX, check_engine, check_pattern
 from lmqcluster.node.queues.sending.rules import RULES_INSTRUCTIONS_MAX, check_rules
@@ -21,7 +21,7 @@ def test_the_engine_is_pinned_and_goes_with_the_machine_version() -> None:
     """A change of one of the two affects the other: members of a rolling upgrade must match names alike."""
     dependencies = tomllib.loads(PYPROJECT.read_text())["project"]["dependencies"]
     assert f"google-re2=={ENGINE_VERSION}" in dependencies
-    assert (Machine.VERSION_MAX, ENGINE_VERSION) == (1, "1.1.20251105")
+    assert (State.VERSION_MAX, ENGINE_VERSION) == (1, "1.1.20251105")
 
 
 def test_a_node_does_not_run_with_another_engine(monkeypatch: pytest.MonkeyPatch) -> None:

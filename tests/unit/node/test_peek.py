@@ -37,14 +37,14 @@ class History:
         self.chance = random.Random(seed)
         self.driver = Driver()
         self.pages = MemoryPages()
-        pager = self.driver.machine.pager
+        pager = self.driver.machine.state.pager
         pager.sizes, pager.store, pager.resident_bytes_max = SIZES, self.pages, 0
         self._leased: list[int] = []
         self.run(40)
 
     @property
     def queue(self) -> Queue:
-        return self.driver.machine.queues[Q]
+        return self.driver.machine.state.queues[Q]
 
     def run(self, steps: int) -> None:
         """Perform `steps` random actions."""
@@ -58,14 +58,14 @@ class History:
             driver.push(Q, *(chance.randbytes(chance.choice((0, 10, 150, 300))) for _ in range(chance.randrange(1, 5))))
         elif kind < 0.55:
             traits = [chance.randrange(3), 0, 0, chance.randrange(-2, 3), b"l" * chance.randrange(2), b""]
-            driver.do(Op.PUSH_TRAITS, Q, [[b"rich", *PUSH_ROW, traits]])
+            driver.do(Op.PUSH_ROWS, Q, [[b"rich", *PUSH_ROW, traits]])
         elif kind < 0.75:
             self._leased += numbers(driver.pull(Q, chance.randrange(1, 6)))
         elif self._leased:
             settle = chance.choice((driver.nack, driver.nack, driver.ack, driver.put_back))
             settle(Q, self._leased.pop(chance.randrange(len(self._leased))))
         driver.wait(chance.random())
-        driver.machine.pager.page_out(chance.randrange(4))
+        driver.machine.state.pager.page_out(chance.randrange(4))
 
     def sequences(self) -> set[int]:
         """Return the sequences of all messages in the queue."""
@@ -74,19 +74,19 @@ class History:
     def messages(self, *, leased: bool = True) -> list[Message]:
         """Return all messages in the queue, or those without a lease."""
         queue = self.queue
-        rich = [] if queue.rich is None else [one for _, line in queue.rich.lines() for one in line]
-        backlog = [] if queue.backlog is None else queue.backlog.messages()
-        delayed = (message for _, _, message in queue.delayed)
-        waiting = [*queue.ready, *delayed, *rich, *backlog]
-        every = [*waiting, *queue.leases.messages.values()]
+        rich = [] if queue.store.rich is None else [one for _, line in queue.store.rich.lines() for one in line]
+        backlog = [] if queue.store.backlog is None else queue.store.backlog.messages()
+        delayed = (message for _, _, message in queue.store.delayed)
+        waiting = [*queue.store.ready, *delayed, *rich, *backlog]
+        every = [*waiting, *queue.store.leases.messages.values()]
         assert len(every) == len(queue)
         return every if leased else waiting
 
     async def page(self, query: PeekQuery) -> PeekPage:
-        return await Peeks(lambda: self.driver.machine, FairSlices()).page(Q, query, b"c")
+        return await Peeks(lambda: self.driver.machine.state, FairSlices()).page(Q, query, b"c")
 
     async def bounds(self, wish: RangeWish, turns: FairSlices | None = None) -> list[int]:
-        return await PeekRanges(lambda: self.driver.machine, turns or FairSlices()).bounds(Q, wish, b"c")
+        return await PeekRanges(lambda: self.driver.machine.state, turns or FairSlices()).bounds(Q, wish, b"c")
 
     async def listed(
         self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: int | None
@@ -179,7 +179,7 @@ def test_messages_that_stay_in_a_changing_queue_are_in_one_range(seed: int) -> N
         ranges = list(pairwise(bounds))
         history.chance.shuffle(ranges)
         found = [one for start, end in ranges for one in await history.listed(change, start, end=end)]
-        assert max(found) < last <= history.driver.machine.last_sequence, "later messages are in none"
+        assert max(found) < last <= history.driver.machine.state.last_sequence, "later messages are in none"
         return sorted(found)
 
     found = asyncio.run(listed())
@@ -190,8 +190,8 @@ def test_messages_that_stay_in_a_changing_queue_are_in_one_range(seed: int) -> N
 def test_ranges_are_of_nearly_equal_size_and_cost_little() -> None:
     history = History(5)
     history.driver.push(Q, *[b""] * 60_000)
-    assert history.queue.backlog is not None
-    assert len(history.queue.backlog.chunks) > 10_000
+    assert history.queue.store.backlog is not None
+    assert len(history.queue.store.backlog.chunks) > 10_000
     turns = FairSlices()
     bounds = asyncio.run(history.bounds(RangeWish(1 << 40, 50), turns))
     sizes = [end - start for start, end in pairwise(bounds)]
@@ -203,7 +203,7 @@ def test_ranges_are_of_nearly_equal_size_and_cost_little() -> None:
 
 def test_a_queue_with_one_large_message_among_small_ones_is_divided_by_bytes() -> None:
     history = History(5)
-    first = history.driver.machine.last_sequence + 1
+    first = history.driver.machine.state.last_sequence + 1
     history.driver.push(Q, bytes(5_000_000), *[b""] * 1_000)
     bounds = asyncio.run(history.bounds(RangeWish(1_000_000, 1)))
     assert first + 1 in bounds
@@ -249,12 +249,12 @@ def test_a_page_that_cannot_be_read_is_an_error_and_no_gap(monkeypatch: pytest.M
 def test_a_peek_yields_after_each_chunk_and_each_slice() -> None:
     history = History(5)
     history.driver.push(Q, *[b""] * 30_000)
-    assert history.queue.backlog is not None
-    chunks = len(history.queue.backlog.chunks)
+    assert history.queue.store.backlog is not None
+    chunks = len(history.queue.store.backlog.chunks)
     turns = FairSlices()
 
     async def look() -> PeekPage:
-        return await Peeks(lambda: history.driver.machine, turns).page(Q, PeekQuery(0, 40_000, 1 << 30), b"c")
+        return await Peeks(lambda: history.driver.machine.state, turns).page(Q, PeekQuery(0, 40_000, 1 << 30), b"c")
 
     assert {one.sequence for one in asyncio.run(look()).messages} == history.sequences()
     assert turns.given_total > chunks > 5_000

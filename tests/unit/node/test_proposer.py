@@ -10,7 +10,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.core import Op
+from lmqcluster.core.log.commands import Ack, Bind, Pull, Push
 from lmqcluster.node.commit import proposer as module
 from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.wire.errors import LmqError
@@ -37,7 +37,7 @@ def push(
     bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None
 ) -> PendingCommand:
     """Add a push as a separate group."""
-    group = PendingCommand([Op.PUSH, b"q", None, [content], producer, 1], [ticket], sink)
+    group = PendingCommand(Push(b"q", None, [content], producer, 1), [ticket], sink)
     bench.proposer.add(group, len(content) + 64)
     return group
 
@@ -64,7 +64,7 @@ def test_commands_of_one_turn_share_a_batch_and_results_find_their_sinks() -> No
         other = Recorder()
         for number in range(3):
             push(bench, sink, b"%d" % number, number)
-        bench.proposer.add(PendingCommand([Op.PULL, b"q", 1], ["pull"], other), 64)
+        bench.proposer.add(PendingCommand(Pull(b"q", 1), ["pull"], other), 64)
         assert bench.sent == [], "nothing is sent before the turn ends"
         await bench.turn()
         assert bench.sequences == [1]
@@ -85,17 +85,17 @@ def test_a_batch_ends_with_the_command_that_makes_many_copies(monkeypatch: pytes
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         for number in range(100):
-            bench.proposer.add(PendingCommand([Op.BIND, b"q", b"copy-%d" % number], [None], sink), 64)
+            bench.proposer.add(PendingCommand(Bind(b"q", b"copy-%d" % number), [None], sink), 64)
         await bench.turn()
         bench.apply(0)
         for number in range(4):
-            bench.proposer.add(PendingCommand([Op.PUSH, b"q", None, [b"x"] * 200, None, 0], [number], sink), 300)
+            bench.proposer.add(PendingCommand(Push(b"q", None, [b"x"] * 200), [number], sink), 300)
         for position in range(1, 5):
             await bench.turn()
             bench.apply(position)
         commands = [msgpack.unpackb(payload)[3] for _sequence, payload in bench.sent[1:]]
         assert [len(batch) for batch in commands] == [1, 1, 1, 1]
-        assert bench.machine.last_sequence == 4 * 200 * 101
+        assert bench.machine.state.last_sequence == 4 * 200 * 101
 
     run(scenario)
 
@@ -170,20 +170,39 @@ def test_batch_ends_with_the_bytes_it_may_have() -> None:
 
 def test_tail_grows_until_it_is_full_or_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
+        def tail() -> Push | None:
+            return bench.proposer.open_command(sink, Push, b"q")
+
         group = push(bench, sink, b"0")
         for _ in range(module.GROUP_ITEMS_MAX - 1):
-            assert bench.proposer.tail is group
-            group.command[3].append(b"x")
-            group.requests.append(None)
-            bench.proposer.grew(group, 9)
-        assert bench.proposer.tail is None, "full"
+            command = tail()
+            assert command is not None
+            assert command is group.command
+            command.contents.append(b"x")
+            bench.proposer.share(9, None)
+        assert tail() is None, "full"
         group = push(bench, sink, b"0")
-        assert bench.proposer.tail is group
-        bench.proposer.grew(group, module.BATCH_BYTES)
-        assert bench.proposer.tail is None, "large"
+        assert tail() is group.command
+        bench.proposer.share(module.BATCH_BYTES)
+        assert tail() is None, "large"
         push(bench, sink, b"0")
         await bench.settle()
-        assert bench.proposer.tail is None, "sent"
+        assert tail() is None, "sent"
+
+
+def test_only_requests_of_the_same_kind_queue_and_sink_share_a_command() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        proposer = bench.proposer
+        group = push(bench, sink, b"0")
+        assert proposer.open_command(sink, Push, b"q") is group.command
+        assert proposer.open_command(sink, Push, b"other") is None
+        assert proposer.open_command(sink, Pull, b"q") is None
+        assert proposer.open_command(Recorder(), Push, b"q") is None
+        proposer.close_command(Recorder())
+        assert proposer.open_command(sink, Push, b"q") is group.command
+        proposer.close_command(sink)
+        assert proposer.open_command(sink, Push, b"q") is None
+        await bench.settle()
 
     run(scenario)
 
@@ -210,7 +229,7 @@ def test_a_change_of_the_leader_resends_all_in_order_and_each_is_applied_once() 
         statuses = [bench.apply(position) for position in (0, 1, 3, 4, 5, 2)]
         assert statuses == ["applied", "applied", "duplicate", "duplicate", "applied", "duplicate"]
         assert [outcome[1] for outcome in sink.outcomes] == [[0], [1], [2], [3]]
-        assert len(bench.machine.queues[b"q"]) == 4
+        assert len(bench.machine.state.queues[b"q"]) == 4
 
     run(scenario)
 
@@ -298,8 +317,8 @@ def test_a_refused_push_of_a_producer_fails_its_later_ones() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
         push(bench, sink, b"1", "old", b"p" * 16)
-        assert bench.proposer.tail is not None
-        bench.proposer.tail.since_s -= 3600
+        assert bench.proposer._tail is not None
+        bench.proposer._tail.since_s -= 3600
         push(bench, sink, b"2", "young of the same", b"p" * 16)
         push(bench, sink, b"3", "young of another", b"q" * 16)
         push(bench, sink, b"4", "young without a producer")
@@ -347,7 +366,7 @@ def test_batches_of_an_earlier_incarnation_are_resent_under_a_later_one() -> Non
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         await three_batches(bench, sink)
-        bench.machine.node_sequences.load([(ORIGIN, 99, 5)])
+        bench.machine.state.node_sequences.load([(ORIGIN, 99, 5)])
         assert [bench.apply(position) for position in range(3)] == ["duplicate"] * 3
         assert sink.outcomes == []
         bench.proposer.begin_again(100)
@@ -434,7 +453,7 @@ def test_settle_fails_commands_without_a_timely_outcome() -> None:
         bench.leader = False
         push(bench, sink, b"y", "waiting")
         own = Recorder()
-        bench.proposer.add_first(PendingCommand([Op.PUSH, b"own", None, [b"z"], None, 1], ["own"], own))
+        bench.proposer.add_first(PendingCommand(Push(b"own", None, [b"z"]), ["own"], own))
         waiting = asyncio.ensure_future(bench.proposer.drained(10))
         await bench.turn()
         await bench.proposer.settle(0.0, LmqError("shutting_down", "going"))
@@ -447,7 +466,7 @@ def test_settle_fails_commands_without_a_timely_outcome() -> None:
         bench.proposer.resend()
         await bench.settle()
         assert own.codes == ["ok"]
-        assert len(bench.machine.queues[b"q"]) == 1
+        assert len(bench.machine.state.queues[b"q"]) == 1
 
     run(scenario)
 
@@ -470,7 +489,7 @@ def test_commands_beyond_the_bound_are_refused_and_not_queued() -> None:
 
 def test_a_batch_too_large_for_peers_is_refused_and_the_next_one_is_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.proposer.add(PendingCommand([Op.ACK, b"n" * (BATCH_BYTES_MAX + 1), [1]], ["large"], sink), 64)
+        bench.proposer.add(PendingCommand(Ack(b"n" * (BATCH_BYTES_MAX + 1), [1]), ["large"], sink), 64)
         await bench.turn()
         push(bench, sink, b"x", "next")
         await bench.settle()
@@ -507,7 +526,7 @@ def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
 
 def test_a_command_that_the_state_machine_refuses_is_reported_as_such() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
-        bench.proposer.add(PendingCommand([Op.PULL, b"", 1], ["bad"], sink), 64)
+        bench.proposer.add(PendingCommand(Pull(b"", 1), ["bad"], sink), 64)
         push(bench, sink, b"y", "good")
         await bench.settle()
         assert [(outcome[0], outcome[1]) for outcome in sink.outcomes] == [("bad_request", ["bad"]), ("ok", ["good"])]

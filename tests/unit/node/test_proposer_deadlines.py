@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lmqcluster.core import Machine, Op
-from lmqcluster.core.log.commands import Command
+from lmqcluster.core import Machine
+from lmqcluster.core.log.commands import Barrier, Command, Push
 from lmqcluster.node.commit import proposer as module
 from lmqcluster.node.commit.proposer import PendingCommand, Proposer
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
@@ -95,13 +95,13 @@ class Bench:
 
     def push(self, producer: bytes | None = None) -> int:
         number = len(self.asked_s)
-        self._add(number, PendingCommand([Op.PUSH, b"q", None, [b"%d" % number], producer, number], [number], self))
+        self._add(number, PendingCommand(Push(b"q", None, [b"%d" % number], producer, number), [number], self))
         return number
 
     def push_own(self) -> int:
         number = len(self.asked_s)
         self.asked_s[number] = Clock.now_s
-        self.proposer.add_first(PendingCommand([Op.BARRIER], [number], self))
+        self.proposer.add_first(PendingCommand(Barrier(), [number], self))
         return number
 
     def _add(self, number: int, group: PendingCommand) -> None:
@@ -211,6 +211,6 @@ def test_each_request_is_answered_once_within_its_deadline(actions: list[tuple[s
         elif name == "resend":
             bench.proposer.resend_soon()
         elif name == "snapshot":
-            bench.proposer.covered(bench.machine.node_sequences.last_sequence(b"n1", 7))
+            bench.proposer.covered(bench.machine.state.node_sequences.last_sequence(b"n1", 7))
     bench.advance(DEADLINE_S)
     bench.check()

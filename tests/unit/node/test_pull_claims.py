@@ -21,12 +21,12 @@ def test_one_claim_at_a_time_for_what_is_wanted() -> None:
         for token in range(2):
             bench.pulls.start(b"q", (client, token, 1, None))
         await bench.settle()
-        before = bench.machine.last_delivery
+        before = bench.machine.state.last_delivery
         for number in range(20):
             push(bench, b"%d" % number)
         await bench.settle()
         assert client.got == [(0, [b"0"]), (1, [b"1"])]
-        assert bench.machine.last_delivery - before == 2
+        assert bench.machine.state.last_delivery - before == 2
 
     run(scenario)
 

@@ -10,8 +10,9 @@ import msgpack
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.log import command_layout as layout
+from lmqcluster.core.log.commands import Pull, PullInSession
 from lmqcluster.node.queues.pulls import pulls as pulls_module
+from lmqcluster.node.queues.pulls.pull_options import PullOptions
 from lmqcluster.wire.errors import LmqError
 
 from .command_bench import Bench, until
@@ -35,19 +36,19 @@ def wait_in_line(bench: Bench, client: Client, line: int, count: int = 1) -> Non
     if line == 0:
         bench.pulls.start(b"q", (client, line, count, None))
     else:
-        bench.pulls.start_with_lease(HOUR_US + line, b"q", (client, line, count, None))
+        bench.pulls.start(b"q", (client, line, count, None), PullOptions(Pull, (HOUR_US + line, False)))
 
 
 def pulls_sent(bench: Bench) -> int:
     """Return the number of pulls proposed so far."""
-    kinds = {int(Op.PULL), int(Op.PULL_LEASE), int(Op.PULL_IN_SESSION)}
+    kinds = {int(Op.PULL), int(Op.PULL_IN_SESSION)}
     batches = (msgpack.unpackb(batch, strict_map_key=False)[3] for _, batch in bench.sent)
     return sum(command[0] in kinds for batch in batches for command in batch)
 
 
 def delayed(bench: Bench, content: bytes, delay_s: float) -> None:
     """Push a message as another node that is due `delay_s` later."""
-    bench.foreign([Op.PUSH_TRAITS, b"q", [[content, None, [], None, [int(delay_s * 1e6), 0, 0, 0, b"", b""]]]])
+    bench.foreign([Op.PUSH_ROWS, b"q", [[content, None, [], None, [int(delay_s * 1e6), 0, 0, 0, b"", b""]]]])
 
 
 @pytest.mark.parametrize("lines", [2, 1000])
@@ -126,7 +127,7 @@ def test_a_line_whose_claim_is_refused_does_not_block_the_others() -> None:
     async def scenario(bench: Bench) -> None:
         ended, waits = Client(), Client()
         push(bench, b"x")
-        bench.pulls.wait_with(layout.session_pull(HOUR_US, 99, 0, -1), b"q", (ended, 1, 1, None))
+        bench.pulls.wait(b"q", (ended, 1, 1, None), PullOptions(PullInSession, (HOUR_US, 99, 0, -1, b"")))
         wait_in_line(bench, waits, 2)
         bench.foreign([Op.PULL, b"q", 1])
         await bench.settle()

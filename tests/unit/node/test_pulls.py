@@ -8,7 +8,7 @@ import pytest
 
 from lmqcluster.core import Op
 from lmqcluster.core.queue import queue as queue_module
-from lmqcluster.core.state import queue_table as queue_state_module
+from lmqcluster.core.state import deliveries
 from lmqcluster.node.commit import proposer as proposer_module
 from lmqcluster.node.process import fair_slices as turns
 from lmqcluster.node.queues.pulls import pulls as pulls_module
@@ -239,12 +239,12 @@ def test_a_pull_can_be_cancelled_while_its_view_is_filled(monkeypatch: pytest.Mo
 
 def test_a_pull_that_met_only_exhausted_messages_can_be_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue_module, "PASSES_MAX", 1)
-    monkeypatch.setattr(queue_state_module, "PASSES_MAX", 1)
+    monkeypatch.setattr(deliveries, "PASSES_MAX", 1)
 
     async def scenario(bench: Bench) -> None:
         client = Client()
         # As if more leases had ended than end by themselves with one batch.
-        bench.machine.expiry.watch([])
+        bench.machine.state.expiry.watch([])
         bench.foreign([Op.SET_PROPERTIES, b"q", [[b"retry", 0], [b"timeout", 1]]])
         push(bench, b"1", b"2")
         assert len(left(bench)) == 2
@@ -399,7 +399,7 @@ def test_a_queue_stays_while_a_pull_waits_for_it(monkeypatch: pytest.MonkeyPatch
         bench.pulls.start(b"q", (client, 1, 1, None))
         bench.pulls.start(b"empty", (client, 2, 1, 0.0))
         await bench.settle()
-        queues = bench.machine.queues
+        queues = bench.machine.state.queues
         for _ in range(8):
             bench.clock.advance(20 * 60)
             sent = len(bench.sent)

@@ -40,7 +40,7 @@ def driver() -> Driver:
 
 def page(driver: Driver, rates: Rates = no_rates, **wanted: object) -> QueuePage:
     async def main() -> QueuePage:
-        return await list_queues(lambda: driver.machine, QueueList(**wanted), FairSlices(), b"c", rates)  # type: ignore[arg-type]
+        return await list_queues(lambda: driver.machine.state, QueueList(**wanted), FairSlices(), b"c", rates)  # type: ignore[arg-type]
 
     return asyncio.run(main())
 
@@ -52,12 +52,12 @@ def names(found: QueuePage) -> list[bytes]:
 @pytest.mark.parametrize("sort", SORT_KEYS)
 @pytest.mark.parametrize("descending", [False, True])
 def test_pages_put_together_are_the_sorted_list(driver: Driver, sort: str, descending: bool) -> None:
-    now_us = driver.machine.now_us
+    now_us = driver.machine.state.now_us
 
     def rates(name: bytes) -> tuple[float, float]:
         return zlib.crc32(name) % 7, zlib.crc32(name) % 11
 
-    rows = sorted((SORT_KEYS[sort](queue, now_us, rates), name) for name, queue in driver.machine.queues.items())
+    rows = sorted((SORT_KEYS[sort](queue, now_us, rates), name) for name, queue in driver.machine.state.queues.items())
     if descending:
         rows = rows[::-1] if sort == "name" else sorted(rows, key=lambda row: (-row[0], row[1]))
     got: list[bytes] = []
@@ -78,7 +78,9 @@ def test_a_list_of_queues_in_a_state(driver: Driver, state: str) -> None:
     assert driver.pull(b"lost")
     driver.wait(60 * SECOND)
     found = page(driver, state=state, limit=COUNT + 9)
-    chosen = {name for name, queue in driver.machine.queues.items() if STATES[state](queue, driver.machine.now_us)}
+    chosen = {
+        name for name, queue in driver.machine.state.queues.items() if STATES[state](queue, driver.machine.state.now_us)
+    }
     assert found.total == len(chosen)
     assert set(names(found)) == chosen
     assert state in cli_queues.STATES
@@ -92,17 +94,17 @@ def test_a_list_by_name_continues_after_a_name(driver: Driver, descending: bool)
     after = None
     while True:
         found = page(driver, name=b"team-1", descending=descending, after=after, limit=300)
-        assert found.total == len([name for name in driver.machine.queues if name.startswith(b"Team-1")])
+        assert found.total == len([name for name in driver.machine.state.queues if name.startswith(b"Team-1")])
         got += names(found)
         after = found.following
         if after is None:
             break
-    expected = sorted((name for name in driver.machine.queues if name.startswith(b"Team-1")), reverse=descending)
+    expected = sorted((name for name in driver.machine.state.queues if name.startswith(b"Team-1")), reverse=descending)
     assert got == expected
 
 
 def test_a_list_continues_to_its_end(driver: Driver) -> None:
-    count = len(driver.machine.queues)
+    count = len(driver.machine.state.queues)
     assert page(driver, limit=count).following is None
     assert page(driver, limit=count - 1).following == names(page(driver, limit=count))[-2]
     assert page(driver, offset=count + 5).queues == []
@@ -120,7 +122,9 @@ def test_text_and_pattern_must_both_match(driver: Driver) -> None:
 def test_others_get_their_turn_while_a_long_list_is_made(driver: Driver) -> None:
     async def main() -> int:
         turns = 0
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=COUNT), FairSlices(), b"c"))
+        listing = asyncio.ensure_future(
+            list_queues(lambda: driver.machine.state, QueueList(limit=COUNT), FairSlices(), b"c")
+        )
         while not listing.done():
             await asyncio.sleep(0)
             turns += 1
@@ -135,7 +139,9 @@ def test_a_queue_may_be_deleted_while_a_list_is_made() -> None:
         driver.push(b"%05d" % number)
 
     async def main() -> QueuePage:
-        listing = asyncio.ensure_future(list_queues(lambda: driver.machine, QueueList(limit=5), FairSlices(), b"c"))
+        listing = asyncio.ensure_future(
+            list_queues(lambda: driver.machine.state, QueueList(limit=5), FairSlices(), b"c")
+        )
         await asyncio.sleep(0)
         driver.batch(*([Op.DELETE, b"%05d" % number] for number in range(0, COUNT, 2)))
         return await listing
@@ -152,10 +158,10 @@ def test_queues_created_and_deleted_while_a_list_is_made_are_listed_at_most_once
 
     async def main(backwards: bool) -> list[bytes]:
         listed: list[bytes] = []
-        async for queue in each_queue(lambda: driver.machine, FairSlices(), b"c", backwards=backwards):
+        async for queue in each_queue(lambda: driver.machine.state, FairSlices(), b"c", backwards=backwards):
             listed.append(queue.name)
             name = b"%05d" % chance.choice([number for number in (chance.randrange(30_000),) if number % 10] or [7])
-            driver.do(Op.DELETE, name) if name in driver.machine.queues else driver.push(name)
+            driver.do(Op.DELETE, name) if name in driver.machine.state.queues else driver.push(name)
         return listed
 
     for backwards in (False, True):
@@ -170,7 +176,7 @@ def test_queues_with_dead_letters_are_found_and_counted() -> None:
     for name, label in ((b"a", b"l"), (b"b", b"")):
         driver.set(name, retry=0, dead_letter_queue="dead")
         rows = [[b"%d" % number, None, [], None, [-1, 0, 0, 0, label, b""]] for number in range(2)]
-        driver.do(Op.PUSH_TRAITS, name, rows)
+        driver.do(Op.PUSH_ROWS, name, rows)
         driver.pull(name, 2)
     driver.push(b"dead", b"pushed by a client")
     driver.wait(60)

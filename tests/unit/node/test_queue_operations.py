@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.handlers.bulk import STEP_MAX
+from lmqcluster.core.handlers.checks import STEP_MAX
 from lmqcluster.node.queues.service import QueueService
 from lmqcluster.wire.errors import LmqError, Outcome
 
@@ -23,7 +23,8 @@ def run(scenario: Scenario) -> None:
         bench = Bench()
         limits = {"message_bytes_max": 1 << 20, "memory_bytes_max": 1 << 30}
         await scenario(
-            bench, QueueService(bench.proposer, bench.pulls, lambda: bench.machine, bench.views, bench.turns, **limits)
+            bench,
+            QueueService(bench.proposer, bench.pulls, lambda: bench.machine.state, bench.views, bench.turns, **limits),
         )
         bench.proposer.close(LmqError("shutting_down", "the test is over"))
 
@@ -35,7 +36,7 @@ def fill(bench: Bench, count: int) -> None:
 
 
 def size(bench: Bench, queue: bytes) -> int:
-    return len(bench.machine.queues[queue])
+    return len(bench.machine.state.queues[queue])
 
 
 async def next_step(bench: Bench) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lmqcluster.core import Op
-from lmqcluster.core.log.commands import Delivered
+from lmqcluster.core.log.results import Delivered
 from lmqcluster.node.commit.proposer import PendingCommand
 from lmqcluster.node.queues import node_session
 from lmqcluster.node.queues.node_session import OWNER, TTL_S, NodeSession
@@ -23,13 +23,13 @@ from .test_sessions import push, run, turns
 def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[PendingCommand]:
     """Return the groups that are added from now on."""
     groups: list[PendingCommand] = []
-    add = node.service.proposer.add
+    add = node.service.sender.proposer.add
 
     def noted(group: PendingCommand, size_bytes: int) -> None:
         groups.append(group)
         add(group, size_bytes)
 
-    monkeypatch.setattr(node.service.proposer, "add", noted)
+    monkeypatch.setattr(node.service.sender.proposer, "add", noted)
     return groups
 
 
@@ -45,9 +45,9 @@ def test_closes_and_opens_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyP
         found = [[one[3].content for one in await begin] for begin in begins]
         assert found == [[b"3"], [b"4", b"5"], [b"6"]]
         assert [await end for end in ends] == [[True]] * 3
-        assert [(group.command[0], group.command[1]) for group in groups] == [
-            (Op.ACK, b"q"),
-            (Op.PULL_IN_SESSION, b"q"),
+        assert [group.command.encode()[:2] for group in groups] == [
+            [Op.ACK, b"q"],
+            [Op.PULL_IN_SESSION, b"q"],
         ]
         session.close()
 
@@ -76,7 +76,7 @@ def test_a_settled_read_removes_its_item() -> None:
         both = await asyncio.gather(reads.take_settled(b"q"), reads.take_settled(b"q"))
         assert [[one[3].content for one in found] for found in both] == [[b"1"], [b"2"]]
         assert await reads.take_settled(b"q") == []
-        assert not len(node.service.machine().queues[b"q"])
+        assert not len(node.service.sender.state().queues[b"q"])
         session.close()
 
     run(main)
@@ -122,12 +122,12 @@ def test_a_node_that_accepts_no_commands_reports_it_to_all_of_a_turn() -> None:
         reads = OpenReads(node.service, session)
         await push(node, b"q", b"1")
         ((_, number, _, _),) = await reads.take(b"q")
-        node.service.proposer.retire(LmqError("shutting_down", "the node is shutting down"))
+        node.service.sender.proposer.retire(LmqError("shutting_down", "the node is shutting down"))
         ending, taking = reads.confirm_soon(b"q", [number]), asyncio.ensure_future(reads.take(b"q"))
         for asked in (ending, taking):
             with pytest.raises(LmqError, match="shutting down"):
                 await asked
-        node.service.proposer.resume()
+        node.service.sender.proposer.resume()
         session.close()
 
     run(main)

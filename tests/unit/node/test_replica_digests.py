@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lmqcluster.core import Machine, Op
+from lmqcluster.core.log.commands import Digest, ReportDigest
 from lmqcluster.node.membership.replica_digests import ReplicaDigests
 from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.replication.base.errors import FatalReplicationError
@@ -16,9 +17,9 @@ TOKEN = b"token..."
 def compared(own: bytes, *reports: tuple[str, bytes], token: bytes = TOKEN) -> ReplicaDigests:
     """Return the state of node a with this digest after these reports in the log."""
     digests = ReplicaDigests()
-    digests.applied([Op.DIGEST, TOKEN], own, "a", MEMBERS)
+    digests.applied(Digest(TOKEN), own, "a", MEMBERS)
     for member, digest in reports:
-        digests.applied([Op.REPORT_DIGEST, token, member.encode(), digest], True, "a", MEMBERS)
+        digests.applied(ReportDigest(token, member.encode(), digest), True, "a", MEMBERS)
     return digests
 
 
@@ -58,7 +59,7 @@ def test_the_digest_distinguishes_states_and_changes_nothing() -> None:
         machine.apply(5, b"n", 1, 1, commands)
         before = list(machine.snapshot())
         [digest] = machine.apply(5, b"m", 1, 1, [[Op.DIGEST, TOKEN]]).results
-        machine.node_sequences._sessions.pop(b"m")
+        machine.state.node_sequences._sessions.pop(b"m")
         assert list(machine.snapshot()) == before
         return digest
 

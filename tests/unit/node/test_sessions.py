@@ -220,14 +220,14 @@ def test_closing_before_the_push_waits_withdraws_it() -> None:
         await asyncio.sleep(0)
         waiting.cancel()
         await turns()
-        assert service.machine().queues[b"q"].pushes_waiting == 0
+        assert service.sender.state().queues[b"q"].pushes_waiting == 0
         late = asyncio.ensure_future(push(node, b"q", b"2", wait_s=600))
         await asyncio.sleep(0)
         service.refuse(LmqError("shutting_down", "the node is shutting down"))
         with pytest.raises(LmqError) as caught:
             await late
         assert caught.value.code == "shutting_down"
-        assert service.machine().queues[b"q"].pushes_waiting == 0
+        assert service.sender.state().queues[b"q"].pushes_waiting == 0
 
     run(main)
 
@@ -248,7 +248,7 @@ def test_a_push_waits_no_longer_than_requested_and_ends_with_the_node() -> None:
             with pytest.raises(LmqError) as caught:
                 await waiting
             assert caught.value.code == end
-        assert service.machine().queues[b"q"].pushes_waiting == 0
+        assert service.sender.state().queues[b"q"].pushes_waiting == 0
 
     run(main)
 

@@ -11,10 +11,6 @@ import pytest
 from .test_structure import modules
 
 SPLIT_CLASSES = {
-    # The parts of a queue and of the state become objects that a queue and the machine have.
-    "QueueContents", "QueueCounters", "QueueTable",
-    # The service has a command sender.
-    "CommandSender",
     # The asyncio client has its groups of calls.
     "BatchCalls", "JobCalls", "QueueCalls", "SessionCalls", "SessionClient", "SettleCalls", "TransactionCalls",
 }  # fmt: skip

@@ -30,7 +30,8 @@ ORDINARY = {
     "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
     "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give", "in",
     "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
-    "reserve", "salt", "set", "throttle", "total", "trait", "transaction", "update", "upgrade", "wait", "withdraw",
+    "reserve", "rows", "salt", "set", "stream", "limits", "throttle", "total", "transaction", "update", "upgrade", "wait",
+    "withdraw",
     "max", "age", "size", "old", "when", "full", "to", "queue", "backoff", "destination", "fanout", "only", "on",
     "lettered", "retry",
 }  # fmt: skip

@@ -35,14 +35,14 @@ class Folders:
 
 
 def apply(machine: Machine, *commands: list[Any]) -> list[Any]:
-    sequence = machine.node_sequences.last_sequence(b"n", 1) + 1
+    sequence = machine.state.node_sequences.last_sequence(b"n", 1) + 1
     return machine.apply(1_000_000, b"n", 1, sequence, commands).results
 
 
 def one_delivery() -> tuple[Machine, bytes]:
     """Return a cluster's state with three messages of which one is delivered, and its receipt."""
     machine = Machine(compile_pattern)
-    apply(machine, [Op.FOUND, SALT], [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
+    apply(machine, [Op.SET_SALT, SALT], [Op.PUSH, b"q", None, [b"1", b"2", b"3"], None, 0], [Op.PULL, b"q", 1])
     return machine, ReceiptFormat(SALT).format(1)
 
 
@@ -67,11 +67,11 @@ def test_a_restored_backup_is_another_incarnation() -> None:
     storage = NodeStorage.open(folders, "new", {}, "disk")
     assert storage.latest is not None
     restored = Machine.restore(compile_pattern, storage.snapshots.records(storage.latest))
-    assert len(restored.queues[b"q"]) == 3
+    assert len(restored.state.queues[b"q"]) == 3
     # The number of a delivery that the backup does not know is reused.
     [[second]] = apply(restored, [Op.PULL, b"q", 1])
     assert second[1] == 2
-    ids = ReceiptFormat(restored.salt)
+    ids = ReceiptFormat(restored.state.salt)
     assert [ids.parse(receipt), ids.parse(ReceiptFormat(SALT).format(2))] == [0, 0]
 
 
@@ -89,18 +89,18 @@ def test_a_recovered_cluster_accepts_no_earlier_receipt() -> None:
     origin, incarnation, sequence, commands = msgpack.unpackb(entry[9:])
     results = machine.apply(int.from_bytes(entry[1:9], "big"), origin, incarnation, sequence, commands).results
     assert results == [True]
-    assert ReceiptFormat(machine.salt).parse(receipt) == 0
+    assert ReceiptFormat(machine.state.salt).parse(receipt) == 0
     [[delivered]] = apply(machine, [Op.PULL, b"q", 1])
     assert delivered[1] > 1 << 32, "numbers that a node may be about to settle are skipped"
-    assert machine.now_us == 1_000_000
+    assert machine.state.now_us == 1_000_000
 
 
 def test_the_salt_is_renewed() -> None:
     machine, _ = one_delivery()
-    assert apply(machine, [Op.RENEW_SALT, b"new salt.."]) == [True]
-    assert machine.salt == b"new salt.."
-    [bad] = apply(machine, [Op.RENEW_SALT, b"short"])
-    assert (machine.salt, "10 bytes" in bad.reason) == (b"new salt..", True)
+    assert apply(machine, [Op.SET_SALT, b"new salt..", True]) == [True]
+    assert machine.state.salt == b"new salt.."
+    [bad] = apply(machine, [Op.SET_SALT, b"short", True])
+    assert (machine.state.salt, "10 bytes" in bad.reason) == (b"new salt..", True)
 
 
 def doubtful(peers: Iterable[str]) -> tuple[SimDisk, StaleReceipts]:

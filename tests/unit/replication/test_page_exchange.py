@@ -117,8 +117,8 @@ def test_messages_and_bodies_in_memory_become_pages_on_request() -> None:
 
     async def scenario() -> None:
         here, there = Holder(resident_bytes_max=0), Holder(resident_bytes_max=1 << 30)
-        wanted = set(here.machine.pager.pages())
-        assert {low > 0 for low in here.machine.pager.lows().values()} == {True, False}
+        wanted = set(here.machine.state.pager.pages())
+        assert {low > 0 for low in here.machine.state.pager.lows().values()} == {True, False}
         assert not len(there.files)
         _, files = _files()
 
@@ -130,8 +130,8 @@ def test_messages_and_bodies_in_memory_become_pages_on_request() -> None:
             asyncio.get_running_loop().call_soon(exchange.answered, PEER, message["page"], message["data"])
             return True
 
-        exchange = PageExchange(files, lambda: here.machine.pager, ask)
-        there.exchange = PageExchange(there.files, lambda: there.machine.pager, answer)
+        exchange = PageExchange(files, lambda: here.machine.state.pager, ask)
+        there.exchange = PageExchange(there.files, lambda: there.machine.state.pager, answer)
         done: asyncio.Future[bool | None] = asyncio.get_running_loop().create_future()
         exchange.fetch(PEER, wanted, done.set_result)
         async with asyncio.timeout(30):
@@ -151,7 +151,7 @@ class Holder:
         _, self.files = _files()
         driver = Driver()
         self.machine = driver.machine
-        pager = self.machine.pager
+        pager = self.machine.state.pager
         pager.store, pager.resident_bytes_max = self.files, resident_bytes_max
         pager.sizes = ChunkSizes(
             head_messages=4, head_messages_min=4, messages=3, bytes=200, body=1, gather_bytes=0, gather_bytes_all=0
@@ -159,7 +159,7 @@ class Holder:
         for number in range(30):
             driver.push(b"plain", b"%d" % number)
             traits = [-1, 0, 0, 1, b"", b""]
-            driver.do(Op.PUSH_TRAITS, b"rich", [[b"%050d" % number, None, [], None, traits]])
+            driver.do(Op.PUSH_ROWS, b"rich", [[b"%050d" % number, None, [], None, traits]])
         pager.page_out(100)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from lmqcluster.core import Machine, Op
+from lmqcluster.core import Machine, Op, Restoration, State
 from lmqcluster.core.messages.columns import messages_of
 from lmqcluster.core.queue.paged_tail import ChunkSizes
 from lmqcluster.replication.offline import data_directory as offline
@@ -31,7 +31,7 @@ def no_pattern(_pattern: bytes) -> Any:
 def filled() -> Machine:
     """A machine with a long queue, another one, and messages of other kinds."""
     machine = Machine(no_pattern)
-    machine.pager.sizes = SIZES
+    machine.state.pager.sizes = SIZES
     commands: list[list[Any]] = [[Op.BARRIER]]
     commands += [
         [Op.PUSH, b"long", None, [b"%d" % number, b"second of %d" % number], None, 0] for number in range(MESSAGES)
@@ -121,7 +121,7 @@ def test_a_record_in_pieces_stays_one(tmp_path: Path) -> None:
     middle = kinds.index("chunk")
     assert kinds[middle - 1 : middle + 2] == ["pages", "chunk", "pages"]
     assert found[middle] == msgpack.unpackb(record, strict_map_key=False)
-    taking = Machine.restore_incrementally(no_pattern)
+    taking = Restoration(State(no_pattern))
     for one in found:
         taking.take(one)
     assert len(taking.finish().queues[b"long"]) == 2 * MESSAGES

@@ -39,12 +39,12 @@ class Member:
         self.store = SnapshotStore(self.disk, sync=False)
         self.pages = PageFiles(SimDisk(random.Random(1)), AtOnce(), sync=False)
         self.machine = Machine(compile_pattern)
-        self.machine.pager.store, self.machine.pager.sizes = self.pages, SIZES
+        self.machine.state.pager.store, self.machine.state.pager.sizes = self.pages, SIZES
         self.driver = Driver(self.machine)
         self.index = 1
         self.in_use: list[SnapshotInfo] = []
         self.asked: asyncio.Queue[bytes] = asyncio.Queue()
-        self.exchange = PageExchange(self.pages, lambda: self.machine.pager, self.send)
+        self.exchange = PageExchange(self.pages, lambda: self.machine.state.pager, self.send)
         self.keeper = SnapshotKeeper(
             self,  # type: ignore[arg-type]
             self.store,
@@ -102,7 +102,7 @@ class Member:
         """Take a snapshot of messages that are not needed afterwards; return the names of their pages."""
         self.push()
         info = await self.take()
-        named = set(self.machine.pager.pages())
+        named = set(self.machine.state.pager.pages())
         assert len(named) > 3
         self.driver.do(Op.DELETE, Q)
         return info, named
@@ -144,7 +144,7 @@ async def _held_for_a_backup(member: Member) -> None:
     backup = asyncio.ensure_future(member.keeper.take_portable(DEADLINE_S))
     assert await asyncio.to_thread(begun.wait, DEADLINE_S)
     try:
-        named = set(member.machine.pager.pages())
+        named = set(member.machine.state.pager.pages())
         assert len(named) > 3
         member.driver.do(Op.DELETE, Q)
         await member.take()
@@ -180,8 +180,8 @@ async def _received(member: Member) -> None:
     for _ in range(len(named) - 4):
         _answer(member, source, *await member.are_asked(1))
     assert await installed is member.store.latest
-    assert len(member.machine.queues[Q]) == COUNT
-    assert set(member.machine.pager.pages()) == named
+    assert len(member.machine.state.queues[Q]) == COUNT
+    assert set(member.machine.state.pager.pages()) == named
     assert all(page in member.pages for page in named)
     source.close()
 

@@ -35,7 +35,7 @@ def _flooded(worker: Worker, disk: SimDisk) -> tuple[Machine, PageFiles]:
     """Return a machine with far more in memory than it should have, so that the maximum number of pages waits."""
     files = PageFiles(disk, worker, sync=False)
     driver = Driver()
-    pager = driver.machine.pager
+    pager = driver.machine.state.pager
     pager.store, pager.resident_bytes_max, pager.sizes = files, 0, SIZES
     for number in range(SIZES.messages * (page_files.UNWRITTEN_MAX + 10)):
         driver.push(b"q", b"%d" % number)
@@ -49,9 +49,9 @@ def test_a_member_applies_nothing_until_its_disk_has_caught_up() -> None:
         worker = Slow()
         machine, files = _flooded(worker, SimDisk(random.Random(1)))
         throttle = Throttle(files)
-        assert throttle.update(machine.pager) is True
+        assert throttle.update(machine.state.pager) is True
         worker.proceed()
-        assert throttle.update(machine.pager) is False
+        assert throttle.update(machine.state.pager) is False
         assert throttle.seconds_total > 0
 
     asyncio.run(scenario())
@@ -64,6 +64,6 @@ def test_a_full_disk_delays_nothing() -> None:
         disk = SimDisk(random.Random(1))
         disk.full = True
         machine, files = _flooded(AtOnce(), disk)
-        assert Throttle(files).update(machine.pager) is False
+        assert Throttle(files).update(machine.state.pager) is False
 
     asyncio.run(scenario())

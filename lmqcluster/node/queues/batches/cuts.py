@@ -28,7 +28,7 @@ class _Groups:
         """Return the queue and the group at a position; None without a group."""
         ((queue_name, number, _),) = self._batch.slice(position, 1)
         queue = self._machine.queues.get(queue_name)
-        message = None if queue is None else queue.leases.messages.get(number)
+        message = None if queue is None else queue.store.leases.messages.get(number)
         group = b"" if message is None else traits_of(message).group
         return (queue_name, group) if group else None
 

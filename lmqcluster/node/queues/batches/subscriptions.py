@@ -7,9 +7,9 @@ from heapq import heappush, heappushpop
 from itertools import islice
 from typing import NamedTuple
 
-from ....core import Machine, Queue
-from ....core.log import command_layout as layout
-from ....core.log.commands import Delivered
+from ....core import Queue, State
+from ....core.log.commands import AbandonBatches, Claim, Renew, Reserve, SettleBatches
+from ....core.log.results import Delivered
 from ....core.messages.message import Message, content_bytes
 from ....core.state.batch_lease import BatchLease, BatchState, Reserved
 from ....core.state.batch_leases import STEP_MAX, BatchLeases
@@ -138,9 +138,9 @@ class Slice(NamedTuple):
 class Subscriptions:
     """The subscriptions of the cluster. Every asynchronous method raises `LmqError`, and may be retried."""
 
-    def __init__(self, proposals: CommandSender) -> None:
-        self._proposals = proposals
-        self._absent = BodyFetcher(proposals.machine)
+    def __init__(self, sender: CommandSender) -> None:
+        self._sender = sender
+        self._absent = BodyFetcher(sender.state)
 
     # --- commands -------------------------------------------------------------------------------------------------
 
@@ -169,40 +169,37 @@ class Subscriptions:
         if is_pattern:
             check_pattern(source)
         else:
-            self._proposals.check_name(source)
+            self._sender.check_name(source)
         _check_range("an epoch", epoch, 1 << 61)
         _check_range("a count", count, BatchLeases.COUNT_MAX)
         lease_us = _microseconds(lease_s)
-        used = self._used(session, owner)
+        command = Reserve(name, epoch, source, True, count, lease_us, session or 0, owner)
         if is_pattern:
-            return await self._reserve_any(name, epoch, source, client, count, lease_us, used)
-        command = layout.reserve(name, epoch, source, True, count, lease_us, *used)
+            return await self._reserve_any(command, source, client)
         while True:
-            reserved: Reserved = await self._proposals.propose(command, _STEP_BYTES)
+            reserved: Reserved = await self._sender.propose(command, _STEP_BYTES)
             if reserved.sealed:
                 return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
 
-    async def _reserve_any(
-        self, name: bytes, epoch: int, pattern: bytes, client: bytes, count: int, lease_us: int, used: list[int | bytes]
-    ) -> BatchInfo:
+    async def _reserve_any(self, command: Reserve, pattern: bytes, client: bytes) -> BatchInfo:
         """Reserve messages from the queues that match a pattern.
 
         Each command names up to `_NAMED_MAX` queues that have messages.
         """
-        proposals = self._proposals
-        view = proposals.views.open(pattern, client)
+        sender = self._sender
+        view = sender.views.open(pattern, client)
         try:
-            await proposals.barrier()
+            await sender.barrier()
             while True:
-                await proposals.views.settled(view)
-                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, proposals.machine().now_us)]
+                await sender.views.settled(view)
+                queues = [queue.name for queue in view.first(_NAMED_MAX + 1, sender.state().now_us)]
                 named, are_all = queues[:_NAMED_MAX], len(queues) <= _NAMED_MAX
-                command = layout.reserve(name, epoch, named, are_all, count, lease_us, *used)
-                reserved: Reserved = await proposals.propose(command, _STEP_BYTES + sum(map(len, named)))
+                command.source, command.are_all = named, are_all
+                reserved: Reserved = await sender.propose(command, _STEP_BYTES + sum(map(len, named)))
                 if reserved.sealed:
-                    return self._info(epoch, reserved.state, reserved.size, reserved.deadline_us)
+                    return self._info(command.epoch, reserved.state, reserved.size, reserved.deadline_us)
         finally:
-            proposals.views.release(view)
+            sender.views.release(view)
 
     async def claim(self, name: bytes, owner: bytes = b"") -> int:
         """Begin a new session of a subscription and return it; create the subscription if necessary.
@@ -210,7 +207,7 @@ class Subscriptions:
         All earlier sessions of the subscription end.
         """
         _check_name(name)
-        session: int = await self._proposals.propose(layout.claim(name, owner), 64)
+        session: int = await self._sender.propose(Claim(name, owner), 64)
         return session
 
     async def renew(self, name: bytes, lease_s: float, session: int | None = None, owner: bytes = b"") -> int:
@@ -218,8 +215,8 @@ class Subscriptions:
         _check_name(name)
         lease_us, renewed, epoch, more = _microseconds(lease_s), 0, 0, True
         while more:
-            command = layout.renew(name, lease_us, session or 0, epoch, owner)
-            live, epoch = await self._proposals.propose(command, 64)
+            command = Renew(name, lease_us, session or 0, epoch, owner)
+            live, epoch = await self._sender.propose(command, 64)
             renewed, more = renewed + live, epoch > 0
         return renewed
 
@@ -233,8 +230,8 @@ class Subscriptions:
         expired: list[int] = []
         more = True
         while more:
-            command = layout.settle_batches(name, epoch, *self._used(session, owner))
-            found, more = await self._proposals.propose(command, 64)
+            command = SettleBatches(name, epoch, session or 0, owner)
+            found, more = await self._sender.propose(command, 64)
             expired += found
         return expired
 
@@ -244,7 +241,7 @@ class Subscriptions:
         If the subscription has settled nothing, it is then deleted.
         """
         _check_name(name)
-        while await self._proposals.propose(layout.abandon_batches(name, *self._used(session, owner)), 64):
+        while await self._sender.propose(AbandonBatches(name, session or 0, owner), 64):
             pass
 
     async def take_back(self, name: bytes, owner: bytes = b"") -> None:
@@ -253,7 +250,7 @@ class Subscriptions:
         The session of that consumer ends.
         """
         _check_name(name)
-        found = self._proposals.machine().batches.subscriptions.get(name)
+        found = self._sender.state().batches.subscriptions.get(name)
         claimed = found is not None and found.session
         await self.abandon(name, await self.claim(name, owner) if claimed else None, owner)
 
@@ -266,13 +263,9 @@ class Subscriptions:
         more: bool | None = True
         existed = False
         while more:
-            more = await self._proposals.propose(layout.delete_subscription(name, owner), 64)
+            more = await self._sender.propose(AbandonBatches(name, owner=owner, forgets=True), 64)
             existed = existed or more is not None
         return existed
-
-    def _used(self, session: int | None, owner: bytes) -> list[int | bytes]:
-        """Return the last arguments of a command on a subscription."""
-        return [session or 0, owner]
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -292,8 +285,8 @@ class Subscriptions:
         Beyond the end of the batch there are none. A message that is not leased any more is an error, or is skipped
         with `skips_lost`.
         """
-        await self._proposals.barrier()
-        batches = self._proposals.machine().batches
+        await self._sender.barrier()
+        batches = self._sender.state().batches
         found = batches.subscriptions.get(name)
         if found is not None and not found.is_open_to(owner):
             raise LmqError("forbidden", f"subscription {_shown(name)} belongs to another principal")
@@ -316,7 +309,7 @@ class Subscriptions:
         return Slice(whole, start + looked_at, looked_at - len(fitting))
 
     def _lost(self, name: bytes, epoch: int, queue: bytes) -> LmqError:
-        is_there = queue in self._proposals.machine().queues
+        is_there = queue in self._sender.state().queues
         what = "messages were settled one by one, or deleted with their queue" if is_there else "the queue was deleted"
         batch = f"epoch {epoch} of subscription {_shown(name)}"
         return LmqError(
@@ -333,27 +326,27 @@ class Subscriptions:
         No part begins within a group.
         """
         _check_range("a number of parts", parts, CUTS_MAX)
-        await self._proposals.barrier()
+        await self._sender.barrier()
         return await cuts(
-            lambda: self._live(name, epoch), parts, lambda numbers: self._proposals.turns.each(numbers, client)
+            lambda: self._live(name, epoch), parts, lambda numbers: self._sender.turns.each(numbers, client)
         )
 
-    def _live(self, name: bytes, epoch: int) -> tuple[Machine, BatchLease] | None:
-        machine = self._proposals.machine()
-        if machine.batches.state(name, epoch) != BatchState.LIVE:
+    def _live(self, name: bytes, epoch: int) -> tuple[State, BatchLease] | None:
+        state = self._sender.state()
+        if state.batches.state(name, epoch) != BatchState.LIVE:
             return None
-        return machine, machine.batches.subscriptions[name].batches[epoch]
+        return state, state.batches.subscriptions[name].batches[epoch]
 
     async def show(self, name: bytes) -> SubscriptionInfo | None:
         """Return one subscription, None if it is unknown."""
-        await self._proposals.barrier()
+        await self._sender.barrier()
         return self._subscription(name)
 
     async def show_all(self, client: bytes) -> list[SubscriptionInfo]:
         """Return all subscriptions by name, read in slices for this client."""
-        await self._proposals.barrier()
-        names = sorted(self._proposals.machine().batches.subscriptions)
-        found = [self._subscription(name) async for name in self._proposals.turns.each(names, client)]
+        await self._sender.barrier()
+        names = sorted(self._sender.state().batches.subscriptions)
+        found = [self._subscription(name) async for name in self._sender.turns.each(names, client)]
         return [one for one in found if one is not None]
 
     async def backlog(
@@ -372,37 +365,39 @@ class Subscriptions:
             check_pattern(source)
             queues = await self._found(source, client)
         else:
-            await self._proposals.barrier()
-            found = self._proposals.machine().queues.get(source)
+            await self._sender.barrier()
+            found = self._sender.state().queues.get(source)
             queues = [] if found is None else [found]
         messages = body_bytes = held = 0
         oldest_us: int | None = None
         shown: list[QueueBacklog] = []
         closed: list[Closed] = []
-        async for queue in self._proposals.turns.each(queues, client):
-            one = _backlog_of(queue, self._proposals.machine().now_us)
-            behind = 0 if queue.suspended else queue.held_count()
+        async for queue in self._sender.turns.each(queues, client):
+            one = _backlog_of(queue, self._sender.state().now_us)
+            behind = 0 if queue.suspended else queue.store.held_count()
             messages, body_bytes, held = messages + one.messages - behind, body_bytes + one.body_bytes, held + behind
             if one.oldest_due_us is not None:
                 oldest_us = one.oldest_due_us if oldest_us is None else min(oldest_us, one.oldest_due_us)
             if one.messages and largest:
                 (heappush if len(shown) < largest else heappushpop)(shown, one)
             if (queue.suspended or queue.is_exclusive()) and len(closed) < _CLOSED_MAX:
-                closed.append(Closed(queue.name, "suspended" if queue.suspended else "exclusive", queue.waiting()))
+                closed.append(
+                    Closed(queue.name, "suspended" if queue.suspended else "exclusive", queue.store.waiting())
+                )
         fitting = messages if bytes_max is None else _fitting_count(queues, bytes_max)
         return Backlog(messages, oldest_us, fitting, body_bytes, sorted(shown, reverse=True), held, closed)
 
     async def _found(self, pattern: bytes, client: bytes) -> list[Queue]:
-        view = self._proposals.views.open(pattern, client)
+        view = self._sender.views.open(pattern, client)
         try:
-            await self._proposals.barrier()
-            await self._proposals.views.settled(view)
+            await self._sender.barrier()
+            await self._sender.views.settled(view)
             return list(view.queues.values())
         finally:
-            self._proposals.views.release(view)
+            self._sender.views.release(view)
 
     def _subscription(self, name: bytes) -> SubscriptionInfo | None:
-        batches = self._proposals.machine().batches
+        batches = self._sender.state().batches
         found = batches.subscriptions.get(name)
         if found is None:
             return None
@@ -410,7 +405,7 @@ class Subscriptions:
         rows = [
             self._info(
                 epoch,
-                BatchState.LIVE if batch.deadline_us > self._proposals.machine().now_us else BatchState.EXPIRED,
+                BatchState.LIVE if batch.deadline_us > self._sender.state().now_us else BatchState.EXPIRED,
                 batch.count,
                 batch.deadline_us,
             )
@@ -419,7 +414,7 @@ class Subscriptions:
         return SubscriptionInfo(name, found.owner, found.session or None, found.settled, rows)
 
     def _info(self, epoch: int, state: int, count: int, deadline_us: int) -> BatchInfo:
-        left_s = max(0, deadline_us - self._proposals.machine().now_us) / 1e6
+        left_s = max(0, deadline_us - self._sender.state().now_us) / 1e6
         return BatchInfo(epoch, _NAMES[BatchState(state)], count, left_s)
 
 
@@ -435,8 +430,8 @@ def _fitting(messages: list[Message]) -> int:
 
 def _backlog_of(queue: Queue, now_us: int) -> QueueBacklog:
     head_us = queue.head_us()
-    messages = 0 if queue.suspended else queue.due_count(now_us) + queue.held_count()
-    body_bytes = queue.body_bytes * messages // max(1, len(queue))
+    messages = 0 if queue.suspended else queue.store.due_count(now_us) + queue.store.held_count()
+    body_bytes = queue.store.body_bytes * messages // max(1, len(queue))
     return QueueBacklog(
         messages, queue.name, body_bytes, head_us if head_us is not None and head_us <= now_us else None
     )
@@ -447,17 +442,17 @@ def _fitting_count(queues: list[Queue], bytes_max: int) -> int:
 
     The sizes are those of the messages at the head if there is one plain queue, else the average size.
     """
-    total = sum(queue.body_bytes for queue in queues)
+    total = sum(queue.store.body_bytes for queue in queues)
     if total <= bytes_max:
         return BatchLeases.COUNT_MAX
-    if len(queues) > 1 or queues[0].rich is not None:
+    if len(queues) > 1 or queues[0].store.rich is not None:
         return max(1, bytes_max * sum(map(len, queues)) // total)
     size = 0
-    for count, message in enumerate(islice(queues[0].ready, BatchLeases.COUNT_MAX), 1):
+    for count, message in enumerate(islice(queues[0].store.ready, BatchLeases.COUNT_MAX), 1):
         size += content_bytes(message.content)
         if size >= bytes_max:
             return count
-    if queues[0].backlog is not None:
+    if queues[0].store.backlog is not None:
         return max(1, bytes_max * len(queues[0]) // total)
     return BatchLeases.COUNT_MAX
 

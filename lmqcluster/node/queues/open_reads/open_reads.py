@@ -10,13 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from ....core import Queue
-from ....core.log import command_layout as layout
-from ....core.log.commands import Delivered, Place
+from ....core.log.commands import Nack, Place, Pull, PullInSession
+from ....core.log.results import Delivered
 from ....core.sessions.sessions import LEASES_MAX
 from ....wire.errors import LmqError, Outcome
 from ...commit.proposer import PendingCommand
 from ..node_session import OWNER, NodeSession
 from ..pulls.deliveries import Delivery, rendered
+from ..pulls.pull_options import PullOptions
 from ..pulls.unsent import Unsent, unsent_in_session
 from ..sending.command_sender import ignore_result
 from ..sending.times import lease_us
@@ -45,7 +46,7 @@ class OpenReads:
         self._service = service
         self._session = session
         self._loop = asyncio.get_running_loop()
-        self._turns = ReadBatcher(service.proposer, lambda: service.pulls)
+        self._turns = ReadBatcher(service.sender.proposer, lambda: service.pulls)
 
     def on_lost(self, listener: Callable[[], None]) -> None:
         """Call `listener` when other clients have got the messages that this node's connections held.
@@ -86,11 +87,11 @@ class OpenReads:
     ) -> list[Delivered]:
         """Take messages like `open`, in the core's form. The wait also ends when `until` is done."""
         service = self._service
-        service.check_name(queue, OWNER)
+        service.sender.check_name(queue, OWNER)
         until_us = 0 if lease_s is None else lease_us(lease_s)
         ends_s = None if wait_s is None else self._loop.time() + wait_s
         while True:
-            found = service.machine().queues.get(queue)
+            found = service.sender.state().queues.get(queue)
             if found is not None and found.is_exclusive():
                 reason = "the queue is exclusive; pull from it in a session, over HTTP or MessagePack-RPC"
                 raise LmqError("exclusive", reason)
@@ -99,7 +100,7 @@ class OpenReads:
             holder = service.sessions.number(session)
             charge = int(found is not None and _has_dead_letters(found))
             unsent = unsent_in_session(charge, -1)
-            options = layout.session_pull(until_us, holder, charge, -1, *service.owned(OWNER))
+            options = PullOptions(PullInSession, (until_us, holder, charge, -1, OWNER))
             start = partial(self._turns.open, options)
             try:
                 delivered = await service.delivered(start, queue, (count, left_s), has_room, unsent=unsent, until=until)
@@ -122,7 +123,7 @@ class OpenReads:
         Raises:
             LmqError: ``quota_exceeded``.
         """
-        session = self._service.machine().sessions.find(holder, OWNER)
+        session = self._service.sender.state().sessions.find(holder, OWNER)
         if session is not None and len(session.leases) >= LEASES_MAX:
             reason = f"this node holds {LEASES_MAX} messages, which is the limit; confirm some, or use another node"
             raise LmqError("quota_exceeded", reason)
@@ -146,11 +147,11 @@ class OpenReads:
             LmqError: like `QueueService.pull`. If the outcome is unknown, the message may be gone.
         """
         service = self._service
-        service.check_name(queue, OWNER)
-        found = service.machine().queues.get(queue)
+        service.sender.check_name(queue, OWNER)
+        found = service.sender.state().queues.get(queue)
         if found is not None and _may_page(found):
             return await self._take_and_confirm(queue)
-        start = partial(self._turns.open, layout.lease_pull(0, settles=True))
+        start = partial(self._turns.open, PullOptions(Pull, (0, True)))
         return await service.delivered(start, queue, (1, 0.0), None)
 
     async def _take_and_confirm(self, queue: bytes) -> list[Delivered]:
@@ -190,8 +191,8 @@ class OpenReads:
 
     async def abort_numbers(self, queue: bytes, numbers: Sequence[int]) -> list[bool]:
         """Abort deliveries by their numbers, like `abort`."""
-        command = layout.give_back(queue, list(numbers), Place.HEAD)
-        settled: list[bool] | None = await self._service.propose(command, 64 + 12 * len(numbers))
+        command = Nack(queue, list(numbers), Place.HEAD, 0)
+        settled: list[bool] | None = await self._service.sender.propose(command, 64 + 12 * len(numbers))
         return [False] * len(numbers) if settled is None else settled
 
     def abort_soon(self, held: Mapping[bytes, Sequence[bytes]]) -> None:
@@ -208,8 +209,8 @@ class OpenReads:
             # The last part goes to the head first, so that all parts end up in order.
             for start in range((len(numbers) - 1) // _NUMBERS_MAX * _NUMBERS_MAX, -1, -_NUMBERS_MAX):
                 part = list(numbers[start : start + _NUMBERS_MAX])
-                self._service.proposer.add_first(
-                    PendingCommand(layout.give_back(queue, part, Place.HEAD), [], ignore_result)
+                self._service.sender.proposer.add_first(
+                    PendingCommand(Nack(queue, part, Place.HEAD, 0), [], ignore_result)
                 )
 
 
@@ -220,4 +221,4 @@ def _has_dead_letters(queue: Queue) -> bool:
 
 def _may_page(queue: Queue) -> bool:
     """Return whether the body of the next message may be paged out when the message is taken."""
-    return queue.gathered is not None and bool(queue.gathered.chunks)
+    return queue.store.gathered is not None and bool(queue.store.gathered.chunks)

@@ -11,12 +11,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from ....core import Op
-from ....core.log import command_layout as layout
-from ....core.log.command_layout import PullOptions
-from ....core.log.commands import Command
+from ....core.log.commands import Ack
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand, Proposer
+from ..pulls.pull_options import PullOptions
 from ..pulls.pulls import Pulls
 from ..pulls.wait_lists import PullRequest
 from ..sending.coalesced_result import CoalescedResult, shares
@@ -84,12 +82,12 @@ class ReadBatcher:
             numbers += more
             requests += [share] * len(more)
             if len(numbers) >= _NUMBERS_MAX:
-                self._send_some(layout.settle(Op.ACK, queue, numbers), requests)
+                self._send_some(Ack(queue, numbers), requests)
                 numbers, requests = [], []
         if numbers:
-            self._send_some(layout.settle(Op.ACK, queue, numbers), requests)
+            self._send_some(Ack(queue, numbers), requests)
 
-    def _send_some(self, command: Command, requests: list[CoalescedResult]) -> None:
+    def _send_some(self, command: Ack, requests: list[CoalescedResult]) -> None:
         group = PendingCommand(command, requests, shares)
         try:
             self._proposer.add(group, 64 + 12 * len(requests))
@@ -101,6 +99,6 @@ class ReadBatcher:
         if puller.closed:
             return
         try:
-            self._pulls().start_with(options, queue, request)
+            self._pulls().start(queue, request, options)
         except LmqError as exc:
             puller.pull_failed(token, exc)

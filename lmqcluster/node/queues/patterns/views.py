@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from time import perf_counter
 
-from ....core import Applied, Machine, Queue
+from ....core import Applied, Queue, State
 from ....wire.errors import LmqError
 from ...process.fair_slices import SLICE_S, FairSlices
 from .view import View
@@ -45,12 +45,12 @@ class PatternViews:
     """The views of a node.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
         turns: hands out slices of the event loop.
     """
 
-    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State], turns: FairSlices) -> None:
+        self._state = state
         self._turns = turns
         self._loop = asyncio.get_running_loop()
         self._views: OrderedDict[bytes, View] = OrderedDict()
@@ -181,10 +181,10 @@ class PatternViews:
             self._end(view, error)
 
     def _fill(self, view: View) -> None:
-        view.filling = self._loop.create_task(self._look_at_all(view, list(self._machine().queues.values())))
+        view.filling = self._loop.create_task(self._look_at_all(view, list(self._state().queues.values())))
 
     async def _look_at_all(self, view: View, queues: list[Queue]) -> None:
-        known = self._machine().queues
+        known = self._state().queues
         try:
             async for queue in self._turns.each(queues, view.client):
                 # Some queues may have been deleted since, and the view may already have followed the deletion.
@@ -278,7 +278,7 @@ class PatternViews:
     def _follow(self, view: View, queue: Queue, event: _Event) -> None:
         name = queue.name
         if event is _Event.CREATED:
-            if self._machine().queues.get(name) is queue and view.matches(name):
+            if self._state().queues.get(name) is queue and view.matches(name):
                 try:
                     self._list(view, queue)
                 except LmqError as exc:

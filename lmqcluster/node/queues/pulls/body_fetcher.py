@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from ....core import Machine, Message
-from ....core.log.commands import Delivered
+from ....core import Message, State
+from ....core.log.results import Delivered
 from ....core.messages.bodies import Body, BodyChunk
 from ....core.messages.message import with_content
 from ....core.messages.pages import PageError
@@ -28,15 +28,15 @@ T = TypeVar("T")
 
 
 class BodyFetcher:
-    """Reads paged-out bodies; `machine` returns the local replica's machine."""
+    """Reads paged-out bodies; `state` returns the local replica's state, which a snapshot may replace."""
 
-    def __init__(self, machine: Callable[[], Machine]) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
         self._loop = asyncio.get_running_loop()
 
     def are_there(self) -> bool:
         """Return whether any body is paged out, so that deliveries have to be checked."""
-        return self._machine().pager.paged_body_bytes > 0
+        return self._state().pager.paged_body_bytes > 0
 
     def fetch(self, delivered: list[Delivered], done: Callable[[list[Delivered] | None], None]) -> None:
         """Call `done` with the deliveries once their bodies have been read, or with None if they cannot be read.
@@ -52,7 +52,7 @@ class BodyFetcher:
                 found = [(*one[:3], message) for one, message in zip(delivered, messages, strict=False)]
                 done(found + delivered[count:])
 
-        _Fetch(self._machine, self._loop, [one[3] for one in delivered[:count]], on_fetched).go_on()
+        _Fetch(self._state, self._loop, [one[3] for one in delivered[:count]], on_fetched).go_on()
 
     async def fetched(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages with their bodies.
@@ -70,7 +70,7 @@ class BodyFetcher:
             else:
                 future.set_result(found)
 
-        _Fetch(self._machine, self._loop, list(messages), done).go_on()
+        _Fetch(self._state, self._loop, list(messages), done).go_on()
         return await future
 
     async def in_chunk(self, chunk: Chunk, use: Callable[[list[Message]], T]) -> T | None:
@@ -79,13 +79,13 @@ class BodyFetcher:
         Raises:
             LmqError: the page cannot be read.
         """
-        machine, until_s = self._machine(), self._loop.time() + PATIENCE_S
-        while self._machine() is machine:
-            store = machine.pager.store
+        state, until_s = self._state(), self._loop.time() + PATIENCE_S
+        while self._state() is state:
+            store = state.pager.store
             if chunk.messages is not None or store is None:
-                return use(machine.pager.messages_in(chunk))
+                return use(state.pager.messages_in(chunk))
             future: asyncio.Future[T | None] = self._loop.create_future()
-            store.fetch(chunk.page, partial(_use, future, machine.pager, chunk, use))
+            store.fetch(chunk.page, partial(_use, future, state.pager, chunk, use))
             found = await future
             if found is not None:
                 return found
@@ -127,9 +127,9 @@ class _Fetch:
     """
 
     def __init__(
-        self, machine: Callable[[], Machine], loop: asyncio.AbstractEventLoop, messages: list[Message], done: Done
+        self, state: Callable[[], State], loop: asyncio.AbstractEventLoop, messages: list[Message], done: Done
     ) -> None:
-        self._machine = machine
+        self._state = state
         self._loop = loop
         self._messages = messages
         self._done = done
@@ -144,7 +144,7 @@ class _Fetch:
             chunk = message.content.missing() if isinstance(message.content, Body) else None
             if chunk is not None:
                 missing.setdefault(chunk, []).append(place)
-        store = self._machine().pager.store
+        store = self._state().pager.store
         self._failed = store is None and bool(missing)
         if store is None or not missing:
             self._end()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ....core.log.commands import Delivered
+from ....core.log.results import Delivered
 from ....core.messages.message import Traits, content_bytes, loaded, traits_of
 from ....wire.ids import ReceiptFormat
 

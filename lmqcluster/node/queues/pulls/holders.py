@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....core import Machine
-from ....core.log.commands import Delivered
+from ....core import State
+from ....core.log.results import Delivered
 from ....core.messages.message import Message
 from ....core.queue.expiry import NEVER
 from ....ports import ConnectionSlot
@@ -79,11 +79,11 @@ class Holders:
     """Records the connections to which this node delivers.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
     """
 
-    def __init__(self, machine: Callable[[], Machine]) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
         self._runs: deque[_Run] = deque()
         # Log time at which the last lease of the dropped runs ends.
         self._blind_until_us = 0
@@ -118,8 +118,8 @@ class Holders:
                 self._blind_until_us = max(self._blind_until_us, message.due_us)
 
     def _leases(self, queue: bytes) -> dict[int, Message]:
-        found = self._machine().queues.get(queue)
-        return _NONE if found is None else found.leases.messages
+        found = self._state().queues.get(queue)
+        return _NONE if found is None else found.store.leases.messages
 
     async def held(self, turns: FairSlices, client: bytes, queue: bytes | None = None) -> tuple[list[Holding], bool]:
         """List the holdings of one queue or of all, largest first; look them up in slices for this client.
@@ -136,7 +136,7 @@ class Holders:
             if looked_up > NUMBERS_MAX:
                 break
             self._count(run, found)
-        is_all = looked_up <= NUMBERS_MAX and self._blind_until_us <= self._machine().now_us
+        is_all = looked_up <= NUMBERS_MAX and self._blind_until_us <= self._state().now_us
         return sorted(found.values(), key=lambda one: -one.leased), is_all
 
     def _count(self, run: _Run, found: dict[tuple[ConnectionSlot, bytes], Holding]) -> None:

@@ -15,9 +15,9 @@ import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from ....core import Machine
-from ....core.log import command_layout as layout
-from ....core.log.commands import Delivered
+from ....core import State
+from ....core.log.commands import Barrier
+from ....core.log.results import Delivered
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError
 from ....wire.limits import NAME_BYTES_MAX
@@ -56,7 +56,7 @@ class PatternPulls:
     Args:
         pulls: keeps the lines.
         proposer: takes commands.
-        machine: returns the local replica's machine.
+        state: returns the local replica's state, which a snapshot may replace.
         clock: estimates log time.
         views: the queues that match patterns.
         lines: by pattern.
@@ -66,14 +66,14 @@ class PatternPulls:
         self,
         pulls: WaitingPulls,
         proposer: Proposer,
-        machine: Callable[[], Machine],
+        state: Callable[[], State],
         clock: LogClock,
         views: PatternViews,
         lines: dict[bytes, PatternWaitList],
     ) -> None:
         self._pulls = pulls
         self._proposer = proposer
-        self._machine = machine
+        self._state = state
         self._clock = clock
         self._views = views
         self._lines = lines
@@ -91,7 +91,7 @@ class PatternPulls:
             if not line.live and self._views.is_settled(line.view) and self._is_due(line, self._clock.now_us()):
                 self._pull(line, [request])
                 return True
-            self._propose(PendingCommand(layout.barrier(), [request], _Looking(self, line)), 16)
+            self._propose(PendingCommand(Barrier(), [request], _Looking(self, line)), 16)
         except LmqError:
             self._drop_if_unneeded(line)
             raise
@@ -113,7 +113,7 @@ class PatternPulls:
 
     def _open(self, pattern: bytes, client: bytes) -> PatternWaitList:
         view = self._views.open(pattern, client)
-        line = self._lines[pattern] = PatternWaitList(self._lines, view, self._views, self._machine, self._clock)
+        line = self._lines[pattern] = PatternWaitList(self._lines, view, self._views, self._state, self._clock)
         view.on_change = lambda: self._pulls.try_claim(line)
         view.on_end = lambda error: self._pulls.end_line(line, error)
         return line
@@ -148,7 +148,7 @@ class PatternPulls:
             task = self._loop.create_task(self._look_when_settled(line, waiting))
             self._tasks[task] = (line, waiting)
             task.add_done_callback(lambda task: self._tasks.pop(task, None))
-        elif self._is_due(line, self._machine().now_us):
+        elif self._is_due(line, self._state().now_us):
             line.looking -= len(waiting)
             try:
                 self._pull(line, waiting)

@@ -16,12 +16,11 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 from itertools import chain, islice
-from typing import Any
+from typing import Any, cast
 
-from ....core import Machine, Op, Queue
-from ....core.log import command_layout as layout
-from ....core.log.command_layout import COUNT, OP, QUEUE, PullOptions
-from ....core.log.commands import Command, Delivered, Place
+from ....core import Queue, State
+from ....core.log.commands import Nack, Place
+from ....core.log.results import Delivered
 from ....core.timers.idle_queues import TOUCH_US
 from ....replication.base.log_clock import LogClock
 from ....wire.errors import LmqError, Outcome
@@ -31,10 +30,10 @@ from ..patterns.views import PatternViews
 from .body_fetcher import BodyFetcher
 from .holders import Holders
 from .pattern_pulls import PatternPulls
+from .pull_options import PLAIN_PULL, AnyPull, PullOptions, QueuePull
 from .unsent import Unsent, unsent_of
 from .wait_lists import (
     DeliverySink,
-    LeaseLine,
     PatternWaitList,
     PullRequest,
     QueueLines,
@@ -52,6 +51,7 @@ _ABANDONED_MAX = 2_000
 _AGAIN_S = 0.002
 KEEP_PERIOD_S = 600.0
 _KEEP_MAX = 500
+_PULL_BYTES = 64
 _DELIVERY_BYTES = 16
 """Bytes that a delivery counts in a batch, so that a batch of pulls does not keep the replicas busy for long."""
 
@@ -61,7 +61,7 @@ class Pulls:
 
     Args:
         proposer: takes pull commands.
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
         clock: estimates log time.
         views: the queues that match patterns.
 
@@ -73,13 +73,11 @@ class Pulls:
         closing: why pulls do not wait any more; None while they do.
     """
 
-    def __init__(
-        self, proposer: Proposer, machine: Callable[[], Machine], clock: LogClock, views: PatternViews
-    ) -> None:
+    def __init__(self, proposer: Proposer, state: Callable[[], State], clock: LogClock, views: PatternViews) -> None:
         self._proposer = proposer
-        self._machine = machine
+        self._state = state
         self.clock = clock
-        self.holders = Holders(machine)
+        self.holders = Holders(state)
         self._loop = asyncio.get_running_loop()
         self._queues: dict[bytes, QueueLines] = {}
         self._patterns: dict[bytes, PatternWaitList] = {}
@@ -88,71 +86,37 @@ class Pulls:
         self._keeper = self._loop.call_later(KEEP_PERIOD_S, self._keep_queues)
         self._claims = _ClaimSink(self)
         self._returns = _ReturnSink()
-        self.absent = BodyFetcher(machine)
+        self.absent = BodyFetcher(state)
         self._again: set[PendingCommand] = set()
-        self._any = PatternPulls(self, proposer, machine, clock, views, self._patterns)
+        self._any = PatternPulls(self, proposer, state, clock, views, self._patterns)
 
     # --- starting and ending --------------------------------------------------------------------------------------
 
-    def start(self, queue: bytes, request: PullRequest) -> None:
+    def start(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
         """Pull from a queue.
 
         Raises:
             LmqError: the node takes no more requests.
         """
-        tail = self._proposer.tail
-        if (
-            tail is not None
-            and tail.sink is self
-            and tail.command[QUEUE] == queue
-            and tail.command[OP] == Op.PULL
-            and tail.command[COUNT] + request[2] <= PULL_COUNT_MAX
-        ):
-            tail.command[COUNT] += request[2]
-            tail.requests.append(request)
-            self._proposer.grew(tail, _DELIVERY_BYTES * request[2])
+        proposer, count = self._proposer, request[2]
+        command = proposer.open_command(self, options.kind, queue)
+        if command is not None and command.count + count <= PULL_COUNT_MAX and options.may_share(command):
+            command.count += count
+            proposer.share(_DELIVERY_BYTES * count, request)
         else:
-            group = PendingCommand(layout.pull(queue, request[2]), [request], self)
-            self._proposer.add(group, 48 + _DELIVERY_BYTES * request[2])
+            group = PendingCommand(options.command(queue, count), [request], self)
+            proposer.add(group, _PULL_BYTES + _DELIVERY_BYTES * count)
 
-    def start_with_lease(self, lease_us: int, queue: bytes, request: PullRequest) -> None:
-        """Pull from a queue with the given lease duration.
-
-        Raises:
-            LmqError: the node takes no more requests.
-        """
-        self.start_with(layout.lease_pull(lease_us), queue, request)
-
-    def start_with(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
-        """Pull from a queue with options beyond those of `start`.
-
-        Raises:
-            LmqError: the node takes no more requests.
-        """
-        tail, size = self._proposer.tail, _DELIVERY_BYTES * request[2]
-        if (
-            tail is not None
-            and tail.sink is self
-            and tail.command[QUEUE] == queue
-            and tail.command[COUNT] + request[2] <= PULL_COUNT_MAX
-            and layout.can_coalesce(tail.command, options)
-        ):
-            tail.command[COUNT] += request[2]
-            tail.requests.append(request)
-            self._proposer.grew(tail, size)
-        else:
-            self._proposer.add(PendingCommand(layout.pull_with(options, queue, request[2]), [request], self), 64 + size)
-
-    def wait_with(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
+    def wait(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
         """Wait for messages of a queue, without a pull first because the queue is known to be empty."""
-        command = layout.pull_with(options, queue, request[2])
-        self.add_waiters(self._line(command) or self._new_line(command), [request])
+        options = PullOptions.of(options.command(queue, request[2]))
+        self.add_waiters(self._line(queue, options) or self._new_line(queue, options), [request])
 
     def session_ended(self, session: int) -> None:
         """Fail all pulls that wait in a session that has ended."""
         error = LmqError("session_lost", "the session has ended, and what it held with it; open another one")
         for line in self._queue_lines():
-            if isinstance(line, LeaseLine) and line.session() == session:
+            if line.options.session == session:
                 self.end_line(line, error)
 
     def start_any(self, pattern: bytes, request: PullRequest, client: bytes) -> bool:
@@ -240,19 +204,19 @@ class Pulls:
         if delivered is None:
             self._pull_again(group)
             return
-        line = self._line(group.command)
+        command = cast(QueuePull, group.command)
+        line = self._line(command.queue, PullOptions.of(command)) if command.queue in self._queues else None
         empty_handed = self.deliver(line, group, delivered)
         if empty_handed:
-            self.add_waiters(line or self._new_line(group.command), empty_handed)
+            self.add_waiters(line or self._new_line(command.queue, PullOptions.of(command)), empty_handed)
 
-    def _line(self, command: Command) -> QueueWaitList | None:
-        lines = self._queues.get(command[QUEUE])
-        return None if lines is None else lines.line(_options_of(command))
+    def _line(self, queue: bytes, options: PullOptions) -> QueueWaitList | None:
+        lines = self._queues.get(queue)
+        return None if lines is None else lines.line(options)
 
-    def _new_line(self, command: Command) -> QueueWaitList:
-        key = command[QUEUE]
-        lines = self._queues.get(key) or QueueLines(self._queues, key, self._machine)
-        return lines.open(_options_of(command))
+    def _new_line(self, queue: bytes, options: PullOptions) -> QueueWaitList:
+        lines = self._queues.get(queue) or QueueLines(self._queues, queue, self._state)
+        return lines.open(options)
 
     def lines(self) -> list[WaitList]:
         """Return all lines, those without waiting pulls included."""
@@ -266,8 +230,9 @@ class Pulls:
 
         The line, whose pulls have waited longer, comes first, unless it has a claim under way.
         """
+        command = cast(AnyPull, group.command)
         if line is not None and line.claim is None and delivered:
-            delivered = self._serve(line, delivered, group.command)
+            delivered = self._serve(line, delivered, command)
         empty_handed: list[PullRequest] = []
         position = start = 0
         holder: DeliverySink | None = None
@@ -282,7 +247,7 @@ class Pulls:
                     holder, start = puller, position
                 position += len(share)
                 if self.absent.are_there():
-                    self._fetch_bodies(puller, token, share, group.command)
+                    self._fetch_bodies(puller, token, share, command)
                 else:
                     puller.pulled(token, share)
             else:
@@ -291,14 +256,14 @@ class Pulls:
         # After an unknown outcome, `completed` may follow `failed`: without requests, all messages are put back.
         group.requests = []
         if position < len(delivered):
-            self.put_back(delivered[position:], unsent_of(group.command))
+            self.put_back(delivered[position:], unsent_of(command))
         return empty_handed
 
     def _note(self, holder: DeliverySink | None, delivered: list[Delivered], start: int, end: int) -> None:
         if holder is not None:
             self.holders.note(holder.place, delivered, start, end)
 
-    def _fetch_bodies(self, puller: DeliverySink, token: Any, delivered: list[Delivered], command: Command) -> None:
+    def _fetch_bodies(self, puller: DeliverySink, token: Any, delivered: list[Delivered], command: AnyPull) -> None:
         """Hand deliveries of a command to their puller once their bodies are in memory."""
 
         def done(found: list[Delivered] | None) -> None:
@@ -314,7 +279,8 @@ class Pulls:
     def _pull_again(self, group: PendingCommand) -> None:
         """Repeat a pull that met only exhausted messages, as many as one command may drop."""
         requests, group.requests = group.requests, []
-        again = PendingCommand(layout.pull_again(group.command), requests, self)
+        command = cast(QueuePull, group.command)
+        again = PendingCommand(PullOptions.of(command).command(command.queue, command.count), requests, self)
         try:
             self._proposer.add(again, 64)
         except LmqError as exc:
@@ -397,7 +363,7 @@ class Pulls:
             # The other lines of the queue rely on the same timer.
             self._wake(line.lines)
 
-    def _serve(self, line: WaitList, delivered: list[Delivered], command: Command) -> list[Delivered]:
+    def _serve(self, line: WaitList, delivered: list[Delivered], command: AnyPull) -> list[Delivered]:
         """Give the messages of a command to the line; return the rest."""
         position = 0
         while position < len(delivered) and line.waiters:
@@ -423,7 +389,7 @@ class Pulls:
         self._keep_some(self._queue_lines())
 
     def _keep_some(self, lines: list[QueueWaitList]) -> None:
-        now_us, queues = self.clock.now_us(), self._machine().queues
+        now_us, queues = self.clock.now_us(), self._state().queues
         for line in lines[:_KEEP_MAX]:
             queue = queues.get(line.key)
             is_ending = queue is not None and queue.idle_us and now_us - queue.idle_us > TOUCH_US
@@ -505,15 +471,16 @@ class Pulls:
     def claim_ended(self, claim: PendingCommand, delivered: list[Delivered], error: LmqError | None = None) -> None:
         """Handle the end of a claim, with messages, without, or with an error."""
         line: WaitList = claim.requests[0]
+        command = cast(AnyPull, claim.command)
         # After an unknown outcome, a claim may end a second time while the line already has another one.
         if line.claim is claim:
             line.claim = None
             if isinstance(line, QueueWaitList):
-                line.lines.claimed -= claim.command[COUNT]
+                line.lines.claimed -= command.count
                 line.lines.served(line)
-        rest = self._serve(line, delivered, claim.command) if delivered else []
+        rest = self._serve(line, delivered, command) if delivered else []
         if rest:
-            self.put_back(rest, unsent_of(claim.command))
+            self.put_back(rest, unsent_of(command))
         if line.claim is None:
             self._expire_waiters(line, error)
         if not line.is_needed():
@@ -543,7 +510,7 @@ class Pulls:
                 self.empty_total += 1
                 waiter.puller.pulled(waiter.token, [])
 
-    def put_back(self, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
+    def put_back(self, delivered: list[Delivered], unsent: Unsent = Unsent.UNDO) -> None:
         """Return deliveries that do not reach their client, unless their session keeps them."""
         if unsent is Unsent.KEEP:
             return
@@ -552,18 +519,11 @@ class Pulls:
             by_queue.setdefault(name, []).append(number)
         self.put_back_numbers(by_queue, unsent)
 
-    def put_back_numbers(self, by_queue: dict[bytes, list[int]], unsent: Unsent = Unsent.PUT_BACK) -> None:
+    def put_back_numbers(self, by_queue: dict[bytes, list[int]], unsent: Unsent = Unsent.UNDO) -> None:
         """Return deliveries by their numbers."""
         for name, numbers in by_queue.items():
-            is_charged = unsent is Unsent.PUT_BACK
-            command = (
-                layout.settle(Op.PUT_BACK, name, numbers) if is_charged else layout.give_back(name, numbers, Place.KEEP)
-            )
+            command = Nack(name, numbers, Place.KEEP, 0, undoes=unsent is Unsent.UNDO)
             self._proposer.add_first(PendingCommand(command, [], self._returns))
-
-
-def _options_of(command: Command) -> PullOptions | None:
-    return None if command[OP] == Op.PULL else layout.pull_options_of(command)
 
 
 class _ClaimSink:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import Enum, auto
 
-from ....core.log.command_layout import charge_and_known
-from ....core.log.commands import Command
+from ....core.log.commands import PullInSession
+from .pull_options import AnyPull
 
 __all__ = ["Unsent", "unsent_in_session", "unsent_of"]
 
@@ -14,14 +14,14 @@ class Unsent(Enum):
     """The treatments.
 
     Attributes:
-        PUT_BACK: they return to their places, and the deliveries that they used up are restored.
-        GIVE_BACK: they return to their places; they have used up no delivery.
+        UNDO: they return to their places, and the deliveries that they used up are restored.
+        NACK: they return to their places; they have used up no delivery.
         KEEP: their session holds them, and the client's next pull returns them. Another pull of the session may already
             have sent them, so returning them would take them from the client.
     """
 
-    PUT_BACK = auto()
-    GIVE_BACK = auto()
+    UNDO = auto()
+    NACK = auto()
     KEEP = auto()
 
 
@@ -32,9 +32,11 @@ def unsent_in_session(charge: int, known: int) -> Unsent:
     """
     if known >= 0:
         return Unsent.KEEP
-    return Unsent.PUT_BACK if charge else Unsent.GIVE_BACK
+    return Unsent.UNDO if charge else Unsent.NACK
 
 
-def unsent_of(command: Command) -> Unsent:
+def unsent_of(command: AnyPull) -> Unsent:
     """Return the treatment for a pull command."""
-    return unsent_in_session(*charge_and_known(command))
+    if isinstance(command, PullInSession):
+        return unsent_in_session(command.charge, command.known)
+    return Unsent.UNDO

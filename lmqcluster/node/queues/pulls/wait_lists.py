@@ -8,10 +8,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ....core import Machine, Op, Queue
-from ....core.log import command_layout as layout
-from ....core.log.command_layout import PullOptions
-from ....core.log.commands import Command, Delivered
+from ....core import Queue, State
+from ....core.log.commands import Poll, PullFirst
+from ....core.log.results import Delivered
 from ....core.queue.limits import Endpoint
 from ....ports import ConnectionSlot
 from ....replication.base.log_clock import LogClock
@@ -19,11 +18,11 @@ from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand
 from ..patterns.view import View
 from ..patterns.views import PatternViews
+from .pull_options import AnyPull, PullOptions
 
 __all__ = [
     "CANDIDATES_MAX",
     "DeliverySink",
-    "LeaseLine",
     "PatternWaitList",
     "PullRequest",
     "QueueLines",
@@ -109,7 +108,7 @@ class WaitList(ABC):
         """Return the earliest due time of the messages for the line, and how many may be ready."""
 
     @abstractmethod
-    def command(self, count: int) -> Command:
+    def command(self, count: int) -> AnyPull:
         """Return a pull command for the line."""
 
     def is_needed(self) -> bool:
@@ -131,22 +130,22 @@ class QueueLines:
         claimed: how many messages the claims under way ask for.
     """
 
-    __slots__ = ("_by_options", "_by_queue", "_machine", "claimed", "key")
+    __slots__ = ("_by_options", "_by_queue", "_state", "claimed", "key")
 
-    def __init__(self, by_queue: dict[bytes, QueueLines], key: bytes, machine: Callable[[], Machine]) -> None:
+    def __init__(self, by_queue: dict[bytes, QueueLines], key: bytes, state: Callable[[], State]) -> None:
         self.key = key
         self.claimed = 0
         self._by_queue = by_queue
-        self._by_options: dict[PullOptions | None, QueueWaitList] = {}
-        self._machine = machine
+        self._by_options: dict[PullOptions, QueueWaitList] = {}
+        self._state = state
 
-    def line(self, options: PullOptions | None) -> QueueWaitList | None:
-        """Return the line of pulls with these options, None for pulls without; None if there is no such line."""
+    def line(self, options: PullOptions) -> QueueWaitList | None:
+        """Return the line of pulls with these options, None if there is none."""
         return self._by_options.get(options)
 
-    def open(self, options: PullOptions | None) -> QueueWaitList:
+    def open(self, options: PullOptions) -> QueueWaitList:
         """Add a new line at the end."""
-        line = QueueWaitList(self, self._machine) if options is None else LeaseLine(self, self._machine, options)
+        line = QueueWaitList(self, self._state, options)
         self._by_options[options] = line
         self._by_queue[self.key] = self
         return line
@@ -174,67 +173,46 @@ class QueueWaitList(WaitList):
 
     Attributes:
         lines: all lines of the queue.
-        options: the options of the pulls, None for none.
+        options: the options of the pulls.
         is_backing_off: the last claim brought nothing; the line claims again when the timer fires or the queue has gained
             messages.
     """
 
-    __slots__ = ("_machine", "is_backing_off", "key", "lines", "options")
+    __slots__ = ("_state", "is_backing_off", "key", "lines", "options")
 
-    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], options: PullOptions | None = None) -> None:
+    def __init__(self, lines: QueueLines, state: Callable[[], State], options: PullOptions) -> None:
         super().__init__()
         self.key = lines.key
         self.lines = lines
         self.options = options
         self.is_backing_off = False
-        self._machine = machine
+        self._state = state
 
     def head(self) -> tuple[int | None, int]:
-        queue = self._machine().queues.get(self.key)
-        return (None, 0) if queue is None else (queue.head_us(), queue.due_count(self._machine().now_us))
+        state, session = self._state(), self.options.session
+        queue = state.queues.get(self.key)
+        if queue is None or (self.options.kind is Poll and polls_are_suspended(state, queue)):
+            return None, 0
+        if session is None or not queue.is_exclusive():
+            return queue.head_us(), queue.store.due_count(state.now_us)
+        # The other sessions get a notice when it is their turn.
+        if queue.suspended or state.claims.holder(self.key) not in (0, session):
+            return None, 0
+        return queue.store.earliest_us(), queue.store.due_count(state.now_us)
 
-    def command(self, count: int) -> Command:
-        return layout.pull(self.key, count)
+    def command(self, count: int) -> AnyPull:
+        return self.options.command(self.key, count)
 
     def drop(self) -> None:
         super().drop()
         self.lines.remove(self)
 
 
-class LeaseLine(QueueWaitList):
-    """A line for one queue, of pulls with options."""
-
-    __slots__ = ("_options",)
-
-    def __init__(self, lines: QueueLines, machine: Callable[[], Machine], options: PullOptions) -> None:
-        super().__init__(lines, machine, options)
-        self._options = options
-
-    def session(self) -> int | None:
-        """Return the session in which they pull, None for none."""
-        return layout.session_of(self._options)
-
-    def head(self) -> tuple[int | None, int]:
-        machine, session = self._machine(), self.session()
-        queue = machine.queues.get(self.key)
-        if layout.operation_of(self._options) == Op.POLL and (queue is None or polls_are_suspended(machine, queue)):
-            return None, 0
-        if session is None or queue is None or not queue.is_exclusive():
-            return super().head()
-        # The other sessions get a notice when it is their turn.
-        if queue.suspended or machine.claims.holder(self.key) not in (0, session):
-            return None, 0
-        return queue.earliest_us(), queue.due_count(machine.now_us)
-
-    def command(self, count: int) -> Command:
-        return layout.pull_with(self._options, self.key, count)
-
-
-def polls_are_suspended(machine: Machine, queue: Queue) -> bool:
+def polls_are_suspended(state: State, queue: Queue) -> bool:
     """Return whether polls of a queue are currently refused."""
-    index = None if queue.rich is None else queue.rich.index
+    index = None if queue.store.rich is None else queue.store.rich.index
     own = index is not None and index.limits.suspended[Endpoint.POLL]
-    return own or machine.poll_limits.suspended[Endpoint.POLL]
+    return own or state.poll_limits.suspended[Endpoint.POLL]
 
 
 class PatternWaitList(WaitList):
@@ -244,14 +222,14 @@ class PatternWaitList(WaitList):
         looking: how many pulls do not know yet whether there is a message for them.
     """
 
-    __slots__ = ("_clock", "_lines", "_machine", "_views", "key", "looking", "view")
+    __slots__ = ("_clock", "_lines", "_state", "_views", "key", "looking", "view")
 
     def __init__(
         self,
         lines: dict[bytes, PatternWaitList],
         view: View,
         views: PatternViews,
-        machine: Callable[[], Machine],
+        state: Callable[[], State],
         clock: LogClock,
     ) -> None:
         super().__init__()
@@ -260,16 +238,16 @@ class PatternWaitList(WaitList):
         self.looking = 0
         self._lines = lines
         self._views = views
-        self._machine = machine
+        self._state = state
         self._clock = clock
 
     def head(self) -> tuple[int | None, int]:
         earliest = self.view.earliest() if self.view.is_complete else None
-        return (None, 0) if earliest is None else (earliest[0], earliest[1].due_count(self._machine().now_us))
+        return (None, 0) if earliest is None else (earliest[0], earliest[1].store.due_count(self._state().now_us))
 
-    def command(self, count: int) -> Command:
-        found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._machine().now_us))
-        return layout.pull_first([queue.name for queue in found], count)
+    def command(self, count: int) -> AnyPull:
+        found = self.view.first(CANDIDATES_MAX, max(self._clock.now_us(), self._state().now_us))
+        return PullFirst([queue.name for queue in found], count)
 
     def is_needed(self) -> bool:
         return super().is_needed() or self.looking > 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.log import command_layout as layout
+from ....core.log.commands import PushEach
 from ....core.state.named_queues import NAMES_MAX
 from ....wire.errors import LmqError
 from ..patterns.patterns import check_pattern
@@ -16,18 +16,16 @@ QUEUES_MAX = 100_000
 """Most queues that one call reaches."""
 
 
-async def push_copies(
-    proposals: CommandSender, pattern: bytes, row: list[Any], client: bytes
-) -> list[tuple[bytes, int]]:
+async def push_copies(sender: CommandSender, pattern: bytes, row: list[Any], client: bytes) -> list[tuple[bytes, int]]:
     """Store a copy in every queue whose name matches the pattern; return (queue, flag) sorted by queue.
 
     The call reaches every queue whose creation was acknowledged before it and that is not deleted during it. A queue
     created during the call may or may not get a copy. Beyond 1,000 queues, each command reaches 1,000.
 
     Args:
-        proposals: sends the commands.
+        sender: sends the commands.
         pattern: searched for in the names.
-        row: the message as in the command `PUSH_ITEMS`.
+        row: the message as in `PushEach`.
         client: the client that asks.
 
     Raises:
@@ -36,14 +34,14 @@ async def push_copies(
     """
     size = len(row[0])
     check_pattern(pattern)
-    proposals.check_push(size)
-    names = await _names(proposals, pattern, client)
-    proposals.check_push(size, copies=len(names))
+    sender.check_push(size)
+    names = await _names(sender, pattern, client)
+    sender.check_push(size, copies=len(names))
     stored: list[tuple[bytes, int]] = []
     for start in range(0, len(names), NAMES_MAX):
         part = names[start : start + NAMES_MAX]
         try:
-            stored += await proposals.propose(layout.push_each(part, row), size + 64 + sum(map(len, part)))
+            stored += await sender.propose(PushEach(part, row), size + 64 + sum(map(len, part)))
         except LmqError as exc:
             if not stored:
                 raise
@@ -52,12 +50,12 @@ async def push_copies(
     return stored
 
 
-async def _names(proposals: CommandSender, pattern: bytes, client: bytes) -> list[bytes]:
+async def _names(sender: CommandSender, pattern: bytes, client: bytes) -> list[bytes]:
     """Return the names of the queues that match the pattern, sorted."""
-    view = proposals.views.open(pattern, client)
+    view = sender.views.open(pattern, client)
     try:
-        await proposals.barrier()
-        await proposals.views.settled(view)
+        await sender.barrier()
+        await sender.views.settled(view)
         if len(view.queues) > QUEUES_MAX:
             reason = (
                 f"the regular expression finds {len(view.queues)} queues, more than {QUEUES_MAX}; use narrower ones"
@@ -65,4 +63,4 @@ async def _names(proposals: CommandSender, pattern: bytes, client: bytes) -> lis
             raise LmqError("too_large", reason)
         return sorted(view.queues)
     finally:
-        proposals.views.release(view)
+        sender.views.release(view)

@@ -12,7 +12,7 @@ from ....core.dedup.epochs import EPOCH_MAX, RUN_BYTES_MAX
 from ....core.dedup.row_digests import DIGEST_BYTES
 from ....core.dedup.stream_positions import NOTE_BYTES_MAX, Job
 from ....core.handlers.stream_pushes import SEED_BYTES
-from ....core.log import command_layout as layout
+from ....core.log.commands import BeginEpoch, EndJobs, FinishEpoch, PushStream
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE
 from ....wire.limits import NAME_BYTES_MAX, PUSH_COUNT_MAX
@@ -87,8 +87,8 @@ class JobInfo:
 class Jobs:
     """The jobs of the cluster. Every asynchronous method raises `LmqError`, and may be retried."""
 
-    def __init__(self, proposals: CommandSender) -> None:
-        self._proposals = proposals
+    def __init__(self, sender: CommandSender) -> None:
+        self._sender = sender
 
     async def push(
         self,
@@ -114,8 +114,8 @@ class Jobs:
         Raises:
             LmqError: among others ``out_of_sequence`` if `first` is not the stream's position, ``quota_exceeded``.
         """
-        proposals = self._proposals
-        proposals.check_name(queue)
+        sender = self._sender
+        sender.check_name(queue)
         for name in (stream.job, stream.name):
             _check_name(name)
         if not 0 <= first < 1 << 61:
@@ -127,9 +127,9 @@ class Jobs:
         size = 128 + len(note)
         for content, content_type, headers, *options in rows:
             if content_type == CONTENT_TYPE:
-                proposals.check_packed(content)
+                sender.check_packed(content)
             else:
-                proposals.check_push(len(content))
+                sender.check_push(len(content))
             size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
             size += sum(_options_bytes(row) for row in options)
         epoch = () if run is None else (run.epoch, run.name)
@@ -140,8 +140,8 @@ class Jobs:
                     "bad_request",
                     f"the note of an epoch has {DIGEST_BYTES} bytes for each message, and its streams are not done",
                 )
-        command = layout.push_marked(queue, rows, (stream.job, stream.name), first, note, done, stream.owner, *epoch)
-        flags: list[int] = await proposals.propose(command, size)
+        command = PushStream(queue, rows, stream.job, stream.name, first, note, done, stream.owner, *epoch)
+        flags: list[int] = await sender.propose(command, size)
         return flags.count(PushFlag.STORED) if flags or not rows else None
 
     async def begin(self, job: bytes, run: Run, owner: bytes) -> bool:
@@ -153,8 +153,8 @@ class Jobs:
         _check_name(job)
         _check_run(run)
         while True:
-            command = layout.begin_epoch(job, run.epoch, run.name, os.urandom(SEED_BYTES), owner)
-            state: int = await self._proposals.propose(command, 128)
+            command = BeginEpoch(job, run.epoch, run.name, os.urandom(SEED_BYTES), owner)
+            state: int = await self._sender.propose(command, 128)
             if state != _TO_BE_REPEATED:
                 return state == _BEGUN
 
@@ -172,12 +172,12 @@ class Jobs:
         _check_run(run)
         if not 0 <= rows < 1 << 61 or len(digest) != DIGEST_BYTES:
             raise LmqError("bad_request", f"rows must be 0 or more, and their digest must have {DIGEST_BYTES} bytes")
-        await self._proposals.propose(layout.finish_epoch(job, run.epoch, run.name, rows, digest, owner), 128)
+        await self._sender.propose(FinishEpoch(job, run.epoch, run.name, rows, digest, owner), 128)
 
     async def mark(self, stream: Stream, notes_from: int = 0) -> MarkInfo | None:
         """Return the progress of a stream, with its notes from byte `notes_from` on; None if it is unknown."""
-        await self._proposals.barrier()
-        found = self._proposals.machine().marks.find(stream.owner, stream.job, stream.name)
+        await self._sender.barrier()
+        found = self._sender.state().marks.find(stream.owner, stream.job, stream.name)
         if found is None:
             return None
         notes = _part(found.notes, notes_from, NOTES_SLICE_BYTES)
@@ -187,7 +187,7 @@ class Jobs:
         """Delete an owner's jobs; return how many streams they had."""
         if len(names) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a request may name at most {PUSH_COUNT_MAX} jobs, this names {len(names)}")
-        ended: int = await self._proposals.propose(layout.end_jobs(list(names), owner), 64 + sum(map(len, names)))
+        ended: int = await self._sender.propose(EndJobs(list(names), owner), 64 + sum(map(len, names)))
         return ended
 
     async def show(self, owner: bytes | None, client: bytes) -> list[JobInfo]:
@@ -195,11 +195,11 @@ class Jobs:
 
         They are read in slices for this client.
         """
-        await self._proposals.barrier()
-        machine = self._proposals.machine()
+        await self._sender.barrier()
+        state = self._sender.state()
         return [
-            _info(whose, name, job, machine.now_us)
-            async for whose, name, job in self._proposals.turns.each(list(machine.marks.jobs()), client)
+            _info(whose, name, job, state.now_us)
+            async for whose, name, job in self._sender.turns.each(list(state.marks.jobs()), client)
             if owner is None or whose == owner
         ]
 

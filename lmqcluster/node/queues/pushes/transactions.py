@@ -7,11 +7,10 @@ from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ....core import Machine, Op, PushFlag
-from ....core.handlers.keyed_pushes import FLAG_BITS
+from ....core import PushFlag, State
+from ....core.handlers.push_plan import FLAG_BITS
 from ....core.handlers.transactions import OPERATIONS_MAX, Conflict
-from ....core.log import command_layout as layout
-from ....core.log.commands import Place
+from ....core.log.commands import Ack, Extend, Nack, Place, PushRows, Transaction
 from ....wire.errors import LmqError
 from ....wire.ids import ReceiptFormat
 from ....wire.limits import NAME_BYTES_MAX
@@ -57,14 +56,12 @@ class ExtendStep:
     lease_s: float | None = None
 
 
-_ENDING = {Op.ACK: Op.ACK, Op.GIVE_BACK: Op.NACK}
-"""Commands that end deliveries, and the commands under which their deliveries are remembered."""
-
 Step = PushStep | AckStep | NackStep | ExtendStep
+_StepCommand = PushRows | Ack | Nack | Extend
 
 
 def run_transaction(
-    proposals: CommandSender, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
+    sender: CommandSender, receipts: ReceiptFormat, steps: Sequence[Step], owner: bytes, *, again: bool = False
 ) -> Coroutine[Any, Any, list[Stored | bool]]:
     """Carry out all steps, or none of them.
 
@@ -83,13 +80,13 @@ def run_transaction(
     if len(steps) > OPERATIONS_MAX:
         reason = f"a transaction has at most {OPERATIONS_MAX} operations, this has {len(steps)}"
         raise LmqError("too_large", reason)
-    rows: list[list[Any]] = []
+    commands: list[_StepCommand] = []
     size = 64
     for step in steps:
-        rows.append(_row(proposals, receipts, step, owner))
+        commands.append(_command(sender, receipts, step, owner))
         size += len(step.queue) + (step.item.size_bytes() if isinstance(step, PushStep) else 40)
-    sent = proposals.send(layout.transaction(rows, *proposals.owned(owner)), size)
-    return _outcome(sent, _Earlier(proposals.machine, rows, owner) if again else None)
+    sent = sender.send(Transaction([command.encode() for command in commands], owner), size)
+    return _outcome(sent, _Earlier(sender.state, commands, owner) if again else None)
 
 
 async def _outcome(sent: asyncio.Future[list[Any] | Conflict], earlier: _Earlier | None) -> list[Stored | bool]:
@@ -107,9 +104,9 @@ class _Earlier:
     If it was carried out, its settlements have ended their deliveries, and the keys of its pushes are known.
     """
 
-    def __init__(self, machine: Callable[[], Machine], rows: list[list[Any]], owner: bytes) -> None:
-        self._machine = machine
-        self._rows = rows
+    def __init__(self, state: Callable[[], State], commands: list[_StepCommand], owner: bytes) -> None:
+        self._state = state
+        self._commands = commands
         self._owner = owner
 
     def may_be_done(self, conflict: Conflict) -> bool:
@@ -124,42 +121,40 @@ class _Earlier:
             LmqError: ``unknown_outcome``: its results can no longer be determined.
         """
         settled = self._settlements()
-        done = [self._pushed(*row) if row[layout.OP] == Op.PUSH_TRAITS else True for row in self._rows]
+        done = [self._pushed(one) if isinstance(one, PushRows) else True for one in self._commands]
         if not settled or None in settled or None in done:
             reason = "whether an earlier attempt carried the transaction out is not known any more"
             raise LmqError("unknown_outcome", f"{reason}; now it cannot be: {conflict.reason}")
         return [one for one in done if one is not None]
 
     def _settlements(self) -> list[bool | None]:
-        return [self._settled(*row) for row in self._rows if row[layout.OP] in _ENDING]
+        is_repeated = self._state().is_repeated
+        return [is_repeated(one, one.numbers[0]) for one in self._commands if isinstance(one, Ack | Nack)]
 
-    def _settled(self, op: Op, queue: bytes, number: int, *_more: int) -> bool | None:
-        return self._machine().settled_by(_ENDING[op], queue, number)
-
-    def _pushed(self, _op: Op, queue: bytes, row: list[Any]) -> Stored | None:
+    def _pushed(self, command: PushRows) -> Stored | None:
         """Return the result of a push, None if its key is unknown.
 
         A push without a key counts as stored, because it has the same outcome as the other steps.
         """
-        key = row[3]
+        key = command.rows[0][3]
         if key is None:
             return Stored(PushFlag.STORED)
-        known = self._machine().keys.find(self._owner, queue, key)
+        known = self._state().keys.find(self._owner, command.queue, key)
         if known is None:
             return None
         return stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)
 
 
-def _row(proposals: CommandSender, receipts: ReceiptFormat, step: Step, owner: bytes) -> list[Any]:
+def _command(sender: CommandSender, receipts: ReceiptFormat, step: Step, owner: bytes) -> _StepCommand:
     if isinstance(step, PushStep):
-        proposals.check_name(step.queue, owner)
-        proposals.check_item(step.item)
-        return layout.push_step(step.queue, step.item.row_with_options(proposals.due_times))
+        sender.check_name(step.queue, owner)
+        sender.check_item(step.item)
+        return PushRows(step.queue, [step.item.row(sender.due_times)])
     if len(step.queue) > NAME_BYTES_MAX:
         raise LmqError("lease_lost", "no queue has such a long name")
-    number = receipts.parse(step.id)
+    numbers = [receipts.parse(step.id)]
     if isinstance(step, AckStep):
-        return layout.ack_step(step.queue, number)
+        return Ack(step.queue, numbers)
     if isinstance(step, NackStep):
-        return layout.give_back_step(step.queue, number, step.place, retry_delay_us(step.delay_s))
-    return layout.extend_step(step.queue, number, 0 if step.lease_s is None else lease_us(step.lease_s))
+        return Nack(step.queue, numbers, int(step.place), retry_delay_us(step.delay_s))
+    return Extend(step.queue, numbers, 0 if step.lease_s is None else lease_us(step.lease_s))

@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from ....core.handlers.waiting_pushes import Waits
-from ....core.log import command_layout as layout
+from ....core.log.commands import CancelPush, PushRows
 from ....wire.errors import LmqError
 from ...commit.proposer import PendingCommand
 from ..sending.command_sender import CommandSender, ignore_result
@@ -24,8 +24,8 @@ class WaitingPushes:
     Their line is part of the replicated state: they are stored in order, whichever nodes they came through.
     """
 
-    def __init__(self, proposals: CommandSender, board: LogWaiters) -> None:
-        self._proposals = proposals
+    def __init__(self, sender: CommandSender, board: LogWaiters) -> None:
+        self._sender = sender
         self._board = board
         self._loop = asyncio.get_running_loop()
         # The pushes that wait now; two tickets may wait for the same push.
@@ -43,12 +43,12 @@ class WaitingPushes:
         Raises:
             LmqError: ``full`` if there was no room in time; otherwise like `QueueService.push`.
         """
-        proposals = self._proposals
-        rows = [item.row_with_options(proposals.due_times) for item in items]
-        command = layout.push_or_wait(queue, rows, wait_us(wait_s), *proposals.owned(owner))
+        sender = self._sender
+        rows = [item.row(sender.due_times) for item in items]
+        command = PushRows(queue, rows, owner, wait_us=wait_us(wait_s))
         answer: asyncio.Future[Any] = self._loop.create_future()
         ticket = _Ticket(self, owner)
-        proposals.proposer.add(PendingCommand(command, [answer], ticket), sum(item.size_bytes() for item in items))
+        sender.proposer.add(PendingCommand(command, [answer], ticket), sum(item.size_bytes() for item in items))
         return self._outcome(answer, ticket)
 
     async def _outcome(self, answer: asyncio.Future[Any], ticket: _Ticket) -> list[Stored]:
@@ -76,8 +76,8 @@ class WaitingPushes:
 
     def withdraw(self, ticket: _Ticket) -> None:
         """Refuse a push, unless it is already stored, or a repetition of it waits too."""
-        command = layout.cancel_push(ticket.number, *self._proposals.owned(ticket.owner))
-        self._proposals.proposer.add_first(PendingCommand(command, [], ignore_result))
+        command = CancelPush(ticket.number, ticket.owner)
+        self._sender.proposer.add_first(PendingCommand(command, [], ignore_result))
 
     def close(self, error: LmqError) -> None:
         """Withdraw the waiting pushes. Those that are not stored first are refused with `error`."""

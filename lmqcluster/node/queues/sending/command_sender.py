@@ -7,9 +7,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ....core import Machine
-from ....core.log import command_layout as layout
-from ....core.log.commands import Command, RefusedError
+from ....core import State
+from ....core.log.commands import Command, Create
+from ....core.log.results import RefusedError
 from ....core.owners.quotas import Kind
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
@@ -34,7 +34,7 @@ class CommandSender:
 
     Args:
         proposer: takes commands.
-        machine: returns the local replica's machine.
+        state: returns the local replica's state, which a snapshot may replace.
         views: the queues that match clients' patterns.
         turns: slices of the event loop for long work.
         due_times: converts the due times of pushes.
@@ -51,7 +51,7 @@ class CommandSender:
     def __init__(
         self,
         proposer: Proposer,
-        machine: Callable[[], Machine],
+        state: Callable[[], State],
         views: PatternViews,
         turns: FairSlices,
         *,
@@ -61,7 +61,7 @@ class CommandSender:
     ) -> None:
         self.proposer = proposer
         self.due_times = due_times
-        self.machine = machine
+        self.state = state
         self.views = views
         self.turns = turns
         self.message_bytes_max = message_bytes_max
@@ -112,8 +112,8 @@ class CommandSender:
             LmqError: ``bad_name``; ``overloaded`` if the name is new and there are too many queues or memory is full;
                 ``quota_exceeded``.
         """
-        machine = self.machine()
-        queues = machine.queues
+        state = self.state()
+        queues = state.queues
         if queue in queues:
             return
         if not 0 < len(queue) <= NAME_BYTES_MAX:
@@ -125,12 +125,12 @@ class CommandSender:
         self.check_room()
         if owner:
             try:
-                machine.quotas.check(Kind.QUEUES, owner)
+                state.quotas.check(Kind.QUEUES, owner)
             except RefusedError as exc:
                 raise LmqError(exc.code, exc.reason) from exc
             # The command that needs the queue follows. If this one is refused, that one creates the queue without an
             # owner, which also stays within a quota.
-            self.proposer.add(PendingCommand(layout.create_for(queue, owner), [], ignore_result), 64 + len(queue))
+            self.proposer.add(PendingCommand(Create(queue, owner), [], ignore_result), 64 + len(queue))
 
     def check_room(self, more_bytes: int = 0) -> None:
         """Refuse data that would be stored if memory or the disk is full.
@@ -187,10 +187,6 @@ class CommandSender:
         """
         if key is not None and not 0 < len(key) <= KEY_BYTES_MAX:
             raise LmqError("bad_request", f"an idempotency key must have 1 to {KEY_BYTES_MAX} bytes")
-
-    def owned(self, owner: bytes) -> list[bytes]:
-        """Return the owner as the last argument of a command; an empty list if there is no owner."""
-        return [owner] if owner else []
 
     def send_first(self, command: Command) -> asyncio.Future[None]:
         """Send a small command of the node itself before all waiting ones, even while clients are refused.

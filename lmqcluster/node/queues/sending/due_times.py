@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ....core import State
 from ....wire.errors import LmqError
 
 if TYPE_CHECKING:
-    from ....core import Machine
     from ....replication.base.log_clock import LogClock
 
 __all__ = ["DueTimes"]
@@ -26,9 +26,9 @@ class DueTimes:
             the last leader published is no longer valid.
     """
 
-    def __init__(self, machine: Callable[[], Machine], clock: Callable[[], LogClock]) -> None:
+    def __init__(self, state: Callable[[], State], clock: Callable[[], LogClock]) -> None:
         """Create the converter; `machine` and `clock` return the current ones."""
-        self._machine = machine
+        self._state = state
         self._clock = clock
         self.has_had_leader = False
 
@@ -38,7 +38,7 @@ class DueTimes:
         Raises:
             LmqError: ``no_leader``: this node has known no leader since its start.
         """
-        ahead_us = self._machine().times.ahead_us
+        ahead_us = self._state().times.ahead_us
         if ahead_us is None:
             # A new cluster whose leader has not published the difference yet.
             ahead_us = time.time_ns() // 1000 - self._clock().now_us()

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ....core import Fault, Machine
-from ....core.sessions.notices import Ended, Granted, Notice, Pushed
+from ....core import Fault, State
+from ....core.log.notices import Ended, Granted, Notice, Pushed
 from ....wire.errors import LmqError
 
 __all__ = ["LogWaiters"]
@@ -17,14 +17,14 @@ class LogWaiters:
     """Takes the notices of every batch applied here and completes the requests that wait for them.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
 
     Attributes:
         session_ended: called with the number of each session that ends.
     """
 
-    def __init__(self, machine: Callable[[], Machine]) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
         self._loop = asyncio.get_running_loop()
         self._pushes: dict[int, set[asyncio.Future[Any]]] = {}
         self._locks: dict[tuple[bytes, int], set[asyncio.Future[int]]] = {}
@@ -37,7 +37,7 @@ class LogWaiters:
     # --- waiting --------------------------------------------------------------------------------------------------
 
     def push(self, ticket: int) -> asyncio.Future[Any]:
-        """Return a future of a waiting push: the result of the state machine, or its error. Cancel it to forget it."""
+        """Return a future of a waiting push: the result of the state state, or its error. Cancel it to forget it."""
         return _wait(self._pushes, ticket, self._loop)
 
     def lock(self, name: bytes, session: int) -> asyncio.Future[int]:
@@ -64,14 +64,14 @@ class LogWaiters:
 
     def replaced(self) -> None:
         """Complete requests whose notices may have been missed because a snapshot was installed."""
-        machine = self._machine()
-        for ticket in [one for one in self._pushes if machine.waiting_pushes.find(one) is None]:
+        state = self._state()
+        for ticket in [one for one in self._pushes if state.waiting_pushes.find(one) is None]:
             reason = "the push had its outcome while this node was cut off; it is lost"
             _settle(self._pushes.pop(ticket), Fault(reason, "unknown_outcome"))
         for name, session in list(self._locks):
-            if machine.locks.holder(name) == session:
-                _settle(self._locks.pop((name, session)), machine.locks.token(name))
-        for session in {one[1] for one in self._locks if not machine.sessions.knows(one[1])}:
+            if state.locks.holder(name) == session:
+                _settle(self._locks.pop((name, session)), state.locks.token(name))
+        for session in {one[1] for one in self._locks if not state.sessions.knows(one[1])}:
             self._ended(session)
 
     def close(self, error: LmqError) -> None:

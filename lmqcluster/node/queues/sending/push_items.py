@@ -90,13 +90,13 @@ class PushItem:
         """Return whether it has neither content type nor headers nor key."""
         return self.content_type is None and not self.headers and self.key is None
 
-    def row(self) -> list[Any]:
-        """Return the row for the command ``PUSH_ITEMS``."""
+    def copied_row(self) -> list[Any]:
+        """Return the row of `PushEach`."""
         return [self.content, self.content_type, [list(header) for header in self.headers], self.key]
 
-    def row_with_options(self, due_times: DueTimes) -> list[Any]:
-        """Return the row for the command ``PUSH_TRAITS``."""
-        return [*self.row(), [] if self.options is None else self.options.row(due_times)]
+    def row(self, due_times: DueTimes) -> list[Any]:
+        """Return the row of `PushRows`."""
+        return [*self.copied_row(), [] if self.options is None else self.options.row(due_times)]
 
     def size_bytes(self) -> int:
         """Return its approximate size in the log in bytes."""

@@ -21,7 +21,7 @@ def no_rates(_queue: bytes) -> tuple[float, float]:
     return 0.0, 0.0
 
 
-counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*COUNTERS)
+counts_of: Callable[[Queue], tuple[int, ...]] = attrgetter(*(f"counters.{name}" for name in COUNTERS))
 """Returns the counters of a queue, in the order of `COUNTERS`."""
 
 
@@ -66,25 +66,25 @@ class QueueInfo:
 
 def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
     """Return statistics of a queue at a log time."""
-    ready = queue.due_count(now_us)
-    window = queue.window
-    rich = queue.rich
+    ready = queue.store.due_count(now_us)
+    window = queue.store.window
+    rich = queue.store.rich
     push_rate, pull_rate = rates(queue.name)
     parts = content_count(window.content) if window is not None and window.due_us > now_us else 0
     return QueueInfo(
         name=queue.name,
         suspended=queue.suspended,
         ready=ready,
-        delayed=queue.waiting() - ready,
-        leased=len(queue.leases),
+        delayed=queue.store.waiting() - ready,
+        leased=len(queue.store.leases),
         accumulating=parts,
         pushes_waiting=queue.pushes_waiting,
         dead_letters=dead_letters(queue),
         groups=0 if rich is None else len(rich.current),
         held=0 if rich is None else len(rich.held),
         size=len(queue),
-        bytes=queue.body_bytes,
-        oldest_age_s=age_s(queue.earliest_us(), now_us),
+        bytes=queue.store.body_bytes,
+        oldest_age_s=age_s(queue.store.earliest_us(), now_us),
         push_rate=push_rate,
         pull_rate=pull_rate,
         counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
@@ -93,7 +93,7 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
 
 def dead_letters(queue: Queue) -> int:
     """Return the number of unleased messages that the cluster has put here: dead letters and expired messages."""
-    return 0 if queue.rich is None else queue.rich.count_moved()
+    return 0 if queue.store.rich is None else queue.store.rich.count_moved()
 
 
 def age_s(due_us: int | None, now_us: int) -> float | None:

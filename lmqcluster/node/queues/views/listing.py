@@ -13,7 +13,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import NamedTuple
 
-from ....core import Machine, Queue
+from ....core import Queue, State
 from ....wire.errors import LmqError
 from ...process.fair_slices import FairSlices
 from ..patterns.patterns import client_pattern
@@ -26,30 +26,30 @@ _TOGETHER = 1_000
 
 SORT_KEYS: dict[str, Callable[[Queue, int, Rates], float]] = {
     "name": lambda _queue, _now_us, _rates: 0,
-    "ready": lambda queue, now_us, _rates: queue.due_count(now_us),
-    "delayed": lambda queue, now_us, _rates: queue.waiting() - queue.due_count(now_us),
-    "leased": lambda queue, _now_us, _rates: len(queue.leases),
+    "ready": lambda queue, now_us, _rates: queue.store.due_count(now_us),
+    "delayed": lambda queue, now_us, _rates: queue.store.waiting() - queue.store.due_count(now_us),
+    "leased": lambda queue, _now_us, _rates: len(queue.store.leases),
     "size": lambda queue, _now_us, _rates: len(queue),
-    "bytes": lambda queue, _now_us, _rates: queue.body_bytes,
-    "oldest": lambda queue, now_us, _rates: -1.0 if (age := age_s(queue.earliest_us(), now_us)) is None else age,
-    "pushed": lambda queue, _now_us, _rates: queue.pushed_total,
-    "pulled": lambda queue, _now_us, _rates: queue.pulled_total,
+    "bytes": lambda queue, _now_us, _rates: queue.store.body_bytes,
+    "oldest": lambda queue, now_us, _rates: -1.0 if (age := age_s(queue.store.earliest_us(), now_us)) is None else age,
+    "pushed": lambda queue, _now_us, _rates: queue.counters.pushed_total,
+    "pulled": lambda queue, _now_us, _rates: queue.counters.pulled_total,
     "push_rate": lambda queue, _now_us, rates: rates(queue.name)[0],
     "pull_rate": lambda queue, _now_us, rates: rates(queue.name)[1],
-    "redelivered": lambda queue, _now_us, _rates: queue.redelivered_total,
-    "dropped": lambda queue, _now_us, _rates: queue.dropped_total,
-    "dead_lettered": lambda queue, _now_us, _rates: queue.dead_lettered_total,
+    "redelivered": lambda queue, _now_us, _rates: queue.counters.redelivered_total,
+    "dropped": lambda queue, _now_us, _rates: queue.counters.dropped_total,
+    "dead_lettered": lambda queue, _now_us, _rates: queue.counters.dead_lettered_total,
     "dead_letters": lambda queue, _now_us, _rates: dead_letters(queue),
 }
 """Sort keys of a list, from a log time and the rates. Queues with equal keys are in the order of their names."""
 
 STATES: dict[str, Callable[[Queue, int], bool]] = {
-    "ready": lambda queue, now_us: queue.due_count(now_us) > 0,
-    "leased": lambda queue, _now_us: len(queue.leases) > 0,
-    "delayed": lambda queue, now_us: queue.waiting() > queue.due_count(now_us),
+    "ready": lambda queue, now_us: queue.store.due_count(now_us) > 0,
+    "leased": lambda queue, _now_us: len(queue.store.leases) > 0,
+    "delayed": lambda queue, now_us: queue.store.waiting() > queue.store.due_count(now_us),
     "empty": lambda queue, _now_us: len(queue) == 0,
     "suspended": lambda queue, _now_us: queue.suspended,
-    "dropped": lambda queue, _now_us: queue.dropped_total > 0,
+    "dropped": lambda queue, _now_us: queue.counters.dropped_total > 0,
     "dead_letters": lambda queue, _now_us: dead_letters(queue) > 0,
 }
 """Filters of a list.
@@ -102,7 +102,7 @@ class QueuePage(NamedTuple):
 _Row = tuple[float, bytes, Queue]
 
 
-def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwards: bool = False) -> Iterator[bytes]:
+def names_in_order(state: Callable[[], State], *, start: bytes = b"", backwards: bool = False) -> Iterator[bytes]:
     """Iterate over the names of all queues from `start` on; backwards, over those before `start`, or all if it is empty.
 
     The caller may iterate slowly: names are read from the state in parts, each behind the part before. So no name comes
@@ -111,7 +111,7 @@ def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwa
     """
     following: bytes | None = start or None if backwards else start
     while True:
-        names = machine().names
+        names = state().names
         found = names.before_name(following) if backwards else names.from_name(following or b"")
         if not found:
             return
@@ -120,17 +120,17 @@ def names_in_order(machine: Callable[[], Machine], *, start: bytes = b"", backwa
 
 
 async def each_queue(
-    machine: Callable[[], Machine], turns: FairSlices, client: bytes, *, start: bytes = b"", backwards: bool = False
+    state: Callable[[], State], turns: FairSlices, client: bytes, *, start: bytes = b"", backwards: bool = False
 ) -> AsyncIterator[Queue]:
     """Iterate over all queues by name, in slices; see `names_in_order`."""
-    async for name in turns.each(names_in_order(machine, start=start, backwards=backwards), client):
-        queue = machine().queues.get(name)
+    async for name in turns.each(names_in_order(state, start=start, backwards=backwards), client):
+        queue = state().queues.get(name)
         if queue is not None:
             yield queue
 
 
 async def list_queues(
-    machine: Callable[[], Machine], wanted: QueueList, turns: FairSlices, client: bytes, rates: Rates = no_rates
+    state: Callable[[], State], wanted: QueueList, turns: FairSlices, client: bytes, rates: Rates = no_rates
 ) -> QueuePage:
     """Return a page of the list of queues. Many queues take several slices of the event loop.
 
@@ -142,17 +142,17 @@ async def list_queues(
         raise LmqError("bad_request", f"queues can be sorted by {', '.join(SORT_KEYS)}, not by {wanted.sort[:40]!r}")
     if wanted.after is not None and wanted.sort != "name":
         raise LmqError("bad_request", "only a list sorted by name can go on after a name; use an offset")
-    finder = _ByName(wanted) if wanted.sort == "name" else _BySize(wanted, machine().now_us, rates, turns, client)
+    finder = _ByName(wanted) if wanted.sort == "name" else _BySize(wanted, state().now_us, rates, turns, client)
     matches, total = _matcher(wanted), 0
-    now_us, is_in_state = machine().now_us, None if wanted.state is None else STATES[wanted.state]
+    now_us, is_in_state = state().now_us, None if wanted.state is None else STATES[wanted.state]
     backwards = wanted.sort == "name" and wanted.descending
-    async for queue in each_queue(machine, turns, client, backwards=backwards):
+    async for queue in each_queue(state, turns, client, backwards=backwards):
         if matches(queue.name) and (is_in_state is None or is_in_state(queue, now_us)):
             total += 1
             if finder.add(queue):
                 await finder.shorten()
     page = await finder.page()
-    shown, now_us = page[: wanted.limit], machine().now_us
+    shown, now_us = page[: wanted.limit], state().now_us
     infos = [info_of(queue, now_us, rates) async for queue in turns.each(shown, client)]
     goes_on = wanted.sort == "name" and len(page) > wanted.limit
     return QueuePage(infos, total, shown[-1].name if goes_on else None)

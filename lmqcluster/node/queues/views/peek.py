@@ -15,7 +15,7 @@ from itertools import chain, repeat
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
-from ....core import Machine, Message, Queue
+from ....core import Message, Queue, State
 from ....core.messages.message import Content, Part, RichMessage, content_bytes
 from ....core.queue.expiry import NEVER
 from ....core.queue.paged_tail import Chunk
@@ -124,12 +124,12 @@ class PeekPage(NamedTuple):
 
 
 class Peeks:
-    """Lists messages; `machine` returns the local replica's machine, `turns` provides slices of the event loop."""
+    """Lists messages; `state` returns the local replica's state, `turns` provides slices of the event loop."""
 
-    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State], turns: FairSlices) -> None:
+        self._state = state
         self._turns = turns
-        self._absent = BodyFetcher(machine)
+        self._absent = BodyFetcher(state)
 
     async def page(self, name: bytes, query: PeekQuery, client: bytes) -> PeekPage:
         """Return a page of the list of a queue's messages. Bodies that are paged out without their messages are not read.
@@ -138,7 +138,7 @@ class Peeks:
             LmqError: ``queue_not_found``; ``overloaded`` if a page cannot be read from the disk.
         """
         queue, lowest = await self._rows(name, query, client)
-        now_us = self._machine().now_us
+        now_us = self._state().now_us
         return PeekPage([_peeked(queue, row, now_us) for row in lowest.rows], lowest.following())
 
     async def whole_page(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[list[Message], int | None]:
@@ -151,7 +151,7 @@ class Peeks:
 
     async def _rows(self, name: bytes, query: PeekQuery, client: bytes) -> tuple[Queue, _Lowest]:
         while True:
-            queue = self._machine().queues.get(name)
+            queue = self._state().queues.get(name)
             if queue is None:
                 raise no_queue(name)
             lowest = await self._look(queue, query, client)
@@ -162,9 +162,9 @@ class Peeks:
         """Return the rows of a page; None if the queue changed and has to be read again."""
         lowest = _Lowest(query)
         # Plain copies of the same moment: pairs of a million leases would take longer.
-        line = queue.in_line()
-        numbers = list(queue.leases.messages) if query.leased else []
-        leased = list(queue.leases.messages.values()) if query.leased else []
+        line = queue.store.in_line()
+        numbers = list(queue.store.leases.messages) if query.leased else []
+        leased = list(queue.store.leases.messages.values()) if query.leased else []
         blocks: Iterable[tuple[Iterable[Message], Iterable[int]]] = chain(
             ((part, repeat(0)) for part in _parts(line.messages)),
             ((map(itemgetter(-1), part), repeat(0)) for block in line.entries for part in _parts(block)),
@@ -296,11 +296,11 @@ def _peeked(queue: Queue, row: _Row, now_us: int) -> PeekedMessage:
     elif message.ready_us != due_us:
         state = "leased"
     else:
-        state = "accumulating" if message is queue.window else "delayed"
+        state = "accumulating" if message is queue.store.window else "delayed"
     return PeekedMessage(
         message=message,
         state=state,
-        delivery=number if queue.leases.messages.get(number) is message and state == "leased" else None,
+        delivery=number if queue.store.leases.messages.get(number) is message and state == "leased" else None,
         age_s=max(0, now_us - message.ready_us) / 1e6,
         due_in_s=None if due_us == NEVER else max(0, due_us - now_us) / 1e6,
         deliveries_left=max(0, message.remaining),
@@ -310,8 +310,8 @@ def _peeked(queue: Queue, row: _Row, now_us: int) -> PeekedMessage:
 
 def _is_held(queue: Queue, message: Message) -> bool:
     """Return whether another message of its group is in line or leased."""
-    if queue.rich is None or not isinstance(message, RichMessage) or not message.traits.group:
+    if queue.store.rich is None or not isinstance(message, RichMessage) or not message.traits.group:
         return False
-    return queue.rich.current.get(message.traits.group, message.sequence) != message.sequence and (
+    return queue.store.rich.current.get(message.traits.group, message.sequence) != message.sequence and (
         message.due_us == message.ready_us
     )

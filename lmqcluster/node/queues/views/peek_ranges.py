@@ -10,7 +10,7 @@ from itertools import chain
 from operator import itemgetter
 from typing import Final, NamedTuple
 
-from ....core import Machine, Queue
+from ....core import Queue, State
 from ....core.messages.message import content_bytes
 from ....core.queue.paged_tail import MESSAGE_BYTES
 from ...process.fair_slices import FairSlices
@@ -36,10 +36,10 @@ class RangeWish(NamedTuple):
 
 
 class PeekRanges:
-    """Divides queues; `machine` returns the local replica's machine, `turns` provides slices of the event loop."""
+    """Divides queues; `state` returns the local replica's state, `turns` provides slices of the event loop."""
 
-    def __init__(self, machine: Callable[[], Machine], turns: FairSlices) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State], turns: FairSlices) -> None:
+        self._state = state
         self._turns = turns
 
     async def bounds(self, name: bytes, wish: RangeWish, client: bytes) -> list[int]:
@@ -51,10 +51,10 @@ class PeekRanges:
         Raises:
             LmqError: ``queue_not_found``.
         """
-        queue = self._machine().queues.get(name)
+        queue = self._state().queues.get(name)
         if queue is None:
             raise no_queue(name)
-        end = self._machine().last_sequence + 1
+        end = self._state().last_sequence + 1
         samples = [sample async for sample in self._turns.each(_samples(queue), client)]
         samples.sort()
         starts = _starts(samples, wish)
@@ -63,7 +63,7 @@ class PeekRanges:
 
 def _samples(queue: Queue) -> Iterator[tuple[int, int]]:
     """Yield sequences, each with the bytes that it stands for."""
-    line = queue.in_line()
+    line = queue.store.in_line()
     step = max(1, (len(line.messages) + sum(map(len, line.entries))) // _SAMPLES)
     entries = (map(itemgetter(-1), block[::step]) for block in line.entries)
     for message in chain(line.messages[::step], chain.from_iterable(entries)):

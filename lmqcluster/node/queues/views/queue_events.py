@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ....core import Applied, Machine
+from ....core import Applied, State
 
 __all__ = ["QueueEvents"]
 
@@ -14,11 +14,11 @@ class QueueEvents:
     """Wakes the requests, from every batch that is applied here.
 
     Args:
-        machine: returns the local replica's machine, which a snapshot may replace.
+        state: returns the local replica's state, which a snapshot may replace.
     """
 
-    def __init__(self, machine: Callable[[], Machine]) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
         self._loop = asyncio.get_running_loop()
         self._arrivals: dict[bytes, set[asyncio.Future[None]]] = {}
         self._ends: dict[bytes, set[asyncio.Future[None]]] = {}
@@ -60,7 +60,7 @@ class QueueEvents:
 
     def replaced(self) -> None:
         """Wake all requests that may have missed an event because a snapshot was installed."""
-        queues = self._machine().queues
+        queues = self._state().queues
         for futures in list(self._arrivals.values()):
             _wake(futures)
         for name, futures in list(self._ends.items()):

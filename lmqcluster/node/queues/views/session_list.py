@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
+from ....core import State
+
 if TYPE_CHECKING:
-    from ....core import Machine
     from ....wire.ids import ReceiptFormat
 
 __all__ = ["PAGE_MAX", "LockInfo", "SessionInfo", "SessionList"]
@@ -58,34 +59,34 @@ class SessionList:
     """Reads the sessions and locks of the local replica.
 
     Args:
-        machine: returns the replicated state.
+        state: returns the replicated state.
         receipts: returns the id format of this cluster life.
     """
 
-    def __init__(self, machine: Callable[[], Machine], receipts: Callable[[], ReceiptFormat]) -> None:
-        self._machine = machine
+    def __init__(self, state: Callable[[], State], receipts: Callable[[], ReceiptFormat]) -> None:
+        self._state = state
         self._receipts = receipts
 
     def sessions(self, *, offset: int, limit: int) -> tuple[list[SessionInfo], int]:
         """Return a page of the sessions, in the order in which they were opened; and the number of all sessions."""
-        machine, format_id = self._machine(), self._receipts().format
+        state, format_id = self._state(), self._receipts().format
         page = [
             SessionInfo(
                 format_id(one.number),
                 one.owner,
                 one.ttl_us / 1e6,
-                max(0, one.ends_us - machine.now_us) / 1e6,
-                machine.sessions.leased(one, _COUNTED_MAX),
-                machine.locks.places(one.number),
-                machine.claims.places(one.number),
+                max(0, one.ends_us - state.now_us) / 1e6,
+                state.sessions.leased(one, _COUNTED_MAX),
+                state.locks.places(one.number),
+                state.claims.places(one.number),
             )
-            for one in islice(machine.sessions, offset, offset + limit)
+            for one in islice(state.sessions, offset, offset + limit)
         ]
-        return page, len(machine.sessions)
+        return page, len(state.sessions)
 
     def locks(self, *, offset: int, limit: int) -> tuple[list[LockInfo], int]:
         """Return a page of the held locks, in the order in which they were taken; and the number of all held locks."""
-        locks, format_id = self._machine().locks, self._receipts().format
+        locks, format_id = self._state().locks, self._receipts().format
         page = [
             LockInfo(name, format_id(locks.holder(name)), locks.token(name), locks.length(name) - 1)
             for name in islice(locks, offset, offset + limit)
@@ -94,4 +95,4 @@ class SessionList:
 
     def owner(self, session: bytes) -> bytes | None:
         """Return the owner against which a session counts; None if there is no such session."""
-        return self._machine().sessions.owner(self._receipts().parse(session))
+        return self._state().sessions.owner(self._receipts().parse(session))

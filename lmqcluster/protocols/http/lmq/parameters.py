@@ -13,10 +13,10 @@ __all__ = ["REPLIES", "CompoundFormat", "compound_format", "parse_wait", "reply_
 
 CompoundFormat = Literal["multipart", "msgpack"]
 
-# LMQ appends ".0" and reads the longest leading decimal fraction: digits must be followed by a fraction or by nothing.
+# LMQ appends ".0" and reads the longest leading decimal fraction. So ``10`` and ``10.5x`` are valid, ``10x`` is not.
 _WAIT = re.compile(rb"([+-]?[0-9]+\.[0-9]+(?:[eE][+-]?[0-9]+)?)|([+-]?[0-9]+)\Z")
 _WAIT_S_MIN = 0.001
-"""Shortest wait in seconds. With a shorter one, a message could be taken for a client that was already answered "empty"."""
+"""Shortest wait in seconds. A shorter one could end with the answer "empty" while a message is being leased."""
 _WAIT_S_MAX = 1e9
 
 REPLIES: dict[bytes, str] = {b"ack": "ack", b"nack": "nack", b"ext": "extend"}

@@ -45,7 +45,7 @@ class PropertyRoutes:
     async def get(self, request: Request, name: bytes) -> Reply:  # noqa: ARG002  a handler takes its request
         """Show the effective properties of a queue. The queue need not exist."""
         check_name(name)
-        await self._service.barrier()
+        await self._service.sender.barrier()
         return Reply(200, JSON, dumps(shown(sorted(self._service.properties(name).items()))).encode())
 
     async def patch(self, request: Request, name: bytes) -> Reply:
@@ -63,7 +63,7 @@ class PropertyRoutes:
 
     async def get_rules(self, request: Request) -> Reply:  # noqa: ARG002
         """Show the default rules, exactly as they were set."""
-        await self._service.barrier()
+        await self._service.sender.barrier()
         rules = [[pattern, shown(properties)] for pattern, properties in self._service.defaults()]
         return Reply(200, JSON, dumps(rules).encode())
 

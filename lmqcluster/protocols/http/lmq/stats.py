@@ -48,7 +48,7 @@ class StatsRoute:
         yield f'{{"active_nodes":{nodes},"all_nodes":{dumps(everyone)},"queues":{{'.encode()
         async for queue in service.each_queue(request.client(self._node.access)):
             if allows(Role.READ, queue.name):
-                info = info_of(queue, service.machine().now_us)
+                info = info_of(queue, service.sender.state().now_us)
                 yield f"{comma}{dumps(info.name)}:{self._queue(info, nodes)}".encode()
                 comma = ","
         yield b"}}"

@@ -44,7 +44,7 @@ class JobRoutes:
         media, client, principal = reply_media(request), request.client(self._access), request.principal
         found = await self._service.jobs.show(None if principal.is_root else principal.owner, client)
         rows = LongList("jobs", found, lambda one: _shown(one, media))
-        return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
+        return await streamed(media.head, list_pieces(media, rows, self._service.sender.turns, client))
 
     async def delete(self, request: Request, name: bytes) -> Reply:
         """Delete one of the client's jobs, or one of the owner that the query names."""

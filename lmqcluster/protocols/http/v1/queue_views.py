@@ -61,7 +61,7 @@ class QueueViews:
         following = None if page.following is None else media.name(page.following)
         rest = {"total": page.total, "next": following, "stale": stale}
         rows = LongList("queues", page.queues, lambda info: queue_row(info, media, fields), rest)
-        pieces = list_pieces(media, rows, self._service.turns, client)
+        pieces = list_pieces(media, rows, self._service.sender.turns, client)
         return marked(await streamed(media.head, pieces), stale=stale)
 
     async def show(self, request: Request, name: bytes) -> Reply:
@@ -112,7 +112,7 @@ class QueueViews:
             rows.append(peeked_message(replace(peeked, message=message), media, self._service.receipts(), bytes_max))
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         found = LongList("messages", rows, lambda row: row, rest)
-        return marked(await reply_with_list(media, found, self._service.turns, client), stale=stale)
+        return marked(await reply_with_list(media, found, self._service.sender.turns, client), stale=stale)
 
 
 def _wanted(query: Query) -> QueueList:

@@ -93,7 +93,7 @@ class QueueRoutes:
     async def properties(self, request: Request, name: bytes) -> Reply:
         """Return the effective properties of a queue. The queue need not exist."""
         check_name(name)
-        await self._service.barrier()
+        await self._service.sender.barrier()
         return reply_media(request).reply(shown(sorted(self._service.properties(name).items())))
 
     async def patch(self, request: Request, name: bytes) -> Reply:
@@ -182,12 +182,12 @@ class QueueRoutes:
         deliveries = await (self._waits.run(request.principal, operation, []) if wait_s != 0 else operation)
         try:
             rows = LongList("messages", deliveries, lambda one: delivered_message(one, media))
-            return await reply_with_list(media, rows, service.turns, request.client(self._access))
+            return await reply_with_list(media, rows, service.sender.turns, request.client(self._access))
         except BaseException:
             # Most likely the client disconnected while its answer was being written. With `after`, its session keeps the
             # messages.
             if body.get("after") is None:
-                self._service.give_back(deliveries)
+                self._service.put_back(deliveries)
             raise
 
     async def ack(self, request: Request, name: bytes) -> Reply:

@@ -49,7 +49,7 @@ class SubscriptionRoutes:
         client = request.client(self._access)
         found = [one for one in await self._service.subscriptions.show_all(client) if allows(Role.READ, one.name)]
         rows = LongList("subscriptions", found, lambda one: _shown(one, media))
-        return await streamed(media.head, list_pieces(media, rows, self._service.turns, client))
+        return await streamed(media.head, list_pieces(media, rows, self._service.sender.turns, client))
 
     async def show(self, request: Request, name: bytes) -> Reply:
         """Return one subscription."""

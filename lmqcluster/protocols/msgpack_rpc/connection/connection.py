@@ -9,41 +9,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ....core import Op, PushFlag
-from ....core.log.command_layout import CONTENTS, NUMBERS, OP, QUEUE, push, settle
-from ....core.log.commands import Delivered
+from ....core import PushFlag
+from ....core.log.commands import Push
+from ....core.log.results import Delivered
 from ....node.access.access import Principal
 from ....node.access.clients import client_of
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.unsent import Unsent
 from ....node.queues.sending.push_items import refusal_of
-from ....ports import ConnectionSlot
+from ....ports import HALF_CLOSED_S, ConnectionSlot, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import LmqError, Outcome, forget_frames
-from ....wire.legacy_msgpack import CONTENT_TYPE, pack
-from ....wire.limits import NAME_BYTES_MAX
+from ....wire.legacy_msgpack import pack
 from ....wire.parts import LARGE_BYTES
 from ..values import replies
-from ..values.arguments import arity, body_of, pushes_of, wait
-from .half_closed import answer_rest
-from .option_pulls import pull_with_options
-from .pullers import MANY_BYTES_MAX
+from ..values.arguments import pushes_of
+from .half_closed import until, until_applied
+from .port_context import PortContext
+from .slow_answers import SlowAnswers
 from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
-
-if TYPE_CHECKING:
-    from ..frontend import RpcFrontEnd
 
 __all__ = ["MANY_BYTES_MAX", "NOTIFICATION", "Connection", "Handler"]
 
+MANY_BYTES_MAX = 16 * 1024 * 1024
+"""Size above which a batch ends, after the message that exceeds it, independent of the requested count."""
 UNCOUNTED_WAITERS = 1_000
 """Number of waiting pulls from which each further one needs memory in the client's share."""
 ENCODINGS_MAX = 16
 """Maximum number of pulled messages with large bodies that are encoded concurrently for one connection."""
 _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
-_PUSH = int(Op.PUSH)
 _PUSHES = (b"push", b"push_many", b"push_each")
 
 
@@ -73,28 +70,36 @@ class Connection(Stream):
     Attributes:
         is_local: whether the client is on this machine.
         producer: the producer whose numbers its pushes get, None if they are not numbered.
+        producer_owner: the owner of this producer.
         next_sequence: the number of its next push.
+        push_error: why its pushes are refused until the producer binds again, see `push_refused`; None if they are not.
+        on_made: called when the connection is established.
+        on_lost: called when the connection is closed.
     """
 
-    def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
-        super().__init__(owner, place)
+    on_made: Callable[[Connection], None]
+    on_lost: Callable[[Connection], None]
+
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
+        super().__init__(port, place)
         self.is_local = is_loopback(place.address)
         self.producer: bytes | None = None
-        self.producer_owner: list[bytes] = []
+        self.producer_owner = b""
         self.next_sequence = 1
         self.push_error: LmqError | None = None
-        self._rated = owner.gate.bounds.requests_per_s > 0
+        self._rated = port.node.gates.rpc.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
         # Deliveries that are being encoded, and how they are returned if the client disconnects first.
         self._encoding: dict[int, tuple[list[Delivered], Unsent]] = {}
         self._encodings = asyncio.Semaphore(ENCODINGS_MAX)
+        self._slow = SlowAnswers()
         # Tasks of requests that get an answer and wait for actions of other clients.
         self._awaited: set[asyncio.Task[None]] = set()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.owner.connected(self)
+        self.on_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -102,17 +107,35 @@ class Connection(Stream):
         for delivered, unsent in self._encoding.values():
             self.service.pulls.put_back(delivered, unsent)
         self._encoding.clear()
-        self.owner.disconnected(self)
+        self.on_lost(self)
 
     async def answer_rest(self) -> None:
-        await answer_rest(self)
+        """Close the connection once everything is answered, at the latest after `HALF_CLOSED_S`.
+
+        A client whose pulls wait may be gone, and the pulls would take messages in vain. So the start of a response,
+        which is the same for all responses, is sent first to detect that.
+        """
+        try:
+            async with asyncio.timeout(HALF_CLOSED_S):
+                await until(lambda: not self.has_rest)
+                await until_applied(self.service.sender.proposer)
+                if self._waits_for_answers():
+                    self.begin_answer()
+                    if not await wait_for_acknowledgement(self._transport):
+                        self.place.abort()
+                        return
+                await until(lambda: not self.has_unanswered)
+        except TimeoutError:
+            # The remaining requests are abandoned.
+            self.expel()
+        else:
+            self.close()
 
     @property
     def has_unanswered(self) -> bool:
         return super().has_unanswered or self.service.pulls.is_looking(self)
 
-    @property
-    def waits_for_answers(self) -> bool:
+    def _waits_for_answers(self) -> bool:
         """Return whether pulls, pushes or locks wait whose client gets an answer."""
         return bool(self._awaited) or any(waiter.token is not NOTIFICATION for waiter in self.waiting)
 
@@ -168,12 +191,12 @@ class Connection(Stream):
         """Return the owner of the state that the state machine keeps for the client."""
         return b"" if self.principal is None else self.principal.owner
 
-    def owned(self) -> list[bytes]:
-        """Return the last argument of a command whose effect is kept for the client, see `QueueService.owned`.
+    def state_owner(self) -> bytes:
+        """Return the owner of a command whose effect the state machine keeps for the client.
 
         Raises like `known_principal`.
         """
-        return self.service.owned(self.known_principal().owner)
+        return self.known_principal().owner
 
     def client(self) -> bytes:
         """Return the name of the client whose share of the node the requests use."""
@@ -227,9 +250,9 @@ class Connection(Stream):
     def bind(self, producer: bytes, first_sequence: int) -> None:
         """Number later pushes for a producer. Only lmqcluster's own client uses this."""
         # A pending command must not grow under another producer.
-        self.service.proposer.tail = None
+        self.service.sender.proposer.close_command()
         self.producer, self.next_sequence, self.push_error = producer, first_sequence, None
-        self.producer_owner = self.owned()
+        self.producer_owner = self.state_owner()
         self._encoder = None
 
     def take_numbers(self, method: bytes, arguments: list[Any]) -> int | None:
@@ -255,90 +278,25 @@ class Connection(Stream):
         If a producer's push can be retried, its later pushes must not overtake it: stored under a higher number, they
         would make the refused one look like a duplicate. So they are refused too, until the producer binds again.
         """
-        tail = self.service.proposer.tail
-        if tail is not None and tail.sink is self:
-            # Numbers within a command have no gaps.
-            self.service.proposer.tail = None
+        # Numbers within a command have no gaps.
+        self.service.sender.proposer.close_command(self)
         if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
             self.push_error = error.again()
 
-    def push(self, msgid: Any, arguments: list[Any]) -> None:
-        """``push(name, content)``."""
-        name, content = arguments
-        service, sequence = self.service, self.next_sequence
-        # A refused push uses up its number too, so that the client and the node keep counting alike.
-        self.next_sequence = sequence + 1
-        if self.push_error is not None:
-            raise self.push_error.again()
-        if type(name) is not bytes:
-            raise LmqError("bad_arguments", "a queue name must be a string")
-        body = body_of(content)
-        size = len(body)
-        if size <= service.message_bytes_max:
-            service.check_push(size)
-        else:
-            service.check_packed(body)
-        proposer = service.proposer
-        tail = proposer.tail
-        if tail is not None and tail.sink is self and tail.command[QUEUE] == name and tail.command[OP] == _PUSH:
-            tail.command[CONTENTS].append(body)
-            tail.requests.append(msgid)
-            proposer.grew(tail, size + 8)
-            return
-        service.check_name(name, self.kept_for())
-        command = push(name, CONTENT_TYPE, [body], self.producer, sequence, *self.producer_owner)
-        self.add(PendingCommand(command, [msgid], self), size + 64)
-
     def add(self, group: PendingCommand, size_bytes: int) -> None:
         """Send a command; hold back later ones while too many copies are pending. Raises like `Proposer.add`."""
-        proposer = self.service.proposer
+        proposer = self.service.sender.proposer
         proposer.add(group, size_bytes)
         proposer.pace(group, self)
-
-    def pull(self, msgid: Any, arguments: list[Any]) -> None:
-        """``pull(name[, timeout[, options]])``."""
-        if len(arguments) == 2:
-            name, wait_s = arguments[0], wait(arguments[1])
-        elif len(arguments) == 1:
-            name, wait_s = arguments[0], None
-        else:
-            pull_with_options(self, msgid, arguments)
-            return
-        if type(name) is not bytes:
-            raise LmqError("bad_arguments", "a queue name must be a string")
-        service = self.service
-        tail = service.proposer.tail
-        if tail is None or tail.sink is not service.pulls or tail.command[QUEUE] != name:
-            service.check_name(name, self.kept_for())
-            service.receipts()
-        service.pulls.start(name, (self, msgid, 1, wait_s))
 
     def may_wait(self) -> bool:
         """Return whether one more pull may wait (`DeliverySink`)."""
         return len(self.waiting) < UNCOUNTED_WAITERS or self.hold_reserve()
 
-    def settle(self, op: Op, msgid: Any, arguments: list[Any]) -> None:
-        """``done``, ``release`` or ``retain``: ``(name, id)``."""
-        arity(arguments, 2, 2)
-        name, receipt = arguments
-        if type(name) is not bytes or type(receipt) is not bytes:
-            raise LmqError("bad_arguments", "a queue name and a message id must be strings")
-        number = self.service.receipts().parse(receipt)
-        proposer = self.service.proposer
-        tail = proposer.tail
-        if tail is not None and tail.sink is self and tail.command[OP] == op and tail.command[QUEUE] == name:
-            tail.command[NUMBERS].append(number)
-            tail.requests.append(msgid)
-            proposer.grew(tail, 16)
-        elif len(name) > NAME_BYTES_MAX:
-            raise LmqError("queue_not_found", "no queue has such a long name")
-        else:
-            proposer.add(PendingCommand(settle(op, name, [number]), [msgid], self), 64)
-
     def run(self, msgid: Any, result: Coroutine[Any, Any, bytes], *, large: bool = False, waits: bool = False) -> None:
         """Answer a request that takes several steps with the encoded result of a coroutine; see `SlowAnswers.run`."""
         succeed, fail = partial(self.show if large else self.succeed, msgid), partial(self.fail, msgid)
-        task = self.slow.run(self, result, succeed, fail, large=large, waits=waits)
+        task = self._slow.run(self, result, succeed, fail, large=large, waits=waits)
         if waits and msgid is not NOTIFICATION:
             self._awaited.add(task)
             task.add_done_callback(self._awaited.discard)
@@ -360,7 +318,8 @@ class Connection(Stream):
         requests, group.requests = group.requests, []
         if self.closed or not requests:
             return
-        is_push = group.command[OP] == _PUSH
+        command = group.command
+        is_push = isinstance(command, Push)
         if (
             result is not None
             and result.count(0 if is_push else True) == len(requests)
@@ -368,10 +327,10 @@ class Connection(Stream):
         ):
             self.write(replies.all_ok(requests))
             return
-        if is_push:
+        if isinstance(command, Push):
             # A push that a queue refuses does not hold back the producer's later ones: the cluster remembers its number.
             out = [
-                _pushed(group.command[QUEUE], msgid, flag)
+                _pushed(command.queue, msgid, flag)
                 for msgid, flag in zip(requests, result, strict=True)
                 if msgid is not NOTIFICATION
             ]
@@ -387,7 +346,7 @@ class Connection(Stream):
 
     def failed(self, group: PendingCommand, error: LmqError) -> None:
         """Refuse a command of pushes or settlements (`Sink`)."""
-        if group.command[OP] == _PUSH:
+        if isinstance(group.command, Push):
             self.push_refused(error)
         requests, group.requests = group.requests, []
         for msgid in requests:
@@ -410,21 +369,19 @@ class Connection(Stream):
     def _send_one(self, token: Any, delivered: list[Delivered], encoded: list[bytes]) -> None:
         result = encoded[0]
         if self.must_ask(len(result)) and not self.has_room(len(result)):
-            self.give_back(token, delivered)
+            self.put_back(token, delivered)
         elif len(result) < LARGE_BYTES:
             self.write(replies.success(token, result))
         else:
             self.write(replies.success(token, b""))
             self.write(result)
 
-    def encode_later(
-        self, token: Any, delivered: list[Delivered], send: _Send, unsent: Unsent = Unsent.PUT_BACK
-    ) -> None:
+    def encode_later(self, token: Any, delivered: list[Delivered], send: _Send, unsent: Unsent = Unsent.UNDO) -> None:
         """Encode messages with large bodies, then send them."""
         self._encoding[id(delivered)] = delivered, unsent
         # The pull has taken effect, so later requests continue.
         result = self._encode(token, delivered, send)
-        self.slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
+        self._slow.run(self, result, _nothing, partial(self.fail, token), large=False, waits=True)
 
     async def _encode(self, token: Any, delivered: list[Delivered], send: _Send) -> bytes:
         encoder, encoded, size = self.encoder(), [], 0
@@ -443,7 +400,7 @@ class Connection(Stream):
         """Return whether the client gets an answer; it gets none to a notification."""
         return msgid is not NOTIFICATION
 
-    def give_back(self, msgid: Any, delivered: list[Delivered], unsent: Unsent = Unsent.PUT_BACK) -> None:
+    def put_back(self, msgid: Any, delivered: list[Delivered], unsent: Unsent = Unsent.UNDO) -> None:
         """Refuse a pull because the client has left no room for its messages."""
         self.service.pulls.put_back(delivered, unsent)
         self.fail(msgid, _UNREAD)
@@ -454,7 +411,7 @@ class Connection(Stream):
         if self._encoder is None or self._encoder.receipts is not receipts:
             typed = self.producer is not None
             self._encoder = replies.DeliveryEncoder(
-                receipts, typed=typed, transcoder=self.owner.transcoder, unix_us=self.service.unix_us
+                receipts, typed=typed, transcoder=self.port.transcoder, unix_us=self.service.unix_us
             )
         return self._encoder
 

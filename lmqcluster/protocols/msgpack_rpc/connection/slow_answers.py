@@ -5,23 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import structlog
 
 from ....wire.errors import LmqError, forget_frames
+from .stream import Stream
 
-if TYPE_CHECKING:
-    from .stream import Stream
-
-__all__ = ["LARGE_BYTES", "TASKS_MAX", "TASK_BYTES", "SlowAnswers"]
+__all__ = ["LARGE_BYTES", "TASKS_MAX", "SlowAnswers"]
 
 log = structlog.get_logger("lmq.rpc")
 
 TASKS_MAX = 64
 """Number of such requests in progress at which a connection carries out no more, until one of them ends."""
-TASK_BYTES = 4096
-"""Memory counted for such a request until it is answered."""
 LARGE_BYTES = 80 * 1024 * 1024
 """Memory counted for a large response before it is made: a slice of messages, of which the last may have the maximum size."""
 ROOM_S = 30.0
@@ -29,22 +25,14 @@ ROOM_S = 30.0
 
 
 class SlowAnswers:
-    """Tasks of one connection.
+    """The limits on the tasks of one connection."""
 
-    Attributes:
-        tasks: the tasks in progress.
-        reserved_bytes: memory reserved for responses that are being made.
-    """
-
-    __slots__ = ("_busy", "_drained", "_turn", "reserved_bytes", "tasks")
+    __slots__ = ("_busy", "_turn")
 
     def __init__(self) -> None:
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.reserved_bytes = 0
         # Number of tasks that do not wait for actions of the client.
         self._busy = 0
         self._turn: asyncio.Lock | None = None
-        self._drained: asyncio.Future[None] | None = None
 
     def run(
         self,
@@ -69,9 +57,9 @@ class SlowAnswers:
                 client's memory limits the number of such requests, see `Stream.check_memory`.
         """
         task = asyncio.get_running_loop().create_task(self._answer(stream, result, succeed, fail, large=large))
-        self.tasks.add(task)
+        stream.tasks.add(task)
         if waits:
-            task.add_done_callback(self.tasks.discard)
+            task.add_done_callback(stream.tasks.discard)
             return task
         self._busy += 1
         if self._busy == TASKS_MAX:
@@ -80,7 +68,7 @@ class SlowAnswers:
         return task
 
     def _ended(self, stream: Stream, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
+        stream.tasks.discard(task)
         if self._busy == TASKS_MAX:
             stream.go_on()
         self._busy -= 1
@@ -113,38 +101,21 @@ class SlowAnswers:
         if self._turn is None:
             self._turn = asyncio.Lock()
         async with self._turn:
-            self.reserved_bytes = LARGE_BYTES
+            stream.reserved_bytes = LARGE_BYTES
             try:
                 async with asyncio.timeout(ROOM_S):
-                    await self._until_read(stream)
+                    await stream.until_read()
                     while not stream.hold_reserve():
                         await stream.place.client.wait_for_release()
                 # The remaining room may be enough for the next waiting response.
                 stream.place.client.wake()
             except TimeoutError as exc:
-                self.reserved_bytes = 0
+                stream.reserved_bytes = 0
                 text = "the client leaves responses unread, and until it reads them no large ones are made"
                 raise LmqError("overloaded", text) from exc
             try:
                 data = await result
             finally:
-                self.reserved_bytes = 0
+                stream.reserved_bytes = 0
                 stream.account()
             succeed(data)
-
-    async def _until_read(self, stream: Stream) -> None:
-        while not stream.writable:
-            if self._drained is None:
-                self._drained = asyncio.get_running_loop().create_future()
-            await asyncio.shield(self._drained)
-
-    def drained(self) -> None:
-        """Wake responses that wait for the client to read."""
-        if self._drained is not None:
-            self._drained.set_result(None)
-            self._drained = None
-
-    def cancel(self) -> None:
-        """Cancel all tasks, because the client has disconnected."""
-        for task in self.tasks:
-            task.cancel()

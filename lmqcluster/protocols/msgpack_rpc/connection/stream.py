@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgpack
 
+from ....node.access.access import Principal
 from ....node.gates import ARRIVAL_BYTES_PER_S
+from ....node.queues.pulls.pulls import Waiter
 from ....ports import VALUE_BYTES, ConnectionSlot, Ending, may_be_half_closed
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import make_unpacker, pack
 from ....wire.parts import LARGE_BYTES, joined
 from ..values import replies
+from .port_context import PortContext
 from .request_reader import SMALL_BYTES, RequestReader, RequestTooLargeError
-from .slow_answers import TASK_BYTES, SlowAnswers
-
-if TYPE_CHECKING:
-    from ....node.access.access import Principal
-    from ....node.queues.pulls.pulls import Waiter
-    from ..frontend import RpcFrontEnd
 
 __all__ = ["ANSWER_BYTES", "UNREAD_BYTES_MAX", "Stream", "checked_msgid"]
 
@@ -39,6 +36,8 @@ PACED_VALUES = 10_000
 """Number of new values in an unfinished request above which its connection waits for its turn."""
 WAITER_BYTES = 512
 """Memory counted for a waiting pull."""
+TASK_BYTES = 4096
+"""Memory counted for a request that takes several steps, until it is answered."""
 MSGID_BYTES_MAX = 64
 _HEAD_BYTES = 160
 _KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
@@ -52,19 +51,23 @@ class Stream(asyncio.Protocol):
     Attributes:
         principal: the client's principal, None before it has authenticated.
         place: its slot in the limits on connections and memory.
-        slow: its requests that take several steps.
+        tasks: its requests that take several steps.
+        reserved_bytes: memory reserved for responses that are being made.
+        promised_bytes: size of responses that are certain to be sent and wait for something else.
         waiting: its waiting pulls.
     """
 
-    def __init__(self, owner: RpcFrontEnd, place: ConnectionSlot) -> None:
-        self.owner = owner
-        self.node = owner.node
-        self.service = owner.node.service
+    def __init__(self, port: PortContext, place: ConnectionSlot) -> None:
+        self.port = port
+        self.node = port.node
+        self.service = port.node.service
         self.closed = False
         self.principal: Principal | None = None
         self.place = place
         self.waiting: set[Waiter] = set()
-        self.slow = SlowAnswers()
+        self.tasks: set[asyncio.Task[None]] = set()
+        self.reserved_bytes = 0
+        self.promised_bytes = 0
         self.partial_since_s: float | None = None
         self._partial_began_s = 0.0
         # Number of bytes received at the last check, and the time since it is unchanged; likewise of unread bytes.
@@ -86,12 +89,14 @@ class Stream(asyncio.Protocol):
         self._has_begun_answer = False
         self._out: list[bytes] = []
         self._out_bytes = 0
-        # Size of responses that are certain to be sent and wait for something else.
-        self.promised_bytes = 0
         # `_reading` is the wanted state. `_working` is true while reading is paused until all received data is carried out.
         self._reading = True
         self.writable = True
         self._working = False
+        # Future of the tasks that wait for the client to read.
+        self._drained: asyncio.Future[None] | None = None
+        # Whether the client waits until the node has processed the pending commands.
+        self._waits_for_room = False
         # Number of reasons to hold requests back, and the data that waits.
         self._held = 0
         self._rest: tuple[bytes, int] | None = None
@@ -122,7 +127,8 @@ class Stream(asyncio.Protocol):
         self._rest, self._intake = None, RequestReader()
         if self._end is not None:
             self._end.cancel()
-        self.slow.cancel()
+        for task in self.tasks:
+            task.cancel()
         self.place.release()
 
     def data_received(self, data: bytes) -> None:
@@ -151,7 +157,7 @@ class Stream(asyncio.Protocol):
         self._flush()
         if self.closed or self._refused or self.principal is None or not may_be_half_closed(self._transport):
             return False
-        if not self.service.proposer.pending() and not self.has_unanswered:
+        if not self.service.sender.proposer.pending() and not self.has_unanswered:
             return False
         # The rest of an unfinished request will not arrive.
         self.partial_since_s = None
@@ -163,11 +169,6 @@ class Stream(asyncio.Protocol):
         raise RuntimeError("a subclass knows what is not answered")
 
     @property
-    def transport(self) -> asyncio.Transport:
-        """Return the transport of the responses."""
-        return self._transport
-
-    @property
     def has_rest(self) -> bool:
         """Return whether received requests are not carried out yet."""
         return self._working or bool(self._held)
@@ -175,7 +176,7 @@ class Stream(asyncio.Protocol):
     @property
     def has_unanswered(self) -> bool:
         """Return whether responses are outstanding, except those to commands on their way to the log."""
-        return self.has_rest or bool(self.waiting or self.slow.tasks or self.promised_bytes)
+        return self.has_rest or bool(self.waiting or self.tasks or self.promised_bytes)
 
     # --- reading --------------------------------------------------------------------------------------------------
 
@@ -211,8 +212,8 @@ class Stream(asyncio.Protocol):
             self._note_partial(begins=whole >= base)
         else:
             self._note_whole()
-        if self.service.proposer.is_full():
-            self.owner.hold(self)
+        if self.service.sender.proposer.is_full():
+            self._wait_for_room()
 
     def _take_later(self, data: bytes, base: int) -> None:
         if not self._working:
@@ -231,9 +232,9 @@ class Stream(asyncio.Protocol):
             # A client that does not read gets no further answers.
             self._rest = (data, base)
             return
-        if self.service.proposer.is_full():
+        if self.service.sender.proposer.is_full():
             self._rest = (data, base)
-            self.owner.hold(self)
+            self._wait_for_room()
             return
         try:
             self._take(data, base)
@@ -256,6 +257,19 @@ class Stream(asyncio.Protocol):
         if self._rest is not None:
             self.loop.call_soon(self._take_rest, *self._rest)
             self._rest = None
+
+    def _wait_for_room(self) -> None:
+        """Stop reading from this client until the node has processed the pending commands."""
+        if not self._waits_for_room:
+            self._waits_for_room = True
+            self.pause_reading()
+            self.hold()
+            self.port.wait_for_room(self._go_on_in_room)
+
+    def _go_on_in_room(self) -> None:
+        self._waits_for_room = False
+        self.resume_reading()
+        self.go_on()
 
     def _collect(self, data: bytes) -> bytes:
         """Take more of a large request and carry it out once it is complete; return the data after it."""
@@ -324,7 +338,7 @@ class Stream(asyncio.Protocol):
         self._paced_values = values
         if more > PACED_VALUES:
             self.pause_reading()
-            self.loop.call_later(self.owner.pace(more, self.loop.time() - self._turn_began_s), self.resume_reading)
+            self.loop.call_later(self.port.pace(more, self.loop.time() - self._turn_began_s), self.resume_reading)
 
     def is_stalled(self, now_s: float, stall_s: float, request_s: float) -> bool:
         """Return whether an unfinished request has stalled for `stall_s` seconds while it was read, or is too slow overall."""
@@ -335,7 +349,7 @@ class Stream(asyncio.Protocol):
 
     def is_idle(self, now_s: float, idle_s: float) -> bool:
         """Return whether nothing arrived for `idle_s` seconds and no request is in progress."""
-        if self._intake.received != self._seen or self.waiting or self.slow.tasks:
+        if self._intake.received != self._seen or self.waiting or self.tasks:
             self._seen, self._seen_s = self._intake.received, now_s
         return self._seen_s < now_s - idle_s
 
@@ -462,9 +476,18 @@ class Stream(asyncio.Protocol):
     def resume_writing(self) -> None:
         self.writable = True
         self.account()
-        self.slow.drained()
+        if self._drained is not None:
+            self._drained.set_result(None)
+            self._drained = None
         self.resume_reading()
         self._go_on_with_rest()
+
+    async def until_read(self) -> None:
+        """Wait until the client reads its responses."""
+        while not self.writable:
+            if self._drained is None:
+                self._drained = self.loop.create_future()
+            await asyncio.shield(self._drained)
 
     # --- memory ---------------------------------------------------------------------------------------------------
 
@@ -494,7 +517,7 @@ class Stream(asyncio.Protocol):
             raise LmqError("overloaded", reason)
 
     def _others(self) -> int:
-        return self.slow.reserved_bytes + WAITER_BYTES * len(self.waiting) + TASK_BYTES * len(self.slow.tasks)
+        return self.reserved_bytes + WAITER_BYTES * len(self.waiting) + TASK_BYTES * len(self.tasks)
 
 
 def checked_msgid(msgid: object) -> object:

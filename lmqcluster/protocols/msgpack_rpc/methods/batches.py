@@ -97,7 +97,7 @@ async def _cut(subscriptions: Subscriptions, connection: Connection, arguments: 
 async def _incarnation(_subscriptions: Subscriptions, connection: Connection, arguments: Arguments) -> bytes:
     """``incarnation() -> string``: it changes if the cluster is restored or has lost the end of its log."""
     arity(arguments, 0, 0)
-    await connection.service.barrier()
+    await connection.service.sender.barrier()
     return connection.service.receipts().incarnation
 
 
@@ -189,7 +189,7 @@ async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments
         due_from_us=_bound(options, b"due_from", 0),
         due_to_us=_bound(options, b"due_to", sys.maxsize),
     )
-    await connection.service.barrier()
+    await connection.service.sender.barrier()
     found, following = await connection.service.peeks.whole_page(queue, query, connection.client())
     queues = [[queue, len(found)]] if found else []
     columns = _columns(found, details=details, bodies=bodies)
@@ -203,7 +203,7 @@ async def _peek_ranges(_subscriptions: Subscriptions, connection: Connection, ar
     queue, size, ranges_min = text(arguments[0]), _integer(arguments[1]), _integer(arguments[2])
     if size < 1 or not 0 < ranges_min <= RANGES_MAX:
         raise LmqError("bad_request", f"a range needs 1 byte or more, and there may be 1 to {RANGES_MAX:,} ranges")
-    await connection.service.barrier()
+    await connection.service.sender.barrier()
     return await connection.service.peek_ranges.bounds(queue, RangeWish(size, ranges_min), connection.client())
 
 

@@ -46,7 +46,7 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
     rows = [
         [*typed_body(content, kind), header] for content, kind, header in zip(contents, types, headers, strict=True)
     ]
-    _add_options(rows, options.get(b"options"), connection.service.due_times)
+    _add_options(rows, options.get(b"options"), connection.service.sender.due_times)
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
     run = _run(options.get(b"epoch"), options.get(b"run")) if options.keys() & {b"epoch", b"run"} else None
     return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done, run=run)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.log.commands import Delivered
+from ....core.log.commands import Pull, PullInSession
+from ....core.log.results import Delivered
 from ....node.commit.proposer import PendingCommand
+from ....node.queues.pulls.pull_options import PullOptions
 from ....node.queues.pulls.pulls import Waiter
+from ....node.queues.pulls.unsent import unsent_in_session
 from ....node.queues.sending import requests
+from ....node.queues.sending.times import lease_us
 from ....ports import ConnectionSlot
 from ....wire.errors import LmqError
 from ....wire.limits import PULL_COUNT_MAX
 from ..connection.connection import Connection, Handler
-from ..connection.option_pulls import pull_many
 from ..values import replies
 from ..values.arguments import arity, count, text, wait
+from ..values.options import flag_of, given, seconds_of
+from .pullers import ManyPuller, SettlingPuller
 
 __all__ = ["PULL_METHODS"]
 
 Arguments = list[Any]
+_OPTIONS = frozenset((b"lease", b"auto_ack", b"session", b"after"))
 
 
 class _LookingPuller:
@@ -93,16 +99,67 @@ def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if not pulls.cancel(connection, arguments[0]):
         request = requests.barrier()
         group = PendingCommand(request.command, [arguments[0]], _Cancellation(connection))
-        connection.service.proposer.add(group, request.size_bytes)
+        connection.service.sender.proposer.add(group, request.size_bytes)
     connection.succeed(msgid, replies.OK)
 
 
+def _pull(connection: Connection, msgid: Any, arguments: Arguments) -> None:
+    """``pull(name[, timeout[, {lease, auto_ack, session, after}]])``."""
+    if len(arguments) == 2:
+        name, wait_s = arguments[0], wait(arguments[1])
+    elif len(arguments) == 1:
+        name, wait_s = arguments[0], None
+    else:
+        arity(arguments, 3, 3)
+        name, wait_s, options = text(arguments[0]), wait(arguments[1]), given(arguments[2], _OPTIONS)
+        _pull_with_options(connection, msgid, name, (1, wait_s), options, is_many=False)
+        return
+    if type(name) is not bytes:
+        raise LmqError("bad_arguments", "a queue name must be a string")
+    service = connection.service
+    if service.sender.proposer.open_command(service.pulls, Pull, name) is None:
+        service.sender.check_name(name, connection.kept_for())
+        service.receipts()
+    service.pulls.start(name, (connection, msgid, 1, wait_s))
+
+
 def _pull_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``pull_many(name, max[, timeout[, {lease, auto_ack, session}]])``."""
+    """``pull_many(name, max[, timeout[, {lease, auto_ack, session, after}]])``."""
     arity(arguments, 2, 4)
     name, most = text(arguments[0]), count(arguments[1], PULL_COUNT_MAX)
     wait_s = 0.0 if len(arguments) == 2 else wait(arguments[2])
-    pull_many(connection, msgid, name, (most, wait_s), arguments[3:])
+    options = given(arguments[3], _OPTIONS) if len(arguments) == 4 else {}
+    _pull_with_options(connection, msgid, name, (most, wait_s), options, is_many=True)
+
+
+def _pull_with_options(
+    connection: Connection,
+    msgid: Any,
+    name: bytes,
+    wanted: tuple[int, float],
+    options: dict[bytes, Any],
+    *,
+    is_many: bool,
+) -> None:
+    settles = flag_of(options, b"auto_ack")
+    if settles and not connection.is_answered(msgid):
+        raise LmqError("bad_request", "a notification has no reply, so its pull must not acknowledge")
+    service, puller = connection.service, SettlingPuller if settles else ManyPuller
+    lease_s = seconds_of(options, b"lease")
+    if b"session" in options:
+        own_lease_us = 0 if lease_s is None else lease_us(lease_s)
+        number = service.sessions.number(text(options[b"session"]))
+        service.sender.check_name(name, connection.kept_for())
+        known = service.sessions.known(text(options[b"after"]) if b"after" in options else None)
+        pull_options = PullOptions(PullInSession, (own_lease_us, number, 1, known, connection.state_owner()))
+        answer = puller(connection, is_many=is_many, unsent=unsent_in_session(1, known))
+        service.pulls.start(name, (answer, msgid, *wanted), pull_options)
+        return
+    ticket = puller(connection, is_many=is_many), msgid, *wanted
+    pull_options = PullOptions(Pull, (0 if lease_s is None else lease_us(lease_s), False))
+    service.sender.check_name(name, connection.kept_for())
+    service.receipts()
+    service.pulls.start(name, ticket, pull_options)
 
 
 def _pull_any(connection: Connection, msgid: Any, arguments: Arguments) -> None:
@@ -119,7 +176,7 @@ def _pull_any(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 
 PULL_METHODS: dict[bytes, Handler] = {
-    b"pull": Connection.pull,
+    b"pull": _pull,
     b"pull_many": _pull_many,
     b"pull_any": _pull_any,
     b"cancel": _cancel,

@@ -32,7 +32,7 @@ def push_each(connection: Connection, msgid: Any, arguments: list[Any]) -> None:
         raise LmqError("bad_arguments", "the contents must be a list")
     if len(contents) > PUSH_COUNT_MAX:
         raise LmqError("too_large", f"a request may push at most {PUSH_COUNT_MAX} messages, this has {len(contents)}")
-    connection.service.check_name(name, connection.kept_for())
+    connection.service.sender.check_name(name, connection.kept_for())
     bodies = [_checked(connection, content) for content in contents]
     outcomes = _Outcomes(connection, msgid, name, bodies)
     for start, run in _runs(bodies):
@@ -44,7 +44,7 @@ def _checked(connection: Connection, content: Any) -> bytes | LmqError:
     """Return the body of a content, or the error if no queue could store it."""
     try:
         body = body_of(content)
-        connection.service.check_push(len(body))
+        connection.service.sender.check_push(len(body))
     except UnsupportedExtensionError as exc:
         return LmqError("bad_arguments", str(exc))
     except LmqError as exc:
@@ -80,8 +80,8 @@ class _Outcomes:
     def propose(self, start: int, bodies: list[bytes], number: int) -> None:
         """Send a run of bodies; `start` is the position of the first and `number` its number."""
         connection = self._connection
-        producer, owned = connection.producer, connection.producer_owner
-        request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owned)
+        producer, owner = connection.producer, connection.producer_owner
+        request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owner)
         group = PendingCommand(request.command, list(range(start, start + len(bodies))), self)
         try:
             connection.add(group, request.size_bytes)

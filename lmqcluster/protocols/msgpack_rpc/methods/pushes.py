@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ....core import PushFlag
+from ....core.log.commands import Push
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.pushes.copies import push_copies
 from ....node.queues.sending import requests
 from ....node.queues.sending.push_items import PushItem, PushOptions, Stored, check_all_stored, refusal_of, stored
@@ -60,9 +62,35 @@ def whole_item_of(content: Any, options: Any) -> PushItem:
 
 def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     """``push(name, content[, {key, delay, due, ttl, priority, label, group, wait, sequence}])``."""
-    if len(arguments) == 2:
-        connection.push(msgid, arguments)
+    if len(arguments) != 2:
+        _push_with_options(connection, msgid, arguments)
         return
+    name, content = arguments
+    service, sequence = connection.service, connection.next_sequence
+    # A refused push uses up its number too, so that the client and the node keep counting alike.
+    connection.next_sequence = sequence + 1
+    if connection.push_error is not None:
+        raise connection.push_error.again()
+    if type(name) is not bytes:
+        raise LmqError("bad_arguments", "a queue name must be a string")
+    body = body_of(content)
+    size = len(body)
+    if size <= service.sender.message_bytes_max:
+        service.sender.check_push(size)
+    else:
+        service.sender.check_packed(body)
+    proposer = service.sender.proposer
+    command = proposer.open_command(connection, Push, name)
+    if command is not None:
+        command.contents.append(body)
+        proposer.share(size + 8, msgid)
+        return
+    service.sender.check_name(name, connection.kept_for())
+    command = Push(name, CONTENT_TYPE, [body], connection.producer, sequence, connection.producer_owner)
+    connection.add(PendingCommand(command, [msgid], connection), size + 64)
+
+
+def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     first = connection.take_numbers(b"push", arguments)
     arity(arguments, 3, 3)
     name, options = text(arguments[0]), given(arguments[2], _PUSH_OPTIONS)
@@ -74,19 +102,17 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s, show)
         return
 
-    def render(flags: list[int]) -> bytes:
+    def render_flag(flags: list[int]) -> bytes:
         check_all_stored(name, flags)
         return replies.FLAG_TEXTS[flags[0] & 3]
 
-    def render_one(results: list[Stored]) -> bytes:
+    def render(results: list[Stored]) -> bytes:
         return show(results[0])
 
-    if show is _show_sequence or not options.keys() <= {b"key"}:
-        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render_one, first)
-    elif options:
-        _push_keyed(connection, msgid, name, [item_of(arguments[1], options)], render)
+    if options or show is _show_sequence:
+        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render, first)
     else:
-        _push_plain(connection, msgid, name, [arguments[1]], render, first)
+        _push_plain(connection, msgid, name, [arguments[1]], render_flag, first)
 
 
 def _show(one: Stored) -> bytes:
@@ -137,11 +163,11 @@ def _push_plain(
 ) -> None:
     """Store contents without keys and options."""
     bodies = [body_of(content) for content in contents]
-    connection.service.check_name(name, connection.kept_for())
+    connection.service.sender.check_name(name, connection.kept_for())
     for body in bodies:
-        connection.service.check_packed(body)
-    producer, owned = connection.producer, connection.producer_owner
-    propose(connection, msgid, requests.push_plain(name, CONTENT_TYPE, bodies, producer, first or 0, owned), render)
+        connection.service.sender.check_packed(body)
+    producer, owner = connection.producer, connection.producer_owner
+    propose(connection, msgid, requests.push_plain(name, CONTENT_TYPE, bodies, producer, first or 0, owner), render)
 
 
 def _push_batch(
@@ -161,10 +187,6 @@ def _push_batch(
     types = content_types_of(options.get(b"content_types"), contents)
     headers = headers_of(options.get(b"headers"), len(contents))
     kinds = types or [None] * len(contents)
-    if each is None and not tells_sequence:
-        items = _items(contents, kinds, headers, raw_keys, [None] * len(contents))
-        _push_keyed(connection, msgid, name, items, _flag_list(name))
-        return
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
     wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
     show = _show_sequence if tells_sequence else _show
@@ -172,7 +194,8 @@ def _push_batch(
     def render(results: list[Stored]) -> bytes:
         return replies.array_header(len(results)) + b"".join(map(show, results))
 
-    _push_items(connection, msgid, name, _items(contents, kinds, headers, raw_keys, wanted), render, first)
+    items = _items(contents, kinds, headers, raw_keys, wanted)
+    _push_items(connection, msgid, name, items, render, first)
 
 
 def _items(
@@ -201,21 +224,6 @@ def _as_many(values: Any, contents: list[Any], wanted: str) -> list[Any]:
     return values
 
 
-def _push_keyed(
-    connection: Connection,
-    msgid: Any,
-    name: bytes,
-    items: list[PushItem],
-    render: Callable[[list[int]], bytes],
-) -> None:
-    """Store messages under keys."""
-    service = connection.service
-    service.check_name(name, connection.kept_for())
-    for item in items:
-        service.check_item(item)
-    propose(connection, msgid, requests.push_items(name, items, connection.owned()), render)
-
-
 def _push_items(
     connection: Connection,
     msgid: Any,
@@ -226,14 +234,14 @@ def _push_items(
 ) -> None:
     """Store messages with options, all or none of them; under the producer's numbers if there is a producer."""
     service = connection.service
-    service.check_name(name, connection.kept_for())
+    service.sender.check_name(name, connection.kept_for())
     for item in items:
-        service.check_item(item)
+        service.sender.check_item(item)
     if first is None or connection.producer is None:
-        request = requests.push_rows(service.due_times, name, items, connection.owned())
+        request = requests.push_rows(service.sender.due_times, name, items, connection.state_owner())
     else:
-        numbered = (connection.producer, first)
-        request = requests.push_rows(service.due_times, name, items, connection.producer_owner, numbered)
+        owner, producer = connection.producer_owner, connection.producer
+        request = requests.push_rows(service.sender.due_times, name, items, owner, producer, first)
 
     def shown(results: list[tuple[int, int]]) -> bytes:
         check_all_stored(name, [flag for flag, _sequence in results])
@@ -262,7 +270,7 @@ def _push_all(connection: Connection, msgid: Any, arguments: Arguments) -> None:
 
 async def _copied(connection: Connection, pattern: bytes, item: list[Any]) -> bytes:
     try:
-        stored = await push_copies(connection.service, pattern, item, connection.client())
+        stored = await push_copies(connection.service.sender, pattern, item, connection.client())
     finally:
         connection.go_on()
     _check_copies(stored)

@@ -23,7 +23,7 @@ def _open_session(connection: Connection, msgid: Any, arguments: Arguments) -> N
     service, ttl_s = connection.service, arguments[0]
     if type(ttl_s) not in (int, float):
         raise LmqError("bad_arguments", "a time to live must be a number of seconds")
-    request = requests.open_session(service, ttl_s, connection.owned())
+    request = requests.open_session(service.sender, ttl_s, connection.state_owner())
     receipts = service.receipts()
 
     def render(number: int) -> bytes:
@@ -32,13 +32,13 @@ def _open_session(connection: Connection, msgid: Any, arguments: Arguments) -> N
     propose(connection, msgid, request, render)
 
 
-def _on_session(request: Callable[[int, list[bytes]], requests.Request]) -> Handler:
+def _on_session(request: Callable[[int, bytes], requests.Request]) -> Handler:
     """``renew_session(id) -> bool`` and ``end_session(id) -> bool``."""
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         arity(arguments, 1, 1)
         number = session_number(connection, arguments[0])
-        propose(connection, msgid, request(number, connection.owned()), pack)
+        propose(connection, msgid, request(number, connection.state_owner()), pack)
 
     return handler
 
@@ -70,7 +70,7 @@ def _lock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         connection.run_packed(msgid, lambda: sessions.lock(name, session, wait_s, owner), waits=True)
         return
     number = session_number(connection, session)
-    request = requests.lock(name, number, connection.owned(), waits=False)
+    request = requests.lock(name, number, connection.state_owner(), waits=False)
     propose(connection, msgid, request, lambda token: pack(token or None))
 
 
@@ -80,7 +80,7 @@ def _unlock(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     name = text(arguments[0])
     requests.check_lock_name(name)
     number = session_number(connection, arguments[1])
-    propose(connection, msgid, requests.unlock(name, number, connection.owned()), pack)
+    propose(connection, msgid, requests.unlock(name, number, connection.state_owner()), pack)
 
 
 SESSION_METHODS: dict[bytes, Handler] = {

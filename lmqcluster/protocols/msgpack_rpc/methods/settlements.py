@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
-from ....core import Op
+from ....core.log.commands import Ack, Extend, Nack
+from ....node.commit.proposer import PendingCommand
 from ....node.queues.sending import requests
 from ....node.queues.sending.times import lease_us, retry_delay_us
 from ....wire.errors import LmqError
@@ -16,22 +17,16 @@ from ..values.arguments import arity, text, texts
 from ..values.options import flag_of, given, place_of, seconds_of
 from .single_commands import propose
 
-__all__ = ["SETTLE_METHODS", "give_back_arguments", "lease_argument"]
+__all__ = ["SETTLE_METHODS", "lease_argument", "nack_arguments"]
 
 Arguments = list[Any]
-_OPTIONS = {Op.NACK: frozenset((b"delay", b"place")), Op.EXTEND: frozenset((b"lease",))}
+_Kind = type[Ack] | type[Nack] | type[Extend]
+_OPTIONS: dict[_Kind, frozenset[bytes]] = {Nack: frozenset((b"delay", b"place")), Extend: frozenset((b"lease",))}
 _AGAIN = frozenset((b"again",))
 _NONE: frozenset[bytes] = frozenset()
 
 
-class _Verb(NamedTuple):
-    """A command that settles deliveries, and its arguments after their numbers."""
-
-    op: Op
-    more: tuple[int, ...] = ()
-
-
-def give_back_arguments(options: dict[bytes, Any]) -> tuple[int, int]:
+def nack_arguments(options: dict[bytes, Any]) -> tuple[int, int]:
     """Return the place and the delay of a message that is returned to its queue.
 
     Raises:
@@ -50,39 +45,56 @@ def lease_argument(options: dict[bytes, Any]) -> int | None:
     return None if lease_s is None else lease_us(lease_s)
 
 
-def _verb(op: Op, options: dict[bytes, Any]) -> _Verb:
-    """Return the command for a method with these options.
+def _command(kind: _Kind, name: bytes, numbers: list[int], options: dict[bytes, Any]) -> Ack | Nack | Extend:
+    """Return the command of a method with these options.
 
     Raises:
         LmqError: like the functions for the arguments.
     """
-    if op == Op.NACK and not options.keys().isdisjoint(_OPTIONS[op]):
-        return _Verb(Op.GIVE_BACK, give_back_arguments(options))
-    if op == Op.EXTEND and (own_lease_us := lease_argument(options)) is not None:
-        return _Verb(Op.EXTEND_BY, (own_lease_us,))
-    return _Verb(op)
+    if kind is Nack:
+        return Nack(name, numbers, *nack_arguments(options))
+    if kind is Extend:
+        return Extend(name, numbers, lease_argument(options) or 0)
+    return Ack(name, numbers)
 
 
-def _settle(op: Op) -> Handler:
+def _settle(kind: _Kind) -> Handler:
+    """Return the handler of ``done(name, id)``, or of a similar method without options."""
+
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-        connection.settle(op, msgid, arguments)
+        arity(arguments, 2, 2)
+        name, receipt = arguments
+        if type(name) is not bytes or type(receipt) is not bytes:
+            raise LmqError("bad_arguments", "a queue name and a message id must be strings")
+        number = connection.service.receipts().parse(receipt)
+        proposer = connection.service.sender.proposer
+        command = proposer.open_command(connection, kind, name)
+        if command is not None:
+            command.numbers.append(number)
+            proposer.share(16, msgid)
+        elif len(name) > NAME_BYTES_MAX:
+            raise LmqError("queue_not_found", "no queue has such a long name")
+        else:
+            proposer.add(PendingCommand(kind(name, [number]), [msgid], connection), 64)
 
     return handler
 
 
-def _settle_with_options(op: Op) -> Handler:
+def _settle_with_options(kind: _Kind) -> Handler:
     """``release(name, id[, {delay, place}])`` and ``retain(name, id[, {lease}])``."""
+    settle = _settle(kind)
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         if len(arguments) != 3:
-            connection.settle(op, msgid, arguments)
+            settle(connection, msgid, arguments)
             return
         name, receipt = text(arguments[0]), text(arguments[1])
-        verb = _verb(op, given(arguments[2], _OPTIONS[op]))
+        options = given(arguments[2], _OPTIONS[kind])
+        command = _command(kind, name, [], options)
         if len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
-        number = connection.service.receipts().parse(receipt)
-        propose(connection, msgid, requests.settle(verb.op, name, [number], *verb.more), _render_one)
+        command.numbers.append(connection.service.receipts().parse(receipt))
+        propose(connection, msgid, requests.settle(command), _render_one)
 
     return handler
 
@@ -95,13 +107,13 @@ def _render_one(settled: list[bool] | None) -> bytes:
     return replies.OK
 
 
-def _settle_many(op: Op) -> Handler:
+def _settle_many(kind: _Kind, *, undoes: bool = False) -> Handler:
     """Return the handler of ``done_many`` or a similar method: ``(name, [id][, {again, ...}])``.
 
     With *again*, the client repeats a request whose answer it has lost. A receipt that an earlier request has settled
     then gives true too, and an unknown one gives nil.
     """
-    known = _OPTIONS.get(op, _NONE) | (_NONE if op == Op.EXTEND else _AGAIN)
+    known = (_NONE if undoes else _OPTIONS.get(kind, _NONE)) | (_NONE if kind is Extend else _AGAIN)
 
     def handler(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         arity(arguments, 2, 3)
@@ -110,31 +122,31 @@ def _settle_many(op: Op) -> Handler:
         if len(arguments) == 3 and not options:
             raise LmqError("bad_arguments", "the options must be a map that says something")
         again = flag_of(options, b"again")
-        verb = _verb(op, options)
         parse = connection.service.receipts().parse
         numbers = [parse(one) for one in ids]
+        command = Nack(name, numbers, undoes=True) if undoes else _command(kind, name, numbers, options)
 
         def render(settled: list[bool] | None) -> bytes:
             results: list[bool | None] = [*settled] if settled is not None else [False] * len(numbers)
-            if again:
-                settled_by = connection.service.machine().settled_by
-                results = [ok or settled_by(op, name, number) for ok, number in zip(results, numbers, strict=True)]
+            if again and not isinstance(command, Extend):
+                is_repeated = connection.service.sender.state().is_repeated
+                results = [ok or is_repeated(command, number) for ok, number in zip(results, numbers, strict=True)]
             return pack(results)
 
         if len(name) > NAME_BYTES_MAX:
             connection.succeed(msgid, render(None))
             return
-        propose(connection, msgid, requests.settle(verb.op, name, numbers, *verb.more), render)
+        propose(connection, msgid, requests.settle(command), render)
 
     return handler
 
 
 SETTLE_METHODS: dict[bytes, Handler] = {
-    b"done": _settle(Op.ACK),
-    b"release": _settle_with_options(Op.NACK),
-    b"retain": _settle_with_options(Op.EXTEND),
-    b"done_many": _settle_many(Op.ACK),
-    b"release_many": _settle_many(Op.NACK),
-    b"retain_many": _settle_many(Op.EXTEND),
-    b"put_back_many": _settle_many(Op.PUT_BACK),
+    b"done": _settle(Ack),
+    b"release": _settle_with_options(Nack),
+    b"retain": _settle_with_options(Extend),
+    b"done_many": _settle_many(Ack),
+    b"release_many": _settle_many(Nack),
+    b"retain_many": _settle_many(Extend),
+    b"put_back_many": _settle_many(Nack, undoes=True),
 }

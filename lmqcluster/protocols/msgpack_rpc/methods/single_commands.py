@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ....core.log.command_layout import producer_of
-from ....node.commit.proposer import PendingCommand
+from ....node.commit.proposer import PendingCommand, producer_of
 from ....node.queues.sending.requests import Request
 from ....wire.errors import LmqError, forget_frames
 from ..connection.connection import Connection

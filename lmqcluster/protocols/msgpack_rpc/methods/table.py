@@ -54,8 +54,8 @@ def _update_props(connection: Connection, msgid: Any, arguments: Arguments) -> N
     arity(arguments, 1, 3)
     only_unset = len(arguments) == 3 and flag_of(given(arguments[2], _UPDATE_OPTIONS), b"only_unset")
     name = text(arguments[0])
-    connection.service.check_name(name, connection.kept_for())
-    connection.service.check_room()
+    connection.service.sender.check_name(name, connection.kept_for())
+    connection.service.sender.check_room()
     if len(arguments) >= 2 and type(arguments[1]) is list:
         raise LmqError("bad_arguments", "properties must be a map, not a list")
     properties = parse_properties(arguments[1]) if len(arguments) >= 2 else []

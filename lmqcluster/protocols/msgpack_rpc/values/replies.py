@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgpack
 
-from ....core.log.commands import Delivered
+from ....core.log.results import Delivered
 from ....core.messages.message import Message, RichMessage, loaded, traits_of
 from ....wire.errors import LmqError
 from ....wire.ids import ReceiptFormat

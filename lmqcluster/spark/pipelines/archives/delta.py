@@ -1,8 +1,7 @@
-"""Appends micro-batches to a Delta table, each once: the table stores the number of the last one of each query.
+"""Appends micro-batches to a Delta table, each once: the table stores each query's last micro-batch number.
 
-Delta's writer for Python (``deltalake``) commits a micro-batch together with a transaction of its application, the
-query, whose version is the number of the micro-batch. Of two drivers that write the same one concurrently, the second
-fails. The writer works with any version of Spark and needs no jar; any reader of Delta can read the table. A
+Delta's writer for Python (``deltalake``) commits each micro-batch with a Delta transaction: its application is the
+query, its version the micro-batch number. Of two drivers that write the same one concurrently, the second fails. The writer works with any version of Spark and needs no jar; any reader of Delta can read the table. A
 micro-batch is first collected on the driver, so its size limit (``Source.bytes_max``) also limits the driver's memory.
 """
 

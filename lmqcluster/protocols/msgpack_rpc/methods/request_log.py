@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import structlog
 
 from ....wire.errors import LmqError
-
-if TYPE_CHECKING:
-    from .connection import Connection, Handler
+from ..connection.connection import Connection, Handler
 
 __all__ = ["logged"]
 

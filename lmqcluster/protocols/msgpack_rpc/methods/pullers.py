@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ....core import Op
-from ....core.log.commands import Delivered
+from ....core.log.commands import Ack
+from ....core.log.results import Delivered
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.pulls import Waiter
 from ....node.queues.pulls.unsent import Unsent
 from ....node.queues.sending import requests
 from ....ports import ConnectionSlot
 from ....wire.errors import LmqError, Outcome
+from ..connection.connection import MANY_BYTES_MAX, Connection
 from ..values import replies
 
-if TYPE_CHECKING:
-    from .connection import Connection
-
-__all__ = ["MANY_BYTES_MAX", "ManyPuller", "SettlingPuller"]
-
-MANY_BYTES_MAX = 16 * 1024 * 1024
-"""Size above which a batch ends, after the message that exceeds it, independent of the requested count."""
+__all__ = ["ManyPuller", "SettlingPuller"]
 
 
 class ManyPuller:
@@ -33,7 +28,7 @@ class ManyPuller:
 
     __slots__ = ("_connection", "_is_many", "_unsent")
 
-    def __init__(self, connection: Connection, *, is_many: bool = True, unsent: Unsent = Unsent.PUT_BACK) -> None:
+    def __init__(self, connection: Connection, *, is_many: bool = True, unsent: Unsent = Unsent.UNDO) -> None:
         self._connection = connection
         self._is_many = is_many
         self._unsent = unsent
@@ -79,7 +74,7 @@ class ManyPuller:
         connection = self._connection
         size = sum(map(len, encoded))
         if connection.must_ask(size) and not connection.has_room(size):
-            connection.give_back(token, delivered, self._unsent)
+            connection.put_back(token, delivered, self._unsent)
             return
         if len(encoded) < len(delivered):
             self.put_back(delivered[len(encoded) :])
@@ -121,7 +116,7 @@ class SettlingPuller(ManyPuller):
         size = sum(map(len, encoded))
         must_ask = connection.promised_bytes or connection.must_ask(size)
         if must_ask and not connection.has_room(size):
-            connection.give_back(token, delivered, self._unsent)
+            connection.put_back(token, delivered, self._unsent)
             return
         if len(encoded) < len(delivered):
             self.put_back(delivered[len(encoded) :])
@@ -136,8 +131,10 @@ class SettlingPuller(ManyPuller):
         numbers = [number for _name, number, _remaining, _message in delivered]
         settlement = _Settlement(connection, self, delivered, encoded)
         try:
-            request = requests.settle(Op.ACK, name, numbers)
-            connection.service.proposer.add(PendingCommand(request.command, [token], settlement), request.size_bytes)
+            request = requests.settle(Ack(name, numbers))
+            connection.service.sender.proposer.add(
+                PendingCommand(request.command, [token], settlement), request.size_bytes
+            )
         except LmqError as exc:
             self.put_back(delivered)
             connection.fail(token, exc.rpc_text())

@@ -1,0 +1,59 @@
+"""The shapes of the results of commands."""
+
+from __future__ import annotations
+
+from enum import IntFlag
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..messages.message import Message
+
+__all__ = ["Delivered", "Fault", "IncompatibleVersionError", "PushFlag", "RefusedError", "shown"]
+
+Delivered = tuple[bytes, int, int, "Message"]
+"""Queue name, delivery number, deliveries that remain after this one, message."""
+
+
+class PushFlag(IntFlag):
+    """The outcome of a pushed message."""
+
+    STORED = 0
+    WINDOW_OPENED = 1
+    WINDOW_JOINED = 2
+    REPLAYED = 4  # added to the flag of the push that first used the key; nothing was stored
+    FULL = 8  # not stored: the queue is full
+    OVERSIZED = 16  # not stored: the body exceeds the queue's limit
+
+
+class Fault(NamedTuple):
+    """The result of a command that could not be carried out.
+
+    Attributes:
+        code: the error code for clients if the command was understood and refused, with nothing of it applied; empty
+            if the command is broken, in which case its effect is undefined.
+    """
+
+    reason: str
+    code: str = ""
+
+
+class RefusedError(Exception):
+    """Raised by a command before it has changed anything; its result is a `Fault` with this code and reason."""
+
+    def __init__(self, code: str, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def shown(name: bytes) -> str:
+    """Return a name as error texts quote it."""
+    return repr(name.decode("utf-8", "backslashreplace"))
+
+
+class IncompatibleVersionError(RuntimeError):
+    """The log requires a machine version that this program does not have.
+
+    Apart from running out of memory and losing a page, the one error that applying a batch raises: a replica that
+    continued would diverge from those that understood the command.
+    """
