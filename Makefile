@@ -9,13 +9,13 @@ PIP = PYTHONWARNINGS=ignore $(BIN)/python -m pip install --quiet --disable-pip-v
 STAMP := $(VENV)/.installed
 RUNTIME := $(VENV)/.installed-runtime
 # Number of concurrent test files.
-TEST_JOBS ?= 4
+TEST_JOBS ?= 3
 UNIT_JOBS ?= 3
 # Tests start about a thousand Python processes, each of which would compile all modules without byte code on disk.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := install
-.PHONY: help install lock up check lint fmt test tests unit coverage docs release sim soak deploy-check drill drill-soak example bench clean
+.PHONY: help install lock up check lint fmt test unit coverage docs release sim soak deploy-check drill drill-soak example bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -79,10 +79,7 @@ release: install ## Build sdist, wheel, image, site, SBOM and checksums into dis
 check: install ## Run lint and unit: before every commit
 	@$(MAKE) --no-print-directory --output-sync=target --jobs 2 lint unit
 
-test: install ## Run everything that CI runs (tens of minutes)
-	@$(MAKE) --no-print-directory --jobs 2 lint tests
-
-tests: install
+test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 
 # Downloads and builds Helm and Docker Compose, which takes minutes, and starts a separate systemd, which needs root.

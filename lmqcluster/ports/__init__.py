@@ -7,7 +7,7 @@ All ports of a node use this package: HTTP, MessagePack-RPC, Kestrel, queued and
 from .connection_limiter import Bounds, ConnectionLimiter, ConnectionSlot
 from .descriptor_shares import DescriptorShares
 from .ending import Ending
-from .half_closed import HALF_CLOSED_S, may_be_half_closed, wait_for_acknowledgement
+from .half_closed import HALF_CLOSED_S, is_gone, may_be_half_closed, wait_for_acknowledgement, wait_for_reset
 from .listener import Listener
 from .memory import VALUE_BYTES, Memory
 
@@ -21,6 +21,8 @@ __all__ = [
     "Ending",
     "Listener",
     "Memory",
+    "is_gone",
     "may_be_half_closed",
     "wait_for_acknowledgement",
+    "wait_for_reset",
 ]

@@ -2,6 +2,8 @@
 
 A FIN does not distinguish the two cases. If the client no longer exists, its host answers the next bytes with a reset.
 So a message for such a client is taken or acknowledged only after its host has acknowledged bytes sent after the FIN.
+If the client ends later, its host sends a reset. The event loop does not report that reset, because it no longer reads
+from the connection, so the connection is checked for it while the client waits.
 """
 
 from __future__ import annotations
@@ -9,11 +11,12 @@ from __future__ import annotations
 import array
 import asyncio
 import fcntl
+import math
 import socket
 import termios
 from typing import Final
 
-__all__ = ["HALF_CLOSED_S", "may_be_half_closed", "wait_for_acknowledgement"]
+__all__ = ["HALF_CLOSED_S", "is_gone", "may_be_half_closed", "wait_for_acknowledgement", "wait_for_reset"]
 
 HALF_CLOSED_S: Final = 600.0
 """How long a half-closed client may wait for its answers."""
@@ -35,24 +38,39 @@ async def wait_for_acknowledgement(transport: asyncio.Transport) -> bool:
     sock = transport.get_extra_info("socket")
     loop = asyncio.get_running_loop()
     ends_s, look_s = loop.time() + _ACK_S, _LOOK_S
-    while not transport.is_closing():
+    while not is_gone(transport):
         if not transport.get_write_buffer_size() and not _unacknowledged_bytes(sock):
             # A reset empties the buffers too, so check for it last.
-            return not _is_reset(sock)
-        if _is_reset(sock) or loop.time() > ends_s:
+            return not is_gone(transport)
+        if loop.time() > ends_s:
             return False
         await asyncio.sleep(look_s)
         look_s = min(2 * look_s, _LOOK_S_MAX)
     return False
 
 
+async def wait_for_reset(transport: asyncio.Transport, timeout_s: float) -> None:
+    """Wait until the client's host has reset the connection, at most for `timeout_s` seconds."""
+    for _ in range(math.ceil(timeout_s / _LOOK_S_MAX)):
+        if is_gone(transport):
+            return
+        await asyncio.sleep(_LOOK_S_MAX)
+
+
+def is_gone(transport: asyncio.BaseTransport) -> bool:
+    """Return whether the connection is closing or the client's host has reset it.
+
+    The end of a Unix socket's client cannot be detected.
+    """
+    if transport.is_closing():
+        return True
+    sock = transport.get_extra_info("socket")
+    if sock.family == socket.AF_UNIX:
+        return False
+    return bool(sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0] == _TCP_CLOSE)
+
+
 def _unacknowledged_bytes(sock: socket.socket) -> int:
     size = array.array("i", [0])
     fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, size)
     return size[0]
-
-
-def _is_reset(sock: socket.socket) -> bool:
-    if sock.family == socket.AF_UNIX:
-        return False
-    return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0] == _TCP_CLOSE

@@ -122,6 +122,20 @@ def test_a_waiting_client_gets_a_message(asked: NodeProcess, queue_name: str, ki
             wait_for(lambda: counts(asked, queue_name) == (0, 0), "the message to be settled")
 
 
+@pytest.mark.parametrize("kind", [kind for kind in WAITING if not kind.startswith(("memcache", "text", "thrift"))])
+def test_the_wait_of_a_half_closed_client_ends_with_the_client(asked: NodeProcess, queue_name: str, kind: str) -> None:
+    """The client's host has acknowledged the start of the answer before the client closes."""
+    with Client(asked.rpc) as client:
+        client.push(queue_name, "x")
+        client.purge(queue_name)
+    shut = Shut(*WAITING[kind](asked, queue_name))
+    assert shut.sock.recv(1, socket.MSG_PEEK)
+    wait_for(lambda: waiters(asked) == 1, "the pull to wait")
+    shut.sock.close()
+    # Otherwise it would end after 60 seconds.
+    wait_for(lambda: waiters(asked) == 0, "the wait to end", timeout_s=TIMEOUT_S / 2)
+
+
 @pytest.mark.parametrize("kind", WAITING)
 def test_a_closed_client_gets_none(asked: NodeProcess, queue_name: str, kind: str) -> None:
     """Its close tells the node at first only that it sends nothing more."""

@@ -8,7 +8,6 @@ import base64
 import contextlib
 import json
 import random
-import re
 import socket
 import struct
 from collections.abc import Callable, Iterator
@@ -20,7 +19,8 @@ from lmqcluster import Client
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 
 from .bad_input import MIB, bounded_memory, open_idle, pour, unharmed
-from .cluster import Cluster, NodeProcess, fetch
+from .cluster import Cluster, NodeProcess
+from .elections import assert_no_election
 from .kestrel_ports import Lines, address_of, with_kestrel_ports
 from .raw_http import Connection
 from .raw_rpc import Rpc, old
@@ -39,11 +39,6 @@ NODE_BYTES = 150 * MIB
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with with_kestrel_ports(Cluster(3, directory=tmp_path_factory.mktemp("largest"))) as cluster:
         yield cluster
-
-
-def terms(cluster: Cluster) -> list[bytes]:
-    """Return the term of each node."""
-    return [re.findall(rb"^lmq_raft_term (\S+)$", fetch(node.http, "/metrics")[1], re.MULTILINE)[0] for node in cluster]
 
 
 @contextlib.contextmanager
@@ -91,37 +86,44 @@ def test_the_largest_message_passes_through_any_node_unchanged(
     nodes: Cluster, queue_name: str, push: Callable[[NodeProcess, str, bytes], int]
 ) -> None:
     """Nacked through one node, it is redelivered through another; there is no election."""
-    before = terms(nodes)
-    follower, other = nodes.followers()
-    assert push(follower, queue_name, BODY) == 200
-    for node, settle in ((nodes.leader(), "nack"), (other, "ack")):
-        with Client(node.rpc) as client:
-            message = client.pull(queue_name, timeout=TIMEOUT_S)
-            assert message is not None
-            assert message.content == BODY
-            getattr(message, settle)()
-    assert terms(nodes) == before
+
+    def step() -> None:
+        follower, other = nodes.followers()
+        assert push(follower, queue_name, BODY) == 200
+        for node, settle in ((nodes.leader(), "nack"), (other, "ack")):
+            with Client(node.rpc) as client:
+                message = client.pull(queue_name, timeout=TIMEOUT_S)
+                assert message is not None
+                assert message.content == BODY
+                getattr(message, settle)()
+
+    assert_no_election(nodes, step)
 
 
 @PUSHES
 def test_one_byte_more_is_refused_and_nothing_breaks(
     nodes: Cluster, queue_name: str, push: Callable[[NodeProcess, str, bytes], int]
 ) -> None:
-    before = terms(nodes)
-    assert push(nodes.followers()[0], queue_name, BODY + b"x") == 413
-    assert terms(nodes) == before
+
+    def step() -> None:
+        assert push(nodes.followers()[0], queue_name, BODY + b"x") == 413
+
+    assert_no_election(nodes, step)
     with Client(nodes[0].rpc) as client:
         assert client.pull(queue_name, timeout=0) is None
 
 
 def test_a_batch_of_100_mib_goes_in_one_request(nodes: Cluster, queue_name: str) -> None:
-    before, body = terms(nodes), BODY[:MIB]
-    with Rpc(nodes.followers()[0].rpc, timeout_s=TIMEOUT_S) as rpc:
-        assert rpc.call("push_many", queue_name, [body] * 100) == [b"ok"] * 100
-    with Client(nodes.leader().rpc) as client:
-        assert [message.content for message in client.pull_many(queue_name, 16)] == [body] * 16
-        assert client.backlog(queue=queue_name).messages >= 84
-    assert terms(nodes) == before
+    body = BODY[:MIB]
+
+    def step() -> None:
+        with Rpc(nodes.followers()[0].rpc, timeout_s=TIMEOUT_S) as rpc:
+            assert rpc.call("push_many", queue_name, [body] * 100) == [b"ok"] * 100
+        with Client(nodes.leader().rpc) as client:
+            assert [message.content for message in client.pull_many(queue_name, 16)] == [body] * 16
+            assert client.backlog(queue=queue_name).messages >= 84
+
+    assert_no_election(nodes, step)
 
 
 def test_kestrels_clients_send_and_get_the_largest_item(nodes: Cluster, queue_name: str) -> None:

@@ -234,6 +234,10 @@ class Stored:
         within(lambda: self.count >= count, f"{count} stored")
 
 
+PUTS = 250
+"""Items that each of four producers puts."""
+
+
 def test_a_bound_is_exact(face: Face, queue_name: str) -> None:
     steps, stored = threading.Semaphore(0), Stored()
     handled: list[str] = []
@@ -247,21 +251,21 @@ def test_a_bound_is_exact(face: Face, queue_name: str) -> None:
     with consumer, queues[0], queues[1], queues[2], queues[3], ThreadPoolExecutor(4) as producers:
         for queue in queues:
             queue.add_put_listener(stored)
-        puts = [producers.submit(put_all, queue, numbers(1000)) for queue in queues]
+        puts = [producers.submit(put_all, queue, numbers(PUTS)) for queue in queues]
         # One is in flight, ten wait, and each handled item makes room for exactly one.
         for expected in range(11, 111):
             stored.wait(expected)
             assert (stored.count, consumer.message_count()) == (expected, 10)
             steps.release()
-        steps.release(4000)
+        steps.release(4 * PUTS)
         most = 0
         while not all(put.done() for put in puts):
             most = max(most, consumer.message_count())
         for put in puts:
             put.result()
-        within(lambda: len(handled) >= 4000, "all items")
+        within(lambda: len(handled) >= 4 * PUTS, "all items")
     assert 1 <= most <= 10
-    assert Counter(handled) == Counter(numbers(1000) * 4)
+    assert Counter(handled) == Counter(numbers(PUTS) * 4)
 
 
 def test_life(face: Face, queue_name: str) -> None:

@@ -12,7 +12,14 @@ from aiohttp.http_parser import RawRequestMessage
 from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError, _ErrInfo
 
-from ....ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
+from ....ports import (
+    HALF_CLOSED_S,
+    ConnectionSlot,
+    Ending,
+    may_be_half_closed,
+    wait_for_acknowledgement,
+    wait_for_reset,
+)
 from ....wire.address import is_loopback
 from ....wire.errors import forget_frames
 from .error_reply import REQUEST_LINE_BYTES_MAX, HeadTooLargeError
@@ -203,7 +210,7 @@ class Connection(RequestHandler):
     async def _watch_half_closed(self, transport: asyncio.Transport) -> None:
         # Once the answer follows, the client has to acknowledge the answer instead.
         if not self.has_begun_answer or await wait_for_acknowledgement(transport) or not self.has_begun_answer:
-            await asyncio.sleep(HALF_CLOSED_S)
+            await wait_for_reset(transport, HALF_CLOSED_S)
         transport.abort()
 
     def begin_answer(self) -> int:

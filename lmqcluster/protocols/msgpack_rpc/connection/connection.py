@@ -19,7 +19,7 @@ from ....node.access.clients import client_of
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.unsent import Unsent
 from ....node.queues.sending.push_items import refusal_of
-from ....ports import HALF_CLOSED_S, ConnectionSlot, wait_for_acknowledgement
+from ....ports import HALF_CLOSED_S, ConnectionSlot, is_gone, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import LmqError, Outcome, forget_frames
 from ....wire.legacy_msgpack import pack
@@ -113,7 +113,7 @@ class Connection(Stream):
         """Close the connection once everything is answered, at the latest after `HALF_CLOSED_S`.
 
         A client whose pulls wait may be gone, and the pulls would take messages in vain. So the start of a response,
-        which is the same for all responses, is sent first to detect that.
+        which is the same for all responses, is sent first to detect that. Later, a reset ends the connection.
         """
         try:
             async with asyncio.timeout(HALF_CLOSED_S):
@@ -124,7 +124,7 @@ class Connection(Stream):
                     if not await wait_for_acknowledgement(self._transport):
                         self.place.abort()
                         return
-                await until(lambda: not self.has_unanswered)
+                await until(lambda: not self.has_unanswered or is_gone(self._transport))
         except TimeoutError:
             # The remaining requests are abandoned.
             self.expel()

@@ -1,8 +1,9 @@
 """Appends micro-batches to a Delta table, each once: the table stores each query's last micro-batch number.
 
 Delta's writer for Python (``deltalake``) commits each micro-batch with a Delta transaction: its application is the
-query, its version the micro-batch number. Of two drivers that write the same one concurrently, the second fails. The writer works with any version of Spark and needs no jar; any reader of Delta can read the table. A
-micro-batch is first collected on the driver, so its size limit (``Source.bytes_max``) also limits the driver's memory.
+query, its version the micro-batch number. Of two drivers that write the same one concurrently, the second fails. The
+writer works with any version of Spark and needs no jar; any reader of Delta can read the table. A micro-batch is first
+collected on the driver, so its size limit (``Source.bytes_max``) also limits the driver's memory.
 """
 
 from __future__ import annotations
