@@ -18,7 +18,7 @@ __all__ = ["generated", "written"]
 
 ROOT = Path(__file__).resolve().parents[1]
 CLIENT = ROOT / "lmqcluster" / "client" / "blocking" / "client.py"
-ASYNC = ROOT / "lmqcluster" / "client" / "aio"
+ASYNC = ROOT / "lmqcluster" / "client" / "aio" / "client.py"
 BEGIN = "    # --- calls, written by `python -m deploy.blocking_client` " + "-" * 59 + "\n"
 END = "    # --- running on the client's loop " + "-" * 81 + "\n"
 FAST = frozenset(("push", "done", "release", "retain", "done_many", "release_many", "retain_many", "put_back_many"))
@@ -50,21 +50,15 @@ def written(text: str) -> str:
 
 
 def _calls() -> Iterator[Function]:
-    """Yield the public methods of the asyncio client, group by group."""
-    classes = {
-        node.name: node
-        for path in sorted(ASYNC.glob("*.py"))
-        for node in ast.parse(path.read_text("utf-8")).body
-        if isinstance(node, ast.ClassDef)
-    }
-    client = classes["AsyncClient"]
-    seen: set[str] = set()
-    for name in ["AsyncClient", *(ast.unparse(base) for base in client.bases), "SettleCalls", "SessionCalls"]:
-        for node in classes[name].body:
-            is_call = isinstance(node, Function) and not node.name.startswith("_") and node.name not in BY_HAND | seen
-            if is_call and isinstance(node, Function):
-                seen.add(node.name)
-                yield node
+    """Yield the public methods of the asyncio client."""
+    (client,) = (
+        node
+        for node in ast.parse(ASYNC.read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef) and node.name == "AsyncClient"
+    )
+    for node in client.body:
+        if isinstance(node, Function) and not node.name.startswith("_") and node.name not in BY_HAND:
+            yield node
 
 
 def _method(function: Function) -> str:

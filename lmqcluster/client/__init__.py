@@ -10,13 +10,13 @@ from ..lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from .aio.client import AsyncClient
-    from .aio.job_calls import Mark
     from .aio.messages import Messages
-    from .aio.session_calls import ClientSession
+    from .aio.sessions import ClientSession
     from .aio.transactions import SyncTransaction, Transaction
     from .batches import Backlog, BatchColumns, BatchDetails, BatchLease, BatchMessage, ClosedQueue, Part
     from .blocking.client import Client, SyncMessage, SyncMessages, SyncSession
     from .client_options import ClientOptions
+    from .mark import Mark
     from .message import Delivery, Message, Origin
     from .options import PushOptions
     from .transport.backoff import Backoff
@@ -36,8 +36,8 @@ else:
             "ClientOptions": "client_options",
             "Delivery": "message",
             "SyncSession": "blocking.client",
-            "ClientSession": "aio.session_calls",
-            "Mark": "aio.job_calls",
+            "ClientSession": "aio.sessions",
+            "Mark": "mark",
             "Message": "message",
             "Messages": "aio.messages",
             "Origin": "message",

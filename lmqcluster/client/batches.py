@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from .transport.replies import name_text
 
@@ -36,6 +36,12 @@ class BatchLease:
     state: str
     count: int
     expires_in_s: float
+
+    @classmethod
+    def of(cls, subscription: str, epoch: int, reply: list[Any]) -> Self:
+        """Decode the reply of a node."""
+        state, count, expires_in_s = reply
+        return cls(subscription, epoch, name_text(state), count, expires_in_s)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +91,14 @@ class Backlog:
     queues: Sequence[QueueBacklog] = ()
     held: int = 0
     closed: Sequence[ClosedQueue] = ()
+
+    @classmethod
+    def of(cls, reply: list[Any]) -> Self:
+        """Decode the reply of a node, which ends early if no queues were requested."""
+        messages, oldest_due_us, fitting, held, closed, body_bytes, queues = [*reply, None, None][:7]
+        rows = [QueueBacklog(name_text(name), *row) for name, *row in queues or ()]
+        closed_queues = [ClosedQueue(name_text(name), name_text(reason), count) for name, reason, count in closed]
+        return cls(messages, oldest_due_us, fitting, body_bytes, rows, held, closed_queues)
 
 
 Headers = tuple[tuple[bytes, bytes], ...]

@@ -5,47 +5,52 @@ from __future__ import annotations
 import asyncio
 import copy
 import ssl
-from asyncio import Future
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from asyncio import Future, ensure_future
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from types import TracebackType
 from typing import Any, Self, Unpack
 
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
 
+from ..batches import Backlog, BatchColumns, BatchLease
+from ..mark import Mark
 from ..message import Message
-from ..options import BatchOptions, Header, PushOptions, packed_push_options, random_key
+from ..options import (
+    BatchOptions,
+    Header,
+    Place,
+    PushOptions,
+    give_back_options,
+    packed_headers,
+    packed_push_options,
+)
 from ..transport.addresses import NodeAddress
 from ..transport.backoff import Backoff
-from ..transport.calls import (
-    Call,
-    NonRepeatableCall,
-    OptionPull,
-    Persistence,
-    Pull,
-    PullOptions,
-    Push,
-    PushMany,
-    Sender,
-    Settlement,
-    WaitingCall,
-    push_texts,
-)
+from ..transport.calls import Call, NonRepeatableCall, Persistence, PullOptions
+from ..transport.calls import Transaction as TransactionCall
 from ..transport.credentials import Credentials, FileName
 from ..transport.failover import FailoverConnection
 from ..transport.known_nodes import KnownNodes
-from ..transport.replies import decode_strings, push_text
+from ..transport.replies import (
+    decode_strings,
+    default_rules,
+    mapping,
+    mappings,
+    name_text,
+    name_texts,
+    nothing,
+    ok,
+    optional_int,
+    optional_mapping,
+)
 from ..transport.requests import Heads, Name, encode_content, name_bytes, pack_array, request_body, split_batch
 from ..transport.session_settings import SessionSettings
-from ..transport.shared_requests import ITEM_BYTES_MAX
-from .batch_calls import BatchCalls
-from .call_base import concatenated, note_failure, ok
-from .job_calls import JobCalls
+from .call_sender import WAIT_S_MAX, CallSender
 from .messages import Messages
-from .queue_calls import QueueCalls
-from .session_calls import SessionClient
-from .settle_calls import SettleCalls
-from .transactions import TransactionCalls
+from .sessions import ClientSession
+from .transactions import Transaction
 
 __all__ = ["AsyncClient"]
 
@@ -53,13 +58,11 @@ __all__ = ["AsyncClient"]
 TIMEOUT_S_MAX = IDEMPOTENCY_WINDOW_S / 2
 """Maximum of ``timeout_s`` in seconds. The client retries a push until its deadline, so the deadline must be well within the
 time for which the cluster recognizes a repeated push."""
-_LARGE_BYTES = 64 * 1024
 _BATCH_BYTES = 8 * 1024 * 1024
 """Size of the largest batch that is sent as one request."""
-_WAIT_S_MAX = 1e8
 
 
-class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCalls, SessionClient):
+class AsyncClient:
     """A connection to the cluster through any of its nodes.
 
     ``async with AsyncClient("host:18800,host:18810") as client:`` connects on entry and closes on exit. Without it, the first
@@ -133,7 +136,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             raise ValueError("connect_timeout_s and heartbeat_s must be above 0")
         if min(in_flight_max, backlog_max, backlog_bytes_max) < 1:
             raise ValueError("in_flight_max, backlog_max and backlog_bytes_max must be at least 1")
-        self._timeout_s = timeout_s
         self._decode = decode_strings if decode else None
         settings = SessionSettings(
             nodes=nodes if isinstance(nodes, KnownNodes) else KnownNodes(nodes, discovers=discover),
@@ -148,9 +150,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             late=self._give_back,
         )
         self._session = FailoverConnection(settings)
-        self._kept = self._session.kept
-        self._sender: Sender = self._session
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls = CallSender(self._session, timeout_s)
         self._push_heads = Heads(b"push", 2)
         self._option_push_heads = Heads(b"push", 3)
         self._pull_heads = Heads(b"pull", 2)
@@ -158,8 +158,6 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         self._pull_many_heads = Heads(b"pull_many", 3)
         self._option_pull_heads = Heads(b"pull", 3)
         self._option_pull_many_heads = Heads(b"pull_many", 4)
-        self._settle_heads = {verb: Heads(verb, 2) for verb in (b"done", b"release", b"retain")}
-        self._persistence = Persistence.WHILE_UNKNOWN
 
     async def __aenter__(self) -> Self:
         try:
@@ -180,17 +178,17 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         Args:
             grace_s: how long to wait for answers, in seconds, default ``timeout_s``; then the unanswered calls fail.
         """
-        await self._session.close(self._timeout_s if grace_s is None else grace_s)
+        await self._session.close(self._calls.timeout_s if grace_s is None else grace_s)
 
     @property
     def settlements_given_up(self) -> int:
         """Number of acks, nacks and the like that ended without a known outcome since the client was created."""
-        return self._kept.given_up
+        return self._calls.kept.given_up
 
     def _settling(self, persistence: Persistence) -> Self:
         """Return a copy of the client that retries settlements for another time."""
         client = copy.copy(self)
-        client._persistence = persistence
+        client._calls = self._calls.settling(persistence)
         return client
 
     @property
@@ -203,7 +201,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         """Addresses of all nodes that the client may connect to: those it was given, then those that the cluster named."""
         return self._session.settings.nodes.all
 
-    # --- push -----------------------------------------------------------------------------------------------------
+    # --- push ------------------------------------------------------------------------------------------------------
 
     def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> Future[str]:
         """Push one message, which is stored exactly once even if nodes fail.
@@ -221,37 +219,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
                 time.
         """
         if options and (packed := packed_push_options(options)):
-            return self._push_with_options(queue, content, packed)
-        loop = self._loop or self._bind()
-        head, item = self._push_heads[queue], encode_content(content)
-        body = head + item
-        future: Future[str] = Future(loop=loop)
-        share = head if len(item) <= ITEM_BYTES_MAX else None
-        self._submit_push(Push(future, body, loop.time() + self._timeout_s, share, item))
-        return future
-
-    def _push_with_options(self, queue: Name, content: Any, options: dict[str, Any]) -> Future[str]:
-        head = self._option_push_heads[queue] + encode_content(content)
-        wait_s = options.pop("wait", None)
-        if wait_s:
-            # A waiting push has no producer sequence number, so only a key makes it idempotent.
-            options.setdefault("key", random_key())
-            return self._call_waiting(lambda left_s: head + pack({**options, "wait": left_s}), push_text, wait_s)
-        body = head + pack(options)
-        if "key" in options:
-            return self._call(Call, body, push_text)
-        loop = self._loop or self._bind()
-        future: Future[str] = Future(loop=loop)
-        self._submit_push(Push(future, body, loop.time() + self._timeout_s))
-        return future
-
-    def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
-        if not 0 <= wait_s <= _WAIT_S_MAX:
-            raise ValueError(f"a wait must be 0 seconds or more, not {wait_s!r}")
-        loop = self._loop or self._bind()
-        future: Future[Any] = Future(loop=loop)
-        self._submit(WaitingCall(future, body, decode, loop.time(), wait_s, self._timeout_s))
-        return future
+            return self._calls.push_with_options(self._option_push_heads[queue] + encode_content(content), packed)
+        return self._calls.push(self._push_heads[queue], encode_content(content))
 
     def push_many(
         self,
@@ -287,39 +256,17 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
         each = BatchOptions(len(contents), keys, content_types, options, headers)
-        loop = self._loop or self._bind()
-        name = pack_raw(name_bytes(queue))
+        calls, name = self._calls, pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:
             packed = pack(contents)
             if len(packed) <= _BATCH_BYTES:
-                return self._push_batch(loop, name, packed, len(contents), each.of(0, len(contents)))
+                return calls.push_batch(name, packed, len(contents), each.of(0, len(contents)))
         encoded = [encode_content(content) for content in contents]
         parts = [
-            self._push_batch(loop, name, pack_array(encoded[start:end]), end - start, each.of(start, end))
+            calls.push_batch(name, pack_array(encoded[start:end]), end - start, each.of(start, end))
             for start, end in split_batch(encoded, PUSH_COUNT_MAX, _BATCH_BYTES)
         ]
-        return loop.create_task(concatenated(parts))
-
-    def _push_batch(
-        self,
-        loop: asyncio.AbstractEventLoop,
-        name: bytes,
-        packed: bytes,
-        count: int,
-        options: dict[str, Any] | None,
-    ) -> Future[list[str]]:
-        future: Future[list[str]] = Future(loop=loop)
-        deadline = loop.time() + self._timeout_s
-        if count == 0:
-            future.set_result([])
-            return future
-        parts = (b"\x92", name, packed) if options is None else (b"\x93", name, packed, pack(options))
-        body = b"".join((PushMany.HEAD, *parts))
-        if options is not None and "keys" in options:
-            self._submit(Call(future, body, push_texts, deadline))
-        else:
-            self._submit_push(PushMany(future, body, deadline, count))
-        return future
+        return (calls.loop or calls.bind()).create_task(_concatenated(parts))
 
     def push_all(self, pattern: Name, content: Any) -> Future[str]:
         """Push one message to every queue whose name matches.
@@ -334,9 +281,9 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             Awaited: ``"ok"``, also if no queue matched.
         """
         body = request_body(b"push_all", [name_bytes(pattern), content])
-        return self._call(NonRepeatableCall, body, ok)
+        return self._calls.call(NonRepeatableCall, body, ok)
 
-    # --- pull -----------------------------------------------------------------------------------------------------
+    # --- pull ------------------------------------------------------------------------------------------------------
 
     def pull(
         self,
@@ -367,8 +314,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         """
         if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
-        return self._pull(self._pull_heads[queue], self._message, timeout, may_share=True)
+            return self._calls.pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
+        return self._calls.pull(self._pull_heads[queue], self._message, timeout, may_share=True)
 
     def pull_any(self, pattern: Name, timeout: float | None = None) -> Coroutine[Any, Any, Message | None]:
         """Take one message from any queue whose name matches, including queues created during the wait.
@@ -377,7 +324,7 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
             pattern: regular expression (RE2), searched anywhere in the name.
             timeout: as in `pull`.
         """
-        return self._pull(self._pull_any_heads[pattern], self._message, timeout)
+        return self._calls.pull(self._pull_any_heads[pattern], self._message, timeout)
 
     def pull_many(
         self,
@@ -403,40 +350,8 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         if lease is not None or auto_ack or session is not None:
             head = self._option_pull_many_heads[queue] + pack(max)
             decode = self._settled_messages if auto_ack else self._messages
-            return self._pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
-        return self._pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
-
-    async def _pull(
-        self,
-        head: bytes,
-        decode: Callable[[Any], Any],
-        wait_s: float | None,
-        options: PullOptions | None = None,
-        *,
-        may_share: bool = False,
-    ) -> Any:
-        if wait_s is not None and not 0 <= wait_s < _WAIT_S_MAX:
-            raise ValueError(f"a timeout must be 0 seconds or more, not {wait_s!r}")
-        loop = self._loop or self._bind()
-        future: Future[Any] = Future(loop=loop)
-        if options is None:
-            call = Pull(future, head, decode, loop.time(), wait_s, self._timeout_s, may_share=may_share)
-        else:
-            call = OptionPull(future, head, decode, loop.time(), wait_s, self._timeout_s, options)
-        self._sender.submit(call)
-        return await self._pulled(call)
-
-    async def _pulled(self, call: Pull) -> Any:
-        """Wait for the result of a pull that was sent. If the caller is cancelled, cancel the pull or return its messages."""
-        future = call.future
-        try:
-            return await future
-        except asyncio.CancelledError:
-            if future.cancelled():
-                self._session.forget(call)
-            elif call.gives_back and future.exception() is None:
-                self._give_back(future.result())  # The answer arrived in the same turn as the cancellation.
-            raise
+            return self._calls.pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
+        return self._calls.pull(self._pull_many_heads[queue] + pack(max), self._messages, timeout)
 
     def messages(self, queue: Name, *, prefetch: int = 1, timeout: float | None = None) -> Messages:
         """Iterate over the messages of a queue: ``async for message in client.messages("jobs"):``.
@@ -477,37 +392,727 @@ class AsyncClient(BatchCalls, JobCalls, QueueCalls, SettleCalls, TransactionCall
         return messages
 
     def _give_back(self, pulled: Message | list[Message] | None) -> None:
-        """Return messages without a receiver to their queues, in the background; if that fails, their leases still expire."""
-        by_queue: dict[str, list[str]] = {}
-        for message in [pulled] if isinstance(pulled, Message) else pulled or ():
-            by_queue.setdefault(message.queue, []).append(message.id)
-        for queue, ids in by_queue.items():
-            call = self._settling(Persistence.UNTIL_KNOWN)._settle_many_call(b"put_back_many", queue, ids, ends=True)
-            call.future.add_done_callback(note_failure)
-            self._session.enqueue(call, internal=True)
+        self._calls.give_back(pulled)
 
-    # --- helpers --------------------------------------------------------------------------------------------------
+    # --- settle ----------------------------------------------------------------------------------------------------
 
-    def _call(self, kind: Callable[..., Call], body: bytes, decode: Callable[[Any], Any]) -> Future[Any]:
-        loop = self._loop or self._bind()
-        call = kind(Future(loop=loop), body, decode, loop.time() + self._timeout_s)
-        self._submit(call)
-        return call.future
+    def done(self, queue: Name, message_id: Name) -> Future[bool]:
+        """Ack: remove a message for good.
 
-    def _bind(self) -> asyncio.AbstractEventLoop:
-        self._loop = self._session.loop
-        return self._loop
+        Returns:
+            Awaited: whether its lease was valid. If not, the message has been or will be redelivered, or was settled before. The
+            result is exact even if the connection is lost and the client retries the request.
 
-    def _submit(self, call: Call) -> None:
-        if self._kept.asked and isinstance(call, Settlement):
-            self._kept.join(call)
-        if len(call.body) < _LARGE_BYTES:
-            self._sender.submit(call)
-        else:
-            self._sender.enqueue(call)
+        Raises:
+            LmqError: awaited: ``unknown_outcome`` if no node answers in time.
+        """
+        return self._calls.settle(b"done", queue, message_id, ends=True)
 
-    def _submit_push(self, call: Push) -> None:
-        if len(call.body) < _LARGE_BYTES:
-            self._sender.submit_push(call)
-        else:
-            self._sender.enqueue(call)
+    def release(
+        self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail"
+    ) -> Future[bool]:
+        """Nack: return a message for redelivery, which costs a retry. Result as `done`.
+
+        Args:
+            queue, message_id: the message.
+            delay: seconds after which it is due again; None = the delay of the queue, which is 0 by default.
+            place: ``"tail"``, behind the waiting messages; ``"keep"``, its old place; ``"head"``, before all others.
+        """
+        if delay is None and place == "tail":
+            return self._calls.settle(b"release", queue, message_id, ends=True)
+        return self._calls.settle_with(b"release", queue, message_id, give_back_options(delay, place), ends=True)
+
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> Future[bool]:
+        """Extend: restart a message's lease.
+
+        Args:
+            queue, message_id: the message.
+            lease: duration from now in seconds; None = the queue's ``timeout``.
+
+        Returns:
+            Awaited: whether the lease is valid.
+        """
+        if lease is None:
+            return self._calls.settle(b"retain", queue, message_id, ends=False)
+        return self._calls.settle_with(b"retain", queue, message_id, {"lease": lease}, ends=False)
+
+    async def put_back(self, queue: Name, message_id: Name) -> bool:
+        """Return a message to its queue as if it had never been pulled: no retry is charged. Result as `done`."""
+        return (await self.put_back_many(queue, [message_id]))[0]
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Ack several messages of one queue. The results are in their order, each as `done`; False if the queue is missing."""
+        return self._calls.settle_many(b"done_many", queue, message_ids, ends=True)
+
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> Future[list[bool]]:
+        """Nack several messages of one queue, see `done_many` and `release`."""
+        return self._calls.settle_many(b"release_many", queue, message_ids, give_back_options(delay, place), ends=True)
+
+    def retain_many(
+        self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None
+    ) -> Future[list[bool]]:
+        """Extend the leases of several messages of one queue, see `done_many` and `retain`."""
+        options = None if lease is None else {"lease": lease}
+        return self._calls.settle_many(b"retain_many", queue, message_ids, options, ends=False)
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
+        """Return several messages to one queue without charging a retry, see `done_many` and `put_back`."""
+        return self._calls.settle_many(b"put_back_many", queue, message_ids, ends=True)
+
+    def transaction(self) -> Transaction:
+        """Return a transaction, whose operations take effect atomically.
+
+        The client sends them at the end of the block. If the block raises, it sends nothing::
+
+            async with client.transaction() as transaction:
+                transaction.done(message)
+                transaction.push("results", result)
+
+        A transaction has up to 1,000 operations, together within the size of a request. It is executed exactly once, also if the
+        client retries it.
+
+        Raises:
+            LmqError: at the end of the block. Without any effect: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
+                ``quota_exceeded``; or ``unknown_outcome``.
+        """
+        return Transaction(self._send_transaction)
+
+    def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any], ends: bool) -> Future[list[str]]:
+        return self._calls.call(
+            partial(TransactionCall, ends=ends, persistence=self._calls.persistence), operations, decode
+        )
+
+    # --- queues and the cluster ------------------------------------------------------------------------------------
+
+    def delete(self, queue: Name) -> Future[str]:
+        """Delete a queue with all its messages. Awaited: ``"ok"``, also if it did not exist."""
+        return self._calls.call(Call, request_body(b"delete", [name_bytes(queue)]), ok)
+
+    def purge(self, queue: Name) -> Future[int]:
+        """Remove all messages of a queue that are not leased: ready, delayed, and in an open accumulation window.
+
+        Messages pushed during the purge stay, unless they arrive when fewer are left than the queue held at its start. The call
+        is idempotent. If the client retries it after a lost connection, the result counts only the last attempt.
+
+        Returns:
+            Awaited: number of removed messages.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"purge", [name_bytes(queue)]), int)
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> Future[int]:  # noqa: A002
+        """Move messages that can be pulled now to the end of another queue, in their order, as new messages.
+
+        They keep content, content type and headers. The target queue determines their number of deliveries and does not
+        accumulate them. This call is not idempotent: if the connection is lost before the answer, it fails with outcome
+        ``unknown``.
+
+        Args:
+            queue: name of the source queue.
+            to: name of the target queue, which is created if it does not exist.
+            max: maximum number of messages to move; None = all.
+
+        Returns:
+            Awaited: number of moved messages.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``, ``unknown_outcome``.
+        """
+        arguments = [name_bytes(queue), name_bytes(to), *_limit(max)]
+        return self._calls.call(NonRepeatableCall, request_body(b"move", arguments), int)
+
+    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> Future[int]:  # noqa: A002
+        """Remove messages with a label that are not leased.
+
+        The call is idempotent. If the client retries it after a lost connection, the result counts only the last attempt.
+
+        Args:
+            queue: name of the queue.
+            label: label from the push.
+            max: maximum number of messages to remove; None = all.
+
+        Returns:
+            Awaited: number of removed messages.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``, ``bad_request``.
+        """
+        arguments = [name_bytes(queue), name_bytes(label), *_limit(max)]
+        return self._calls.call(Call, request_body(b"withdraw", arguments), int)
+
+    def count_labelled(self, queue: Name, label: Name) -> Future[int]:
+        """Count the messages with a label that are not leased.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``, ``bad_request``.
+        """
+        return self._calls.call(Call, request_body(b"count_labelled", [name_bytes(queue), name_bytes(label)]), int)
+
+    def redrive(
+        self,
+        queue: Name,
+        *,
+        to: Name | None = None,
+        label: Name | None = None,
+        max: int | None = None,  # noqa: A002
+    ) -> Future[int]:
+        """Send messages that the cluster moved into a queue, such as dead letters, back to their queues of origin.
+
+        Each becomes a new message with its label, group and priority. The call is idempotent, because messages sent by an earlier
+        attempt are no longer in the queue. If the client retries it, the result counts only the last attempt.
+
+        Args:
+            queue: name of the queue that holds them.
+            to: name of another target queue.
+            label: send only messages with this label.
+            max: maximum number of messages to send; None = all.
+
+        Returns:
+            Awaited: number of sent messages.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``, ``bad_name``, ``bad_request``.
+        """
+        options: dict[str, Any] = {}
+        if max is not None:
+            (options["max"],) = _limit(max)
+        if to is not None:
+            options["to"] = name_bytes(to)
+        if label is not None:
+            options["label"] = name_bytes(label)
+        return self._calls.call(Call, request_body(b"redrive", [name_bytes(queue), options]), int)
+
+    def bind(self, source: Name, target: Name) -> Future[bool]:
+        """Store a copy of each message pushed to one queue in another, atomically. Both are created if they do not exist.
+
+        Returns:
+            Awaited: True if the binding is new. After a retry it may be False because of the first attempt.
+
+        Raises:
+            LmqError: awaited: ``bad_name``, ``bad_request``.
+        """
+        return self._calls.call(Call, request_body(b"bind", [name_bytes(source), name_bytes(target)]), bool)
+
+    def unbind(self, source: Name, target: Name) -> Future[bool]:
+        """Remove a binding. Awaited: whether it existed; after a retry as for `bind`."""
+        return self._calls.call(Call, request_body(b"unbind", [name_bytes(source), name_bytes(target)]), bool)
+
+    def bindings(self, source: Name) -> Future[list[str]]:
+        """List the queues that receive copies of messages pushed to this one, as far as the token covers them."""
+        return self._calls.call(Call, request_body(b"bindings", [name_bytes(source)]), name_texts)
+
+    def suspend(self, queue: Name) -> Future[str]:
+        """Stop deliveries from a queue until `resume`. All pulls, also by pattern and of batches, treat it as empty.
+
+        Pushes, acks, nacks and extends still work, and leases expire. The suspension applies to all nodes and survives restarts.
+
+        Returns:
+            Awaited: ``"ok"``, also if the queue is already suspended.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"suspend", [name_bytes(queue)]), ok)
+
+    def resume(self, queue: Name) -> Future[str]:
+        """Resume deliveries from a suspended queue, first to the pulls that already wait. Result as `suspend`."""
+        return self._calls.call(Call, request_body(b"resume", [name_bytes(queue)]), ok)
+
+    def update_props(
+        self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False
+    ) -> Future[str]:
+        """Set some of a queue's properties, or clear all that were set on it.
+
+        Args:
+            queue: name of the queue, which is created if it does not exist.
+            props: any of ``accum`` (also called ``pack``; seconds), ``retry``, ``timeout`` (seconds), ``hooks``, ``max_items``
+                and the like, see docs/properties.md; the others are kept. None or empty: the queue reverts to the defaults.
+            only_unset: keep properties that the queue already has, whether set on it, by a default rule or by its parent. So a
+                program can set what it needs, and an operator can override it.
+
+        Returns:
+            Awaited: ``"ok"``.
+
+        Raises:
+            LmqError: awaited: ``bad_property``.
+        """
+        arguments: list[Any] = [name_bytes(queue)] if props is None else [name_bytes(queue), dict(props)]
+        if only_unset:
+            arguments = [name_bytes(queue), dict(props or {}), {"only_unset": True}]
+        return self._calls.call(Call, request_body(b"update_props", arguments), ok)
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> Future[str]:
+        """Replace the list of default properties.
+
+        Args:
+            rules: pairs of a regular expression (RE2) and properties; the first one that matches a queue's name applies.
+
+        Returns:
+            Awaited: ``"ok"``.
+        """
+        return self._calls.call(
+            Call,
+            request_body(b"set_default_props", [[[pattern, dict(props)] for pattern, props in rules]]),
+            ok,
+        )
+
+    def get_default_props(self) -> Future[list[tuple[str, dict[str, Any]]]]:
+        """Return the list of default properties as it was set. Accumulation appears as ``pack``, in seconds."""
+        return self._calls.call(Call, request_body(b"get_default_props", []), default_rules)
+
+    def cluster(self) -> Future[dict[str, Any]]:
+        """Return the node's view of the cluster, including ``self``, ``leader`` and the nodes' addresses."""
+        return self._calls.call(Call, request_body(b"cluster", []), mapping)
+
+    def ping(self) -> Future[str]:
+        """Ping the cluster. Awaited: ``"pong"`` from any node that answers."""
+        return self._calls.call(Call, request_body(b"ping", []), name_text)
+
+    # --- batches ---------------------------------------------------------------------------------------------------
+
+    def reserve_batch(
+        self,
+        subscription: Name,
+        epoch: int,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        count: int,
+        lease_s: float = 86_400.0,
+        session: int | None = None,
+    ) -> Future[BatchLease]:
+        """Lease many messages together, for an epoch of a subscription.
+
+        The same epoch returns the same batch again, through any node and after any crash, until the batch is settled, abandoned
+        or its lease expires. Other consumers can pull the rest of the queue at the same time.
+
+        Args:
+            subscription: name of the consumer, 1 to 255 bytes.
+            epoch: number of the batch; each new one must be higher than all before it.
+            queue: take from this queue;
+            pattern: or from all queues whose names match this regular expression (RE2).
+            count: maximum number of messages, 1 to 100,000; the call does not wait for messages.
+            lease_s: seconds after which unsettled messages return to their queues, which costs no retry.
+            session: the result of `claim_subscription`, if the subscription was claimed.
+
+        Raises:
+            ValueError: not exactly one of `queue` and `pattern` is given.
+            LmqError: awaited: ``bad_request``, ``bad_name``, ``bad_pattern``; ``fenced`` if the session is not that of the latest
+                claim; ``quota_exceeded``.
+        """
+        source, is_pattern = _source(queue, pattern)
+        options = {"pattern": is_pattern, "count": count, "lease": lease_s}
+        if session is not None:
+            options["session"] = session
+        arguments = [name_bytes(subscription), epoch, source, options]
+
+        decode = partial(BatchLease.of, name_text(name_bytes(subscription)), epoch)
+        return self._calls.call(Call, request_body(b"reserve_batch", arguments), decode)
+
+    def claim_subscription(self, subscription: Name) -> Future[int]:
+        """Take over a subscription: its later calls require the new session, and calls with an earlier one fail.
+
+        The batches stay, so the consumer that claims continues where the one before stopped.
+
+        Returns:
+            Awaited: the session.
+
+        Raises:
+            LmqError: awaited: ``bad_name``, ``quota_exceeded``.
+        """
+        return self._calls.call(Call, request_body(b"claim_subscription", [name_bytes(subscription)]), int)
+
+    def delete_subscription(self, subscription: Name) -> Future[str]:
+        """Abandon all batches like `abandon_batches`, and delete the subscription, also if another consumer has claimed it.
+
+        Awaited: ``"ok"``, also if it did not exist.
+        """
+        return self._calls.call(Call, request_body(b"delete_subscription", [name_bytes(subscription)]), ok)
+
+    def read_batch(
+        self,
+        subscription: Name,
+        epoch: int,
+        start: int,
+        count: int,
+        *,
+        session: int | None = None,
+        details: bool = False,
+        skip_lost: bool = False,
+    ) -> Future[BatchColumns]:
+        """Read messages of a batch from position `start`, up to `count`, at most 10,000 and about 16 MiB.
+
+        The call is read-only, so several readers can read slices of one batch, any number of times. With `details`, the columns
+        include `BatchColumns.details`. With `skip_lost`, messages that are no longer leased are skipped and counted; otherwise
+        the first one is an error. The next slice begins at `BatchColumns.next`.
+
+        Raises:
+            LmqError: awaited: ``lease_expired`` if the batch is no longer live, ``batch_not_found`` if there is none,
+                ``lease_lost`` if it has lost messages, such as those of a deleted queue.
+        """
+        arguments = [name_bytes(subscription), epoch, start, count, session, details, skip_lost]
+        return self._calls.call(Call, request_body(b"read_batch", arguments), BatchColumns)
+
+    def cut_batch(self, subscription: Name, epoch: int, parts: int) -> Future[list[int]]:
+        """Divide a batch between several readers without splitting a group, so that each reader keeps the order of groups.
+
+        Returns:
+            Awaited: the start positions, the first of them 0; fewer than `parts` (1 to 10,000) if groups are large, none if the
+            batch is not live.
+        """
+        return self._calls.call(Call, request_body(b"cut_batch", [name_bytes(subscription), epoch, parts]), list)
+
+    def incarnation(self) -> Future[str]:
+        """Return the name of the cluster's current incarnation.
+
+        It changes if the cluster is restored from a backup, or loses the end of its log. The cluster may then reuse sequences and
+        epochs of an earlier incarnation. Ids of messages begin with the incarnation.
+        """
+        return self._calls.call(Call, request_body(b"incarnation", []), name_text)
+
+    def renew_batches(
+        self, subscription: Name, lease_s: float = 86_400.0, *, session: int | None = None
+    ) -> Future[int]:
+        """Extend the leases of all live batches of a subscription, to `lease_s` seconds from now. Awaited: their number."""
+        arguments = [name_bytes(subscription), lease_s, *_given(session)]
+        return self._calls.call(Call, request_body(b"renew_batches", arguments), int)
+
+    def settle_batches(self, subscription: Name, epoch: int, *, session: int | None = None) -> Future[list[int]]:
+        """Ack all batches of a subscription up to an epoch. Idempotent, at any later time.
+
+        Returns:
+            Awaited: the epochs among them whose leases had expired, so that their messages may be redelivered.
+        """
+        return self._calls.call(
+            Call, request_body(b"settle_batches", [name_bytes(subscription), epoch, *_given(session)]), list
+        )
+
+    def abandon_batches(self, subscription: Name, *, session: int | None = None) -> Future[str]:
+        """Abandon all batches of a subscription: their messages return to their places without charging a retry.
+
+        If the subscription has never settled a batch, it is deleted.
+        """
+        return self._calls.call(
+            Call, request_body(b"abandon_batches", [name_bytes(subscription), *_given(session)]), ok
+        )
+
+    def subscription(self, name: Name) -> Future[dict[str, Any] | None]:
+        """Return the state of a subscription.
+
+        Returns:
+            Awaited: ``owner``, ``session`` (None if it was never claimed), ``settled`` (the highest settled epoch) and
+            ``batches``, each with ``epoch``, ``state``, ``count`` and ``expires_in_s``; None if it is unknown.
+        """
+        return self._calls.call(Call, request_body(b"subscription", [name_bytes(name)]), optional_mapping)
+
+    def subscriptions(self) -> Future[list[dict[str, Any]]]:
+        """List all subscriptions, each as `subscription` returns it with its ``name``."""
+        return self._calls.call(Call, request_body(b"subscriptions", []), mappings)
+
+    def backlog(
+        self,
+        *,
+        queue: Name | None = None,
+        pattern: Name | None = None,
+        bytes_max: int | None = None,
+        queues_max: int | None = None,
+    ) -> Future[Backlog]:
+        """Count the messages that can be pulled now from a queue, or from all queues whose names match.
+
+        Args:
+            queue: this queue;
+            pattern: or all queues whose names match this regular expression (RE2).
+            bytes_max: request also the number of first messages that have about this many bytes.
+            queues_max: request also the bytes, and this many of the queues with the most messages; at most 100.
+
+        Raises:
+            ValueError: not exactly one of `queue` and `pattern` is given.
+        """
+        wanted = [bytes_max, queues_max] if queues_max is not None else _given(bytes_max)
+        return self._calls.call(Call, request_body(b"backlog", [*_source(queue, pattern), *wanted]), Backlog.of)
+
+    def peek(
+        self,
+        queue: Name,
+        count: int,
+        start_sequence: int = 0,
+        *,
+        end_sequence: int | None = None,
+        due_from_us: int | None = None,
+        due_to_us: int | None = None,
+        details: bool = False,
+        bodies: bool = True,
+    ) -> Future[BatchColumns]:
+        """Return messages that are not leased, in order of sequence from `start_sequence`, without taking them.
+
+        A page has at most 10,000 messages and about 16 MiB. The next page starts at `BatchColumns.next`, which is None at the
+        end. An earlier page can also have fewer messages than `count`, or none.
+
+        Args:
+            queue: name of the queue.
+            count: maximum number of messages in the page.
+            start_sequence: the lowest sequence.
+            end_sequence: the list ends before it.
+            due_from_us: only messages that became due at this log time (microseconds since 1970) or later.
+            due_to_us: only messages that became due before this log time.
+            details: fill `BatchColumns.details`.
+            bodies: False omits the bodies: `BatchColumns.bodies` has empty ones.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        options = {
+            "end": end_sequence,
+            "due_from": due_from_us,
+            "due_to": due_to_us,
+            "details": details or None,
+            "bodies": None if bodies else False,
+        }
+        given = {name: value for name, value in options.items() if value is not None}
+        arguments = [name_bytes(queue), count, start_sequence, *([given] if given else [])]
+        return self._calls.call(Call, request_body(b"peek", arguments), BatchColumns)
+
+    def peek_ranges(self, queue: Name, range_bytes: int, ranges_min: int = 1) -> Future[list[int]]:
+        """Divide a queue into ranges of sequences that can be listed in parallel with `peek`.
+
+        Args:
+            queue: name of the queue.
+            range_bytes: approximate size of a range, with 300 bytes for each message in addition to its body. There are at most
+                1,000 ranges.
+            ranges_min: minimum number of ranges, if there are enough messages; at most 1,000.
+
+        Returns:
+            Awaited: the first sequence of each range, in order, and the end of the last one, which is after all current messages
+            of the queue.
+
+        Raises:
+            LmqError: awaited: ``queue_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"peek_ranges", [name_bytes(queue), range_bytes, ranges_min]), list)
+
+    # --- jobs ------------------------------------------------------------------------------------------------------
+
+    def push_marked(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        job: Name,
+        stream: Name,
+        first: int,
+        note: bytes = b"",
+        done: bool = False,
+        epoch: int | None = None,
+        run: Name = b"",
+        content_types: Sequence[Name | None] | None = None,
+        headers: Sequence[Iterable[Header] | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+    ) -> Future[int | None]:
+        """Push the next messages of a stream atomically, in one request.
+
+        A job that must write exactly once numbers the messages of each of its streams 0, 1, 2, ... The cluster stores each
+        stream's position until `end_jobs`, or until the job was not used for 30 days. So the cost is independent of the number
+        of messages.
+
+        Args:
+            queue: name of the queue.
+            contents: any MessagePack values; up to 10,000, together within the size of a request.
+            job: name of the job, with which `end_jobs` ends its streams; 1 to 255 bytes. It belongs to the token that pushes.
+            stream: name of the stream within the job; 1 to 255 bytes.
+            first: position of the first content.
+            note: at most 1 MiB that the cluster stores with the position; `mark` returns it.
+            done: whether these contents, possibly none, complete the stream. The cluster then deletes its notes and treats any
+                later push to it as already stored.
+            epoch, run: for a job that writes in epochs, see `begin_epoch`; the note then has 16 bytes for each message.
+            content_types, headers: as in `push_many`, without keys.
+            options: for each content the options of `push` except the key, or None.
+
+        Returns:
+            Awaited: number of messages stored by this call: all except those that an earlier run of the epoch has stored. None
+            if the stream was already past them, for example because of a lost attempt of this call.
+
+        Raises:
+            LmqError: awaited: ``out_of_sequence`` if `first` is not the stream's position; ``quota_exceeded``. In both cases
+                nothing is stored.
+        """
+        if isinstance(contents, (str, bytes)):
+            raise TypeError("contents must be a list of messages")
+        request: dict[str, Any] = {"job": name_bytes(job), "stream": name_bytes(stream), "first": first}
+        if note:
+            request["note"] = note
+        if done:
+            request["done"] = True
+        if epoch is not None:
+            request |= {"epoch": epoch, "run": name_bytes(run)}
+        if options is not None:
+            request["options"] = [None if one is None else packed_push_options(one) for one in options]
+        if content_types is not None:
+            request["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
+        if headers is not None:
+            request["headers"] = packed_headers(headers)
+        body = request_body(b"push_marked", [name_bytes(queue), list(contents), request])
+        return self._calls.call(Call, body, optional_int)
+
+    def begin_epoch(self, job: Name, epoch: int, run: Name) -> Future[bool]:
+        """Begin an attempt to write an epoch of a job.
+
+        If a job divides its messages into different streams on each attempt, it numbers its writes 0, 1, 2, ..., its *epochs*. A
+        *run* is one attempt to write an epoch. It has one client per stream, and each of them begins it. The notes of its pushes
+        are the digests of the messages: 16 bytes for each, which identify it. The cluster does not store a message again that an
+        earlier run of the epoch has stored in any stream. `finish_epoch` ends the epoch.
+
+        Args:
+            job: name of the job, 1 to 255 bytes.
+            epoch: number of the epoch, 0 or more. When a later epoch begins, the cluster drops an unfinished one.
+            run: name of the attempt, 1 to 64 bytes, for example a random text. After another run begins, this one cannot push.
+
+        Returns:
+            Awaited: False if the epoch is already finished, so that no push is needed.
+
+        Raises:
+            LmqError: awaited: ``epoch_conflict`` if another run has taken over, or if the epoch is older than the last 100
+                finished ones, which the cluster remembers.
+        """
+        return self._calls.call(Call, request_body(b"begin_epoch", [name_bytes(job), epoch, name_bytes(run)]), bool)
+
+    def finish_epoch(self, job: Name, epoch: int, run: Name, rows: int, digest: bytes) -> Future[None]:
+        """Finish an epoch after all its messages were pushed. Idempotent, also for a later run.
+
+        Args:
+            job: name of the job.
+            epoch: number of the epoch.
+            run: name of the attempt.
+            rows: number of messages in the epoch.
+            digest: the sum of their digests modulo 2**128, 16 bytes, most significant byte first.
+
+        Raises:
+            LmqError: awaited: ``epoch_conflict`` if the stored messages differ from these.
+        """
+        request = [name_bytes(job), epoch, name_bytes(run), rows, digest]
+        return self._calls.call(Call, request_body(b"finish_epoch", request), nothing)
+
+    def mark(self, job: Name, stream: Name) -> Future[Mark | None]:
+        """Return the stored position of a stream. Awaited: None if the stream is unknown."""
+        return ensure_future(self._mark(name_bytes(job), name_bytes(stream)))
+
+    async def _mark(self, job: bytes, stream: bytes) -> Mark | None:
+        notes = b""
+        while True:
+            found = await self._calls.call(Call, request_body(b"mark", [job, stream, len(notes)]), Mark.part)
+            if found is None:
+                return None
+            position, done, note_bytes, part = found
+            notes += part
+            if done or len(notes) >= note_bytes:
+                return Mark(position, done, b"" if done else notes)
+
+    def end_jobs(self, jobs: Sequence[Name]) -> Future[int]:
+        """Delete jobs with all their streams. Awaited: number of deleted streams."""
+        return self._calls.call(Call, request_body(b"end_jobs", [[name_bytes(job) for job in jobs]]), int)
+
+    def jobs(self) -> Future[list[dict[str, Any]]]:
+        """List the jobs of the client's token; all jobs for a token with all permissions.
+
+        Returns:
+            Awaited: for each job ``owner``, ``name``, ``streams``, ``messages``, ``note_bytes``, ``idle_s``, and for jobs that
+            write in epochs ``finished_epoch``, ``open_epoch`` and ``unclaimed``.
+        """
+        return self._calls.call(Call, request_body(b"jobs", []), mappings)
+
+    # --- sessions and locks ----------------------------------------------------------------------------------------
+
+    def session(self, ttl: float = 30.0) -> ClientSession:
+        """Return a session that is renewed in the background: ``async with client.session() as session:``.
+
+        Args:
+            ttl: time without a renewal after which the session ends, in seconds; at most 3,600.
+        """
+        return ClientSession(self, ttl)
+
+    def open_session(self, ttl: float) -> Future[str]:
+        """Open a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
+
+        Raises:
+            LmqError: awaited: ``bad_request``, ``quota_exceeded``.
+        """
+        return self._calls.call(Call, request_body(b"open_session", [ttl]), name_text)
+
+    def renew_session(self, session: Name) -> Future[bool]:
+        """Restart the TTL of a session. Awaited: False if it has ended."""
+        return self._calls.call(Call, request_body(b"renew_session", [name_bytes(session)]), bool)
+
+    def end_session(self, session: Name) -> Future[bool]:
+        """End a session and release its leases and locks. Awaited: False if it had already ended."""
+        return self._calls.call(Call, request_body(b"end_session", [name_bytes(session)]), bool)
+
+    def leave_queue(self, queue: Name, session: Name) -> Future[bool]:
+        """Give up the turn, or the place in line, at an exclusive queue and return the messages that the session holds of it.
+
+        Returns:
+            Awaited: whether the session was in line.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._calls.call(Call, request_body(b"leave_queue", [name_bytes(queue), name_bytes(session)]), bool)
+
+    def lock(self, name: Name, session: Name, wait: float | None = None) -> Future[int | None]:
+        """Acquire a named lock for a session, first come, first served.
+
+        Args:
+            name: 1 to 255 bytes.
+            session: id of the session, with which the lock ends.
+            wait: how long to wait for it, in seconds; 0 = not at all, None = without limit.
+
+        Returns:
+            Awaited: the fencing token, greater than all earlier ones; unchanged if the session already holds the lock. None if
+            another session held it during the whole wait.
+
+        Raises:
+            LmqError: awaited: ``session_lost``, ``quota_exceeded``.
+        """
+        wait_s = WAIT_S_MAX if wait is None else wait
+        arguments = [name_bytes(name), name_bytes(session)]
+
+        def body(left_s: float) -> bytes:
+            return request_body(b"lock", [*arguments, left_s] if wait_s else arguments)
+
+        return self._calls.call_waiting(body, optional_int, wait_s)
+
+    def unlock(self, name: Name, session: Name) -> Future[bool]:
+        """Release a lock. Awaited: whether the session held it or was in line for it; possibly False if the call was retried.
+
+        Raises:
+            LmqError: awaited: ``session_lost``.
+        """
+        return self._calls.call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
+
+
+async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:
+    """Return the results of a batch that was sent as several requests."""
+    return [result for results in await asyncio.gather(*parts) for result in results]
+
+
+def _given(value: int | None) -> list[int]:
+    """Return an optional last argument."""
+    return [] if value is None else [value]
+
+
+def _limit(most: int | None) -> list[int]:
+    """Return the maximum number of messages as an optional last argument."""
+    if most is not None and most < 1:
+        raise ValueError(f"max must be 1 or more, not {most!r}")
+    return _given(most)
+
+
+def _source(queue: Name | None, pattern: Name | None) -> tuple[bytes, bool]:
+    """Return a queue's name or a pattern, and whether it is a pattern."""
+    if queue is not None and pattern is None:
+        return name_bytes(queue), False
+    if pattern is not None and queue is None:
+        return name_bytes(pattern), True
+    raise ValueError("give either a queue or a pattern")

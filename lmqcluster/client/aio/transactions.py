@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable
-from functools import partial
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, Unpack
 
@@ -13,12 +12,10 @@ from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 
 from ..options import Header, Place, PushOptions, give_back_options, packed_headers, packed_push_options, random_key
-from ..transport import calls
 from ..transport.calls import push_texts
 from ..transport.requests import Name, encode_content, name_bytes, pack_array
-from .call_base import CallBase
 
-__all__ = ["Operations", "SyncTransaction", "Transaction", "TransactionCalls"]
+__all__ = ["Operations", "SyncTransaction", "Transaction"]
 
 _FOUR = b"\x94"
 _Send = Callable[[bytes, Callable[[Any], Any], bool], Future[list[str]]]
@@ -191,30 +188,3 @@ class SyncTransaction(Operations):
             self._run(self._commit)
         else:
             self._abandon()
-
-
-class TransactionCalls(CallBase):
-    """Calls that begin transactions."""
-
-    _persistence: calls.Persistence
-
-    def transaction(self) -> Transaction:
-        """Return a transaction, whose operations take effect atomically.
-
-        The client sends them at the end of the block. If the block raises, it sends nothing::
-
-            async with client.transaction() as transaction:
-                transaction.done(message)
-                transaction.push("results", result)
-
-        A transaction has up to 1,000 operations, together within the size of a request. It is executed exactly once, also if the
-        client retries it.
-
-        Raises:
-            LmqError: at the end of the block. Without any effect: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
-                ``quota_exceeded``; or ``unknown_outcome``.
-        """
-        return Transaction(self._send_transaction)
-
-    def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any], ends: bool) -> Future[list[str]]:
-        return self._call(partial(calls.Transaction, ends=ends, persistence=self._persistence), operations, decode)

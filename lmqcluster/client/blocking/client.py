@@ -15,12 +15,12 @@ from typing import Any, Protocol, Self, TypeVar, Unpack
 from lmqcluster.wire.errors import LmqError
 
 from ..aio.client import AsyncClient
-from ..aio.job_calls import Mark
 from ..aio.messages import Messages
-from ..aio.session_calls import ClientSession
+from ..aio.sessions import ClientSession
 from ..aio.transactions import SyncTransaction
 from ..batches import Backlog, BatchColumns, BatchLease
 from ..client_options import ClientOptions
+from ..mark import Mark
 from ..message import Delivery, Message, logger
 from ..options import Header, Place, PushOptions
 from ..transport.addresses import NodeAddress
@@ -86,7 +86,7 @@ class Client:
             self._end()
         elif self._end.alive:
             try:
-                left_s = self._client._timeout_s if grace_s is None else grace_s
+                left_s = self._client._calls.timeout_s if grace_s is None else grace_s
                 self._direct.close(left_s)
                 self._run(lambda: self._close(left_s))
             finally:
@@ -99,7 +99,7 @@ class Client:
     @property
     def timeout_s(self) -> float:
         """Maximum duration of a call in seconds."""
-        return self._client._timeout_s
+        return self._client._calls.timeout_s
 
     @property
     def settlements_given_up(self) -> int:
@@ -197,6 +197,100 @@ class Client:
     def push_all(self, pattern: Name, content: Any) -> str:
         """Push one message to every queue whose name matches; see `AsyncClient.push_all`."""
         return self._run(lambda: self._client.push_all(pattern, content))
+
+    def done(self, queue: Name, message_id: Name) -> bool:
+        """Ack: remove a message for good; see `AsyncClient.done`."""
+        return self._do(lambda client: client.done(queue, message_id))
+
+    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
+        """Nack: return a message for redelivery, which costs a retry; see `AsyncClient.release`."""
+        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
+
+    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
+        """Extend: restart a message's lease; see `AsyncClient.retain`."""
+        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
+
+    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Ack several messages of one queue; see `AsyncClient.done_many`."""
+        return self._do(lambda client: client.done_many(queue, message_ids))
+
+    def release_many(
+        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
+    ) -> list[bool]:
+        """Nack several messages of one queue, see `done_many` and `release`; see `AsyncClient.release_many`."""
+        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
+
+    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
+        """Extend the leases of several messages of one queue, see `done_many` and `retain`; see `AsyncClient.retain_many`."""
+        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
+
+    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
+        """Return several messages to one queue without charging a retry; see `AsyncClient.put_back_many`."""
+        return self._do(lambda client: client.put_back_many(queue, message_ids))
+
+    def delete(self, queue: Name) -> str:
+        """Delete a queue with all its messages; see `AsyncClient.delete`."""
+        return self._run(lambda: self._client.delete(queue))
+
+    def purge(self, queue: Name) -> int:
+        """Remove all messages of a queue that are not leased: ready, delayed; see `AsyncClient.purge`."""
+        return self._run(lambda: self._client.purge(queue))
+
+    def move(self, queue: Name, to: Name, max: int | None = None) -> int:
+        """Move messages that can be pulled now to the end of another queue, in their order; see `AsyncClient.move`."""
+        return self._run(lambda: self._client.move(queue, to, max))
+
+    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:
+        """Remove messages with a label that are not leased; see `AsyncClient.withdraw`."""
+        return self._run(lambda: self._client.withdraw(queue, label, max))
+
+    def count_labelled(self, queue: Name, label: Name) -> int:
+        """Count the messages with a label that are not leased; see `AsyncClient.count_labelled`."""
+        return self._run(lambda: self._client.count_labelled(queue, label))
+
+    def redrive(self, queue: Name, *, to: Name | None = None, label: Name | None = None, max: int | None = None) -> int:
+        """Send messages that the cluster moved into a queue, such as dead letters; see `AsyncClient.redrive`."""
+        return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
+
+    def bind(self, source: Name, target: Name) -> bool:
+        """Store a copy of each message pushed to one queue in another, atomically; see `AsyncClient.bind`."""
+        return self._run(lambda: self._client.bind(source, target))
+
+    def unbind(self, source: Name, target: Name) -> bool:
+        """Remove a binding; see `AsyncClient.unbind`."""
+        return self._run(lambda: self._client.unbind(source, target))
+
+    def bindings(self, source: Name) -> list[str]:
+        """List the queues that receive copies of messages pushed to this one; see `AsyncClient.bindings`."""
+        return self._run(lambda: self._client.bindings(source))
+
+    def suspend(self, queue: Name) -> str:
+        """Stop deliveries from a queue until `resume`; see `AsyncClient.suspend`."""
+        return self._run(lambda: self._client.suspend(queue))
+
+    def resume(self, queue: Name) -> str:
+        """Resume deliveries from a suspended queue, first to the pulls that already wait; see `AsyncClient.resume`."""
+        return self._run(lambda: self._client.resume(queue))
+
+    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
+        """Set some of a queue's properties, or clear all that were set on it; see `AsyncClient.update_props`."""
+        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
+
+    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
+        """Replace the list of default properties; see `AsyncClient.set_default_props`."""
+        return self._run(lambda: self._client.set_default_props(rules))
+
+    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
+        """Return the list of default properties as it was set; see `AsyncClient.get_default_props`."""
+        return self._run(self._client.get_default_props)
+
+    def cluster(self) -> dict[str, Any]:
+        """Return the node's view of the cluster, including ``self``; see `AsyncClient.cluster`."""
+        return self._run(self._client.cluster)
+
+    def ping(self) -> str:
+        """Ping the cluster; see `AsyncClient.ping`."""
+        return self._run(self._client.ping)
 
     def reserve_batch(
         self,
@@ -367,100 +461,6 @@ class Client:
         """List the jobs of the client's token; all jobs for a token with all permissions; see `AsyncClient.jobs`."""
         return self._run(self._client.jobs)
 
-    def delete(self, queue: Name) -> str:
-        """Delete a queue with all its messages; see `AsyncClient.delete`."""
-        return self._run(lambda: self._client.delete(queue))
-
-    def purge(self, queue: Name) -> int:
-        """Remove all messages of a queue that are not leased: ready, delayed; see `AsyncClient.purge`."""
-        return self._run(lambda: self._client.purge(queue))
-
-    def move(self, queue: Name, to: Name, max: int | None = None) -> int:
-        """Move messages that can be pulled now to the end of another queue, in their order; see `AsyncClient.move`."""
-        return self._run(lambda: self._client.move(queue, to, max))
-
-    def withdraw(self, queue: Name, label: Name, max: int | None = None) -> int:
-        """Remove messages with a label that are not leased; see `AsyncClient.withdraw`."""
-        return self._run(lambda: self._client.withdraw(queue, label, max))
-
-    def count_labelled(self, queue: Name, label: Name) -> int:
-        """Count the messages with a label that are not leased; see `AsyncClient.count_labelled`."""
-        return self._run(lambda: self._client.count_labelled(queue, label))
-
-    def redrive(self, queue: Name, *, to: Name | None = None, label: Name | None = None, max: int | None = None) -> int:
-        """Send messages that the cluster moved into a queue, such as dead letters; see `AsyncClient.redrive`."""
-        return self._run(lambda: self._client.redrive(queue, to=to, label=label, max=max))
-
-    def bind(self, source: Name, target: Name) -> bool:
-        """Store a copy of each message pushed to one queue in another, atomically; see `AsyncClient.bind`."""
-        return self._run(lambda: self._client.bind(source, target))
-
-    def unbind(self, source: Name, target: Name) -> bool:
-        """Remove a binding; see `AsyncClient.unbind`."""
-        return self._run(lambda: self._client.unbind(source, target))
-
-    def bindings(self, source: Name) -> list[str]:
-        """List the queues that receive copies of messages pushed to this one; see `AsyncClient.bindings`."""
-        return self._run(lambda: self._client.bindings(source))
-
-    def suspend(self, queue: Name) -> str:
-        """Stop deliveries from a queue until `resume`; see `AsyncClient.suspend`."""
-        return self._run(lambda: self._client.suspend(queue))
-
-    def resume(self, queue: Name) -> str:
-        """Resume deliveries from a suspended queue, first to the pulls that already wait; see `AsyncClient.resume`."""
-        return self._run(lambda: self._client.resume(queue))
-
-    def update_props(self, queue: Name, props: Mapping[str, Any] | None = None, *, only_unset: bool = False) -> str:
-        """Set some of a queue's properties, or clear all that were set on it; see `AsyncClient.update_props`."""
-        return self._run(lambda: self._client.update_props(queue, props, only_unset=only_unset))
-
-    def set_default_props(self, rules: Iterable[tuple[str, Mapping[str, Any]]]) -> str:
-        """Replace the list of default properties; see `AsyncClient.set_default_props`."""
-        return self._run(lambda: self._client.set_default_props(rules))
-
-    def get_default_props(self) -> list[tuple[str, dict[str, Any]]]:
-        """Return the list of default properties as it was set; see `AsyncClient.get_default_props`."""
-        return self._run(self._client.get_default_props)
-
-    def cluster(self) -> dict[str, Any]:
-        """Return the node's view of the cluster, including ``self``; see `AsyncClient.cluster`."""
-        return self._run(self._client.cluster)
-
-    def ping(self) -> str:
-        """Ping the cluster; see `AsyncClient.ping`."""
-        return self._run(self._client.ping)
-
-    def done(self, queue: Name, message_id: Name) -> bool:
-        """Ack: remove a message for good; see `AsyncClient.done`."""
-        return self._do(lambda client: client.done(queue, message_id))
-
-    def release(self, queue: Name, message_id: Name, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Nack: return a message for redelivery, which costs a retry; see `AsyncClient.release`."""
-        return self._do(lambda client: client.release(queue, message_id, delay=delay, place=place))
-
-    def retain(self, queue: Name, message_id: Name, *, lease: float | None = None) -> bool:
-        """Extend: restart a message's lease; see `AsyncClient.retain`."""
-        return self._do(lambda client: client.retain(queue, message_id, lease=lease))
-
-    def done_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
-        """Ack several messages of one queue; see `AsyncClient.done_many`."""
-        return self._do(lambda client: client.done_many(queue, message_ids))
-
-    def release_many(
-        self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
-    ) -> list[bool]:
-        """Nack several messages of one queue, see `done_many` and `release`; see `AsyncClient.release_many`."""
-        return self._do(lambda client: client.release_many(queue, message_ids, delay=delay, place=place))
-
-    def retain_many(self, queue: Name, message_ids: Sequence[Name], *, lease: float | None = None) -> list[bool]:
-        """Extend the leases of several messages of one queue, see `done_many` and `retain`; see `AsyncClient.retain_many`."""
-        return self._do(lambda client: client.retain_many(queue, message_ids, lease=lease))
-
-    def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> list[bool]:
-        """Return several messages to one queue without charging a retry; see `AsyncClient.put_back_many`."""
-        return self._do(lambda client: client.put_back_many(queue, message_ids))
-
     def open_session(self, ttl: float) -> str:
         """Open a session that ends `ttl` seconds after its last renewal, at most 3,600; see `AsyncClient.open_session`."""
         return self._run(lambda: self._client.open_session(ttl))
@@ -515,7 +515,7 @@ class Client:
             pull = handed.call
         finally:
             direct.leave()
-        found: T = self._run(lambda: self._client._pulled(pull))
+        found: T = self._run(lambda: self._client._calls.pulled(pull))
         return found
 
     def _run_counted(self, call: Callable[[], Awaitable[T]]) -> T:

@@ -66,8 +66,7 @@ class FastPath:
         self._pid = os.getpid()  # A forked process inherits the socket and must not use it.
         self._loop_thread = loop_thread
         self.client = copy.copy(client)
-        self.client._sender = self
-        self.client._loop = loop
+        self.client._calls = client._calls.over(self, loop)
         self._loop = loop
         self._session = client._session
         self._turn = threading.Lock()

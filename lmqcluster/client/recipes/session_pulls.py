@@ -7,7 +7,7 @@ import asyncio
 from lmqcluster.wire.errors import LmqError
 
 from ..aio.client import AsyncClient
-from ..aio.session_calls import ClientSession
+from ..aio.sessions import ClientSession
 from ..message import Message
 from .shared.callers import logger
 

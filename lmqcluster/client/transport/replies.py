@@ -6,7 +6,21 @@ from typing import Any
 
 from lmqcluster.wire.errors import ERRORS, LmqError
 
-__all__ = ["RETRY_ELSEWHERE", "decode_strings", "name_text", "parse_error", "push_text"]
+__all__ = [
+    "RETRY_ELSEWHERE",
+    "decode_strings",
+    "default_rules",
+    "mapping",
+    "mappings",
+    "name_text",
+    "name_texts",
+    "nothing",
+    "ok",
+    "optional_int",
+    "optional_mapping",
+    "parse_error",
+    "push_text",
+]
 
 _CODE_BY_TEXT = {spec.rpc: code for code, spec in ERRORS.items() if spec.rpc is not None}
 _PUSH_TEXTS = {text.encode(): text for text in ("ok", "packing started", "packed")}
@@ -49,3 +63,44 @@ def decode_strings(value: Any) -> Any:
     if isinstance(value, dict):
         return {decode_strings(key): decode_strings(item) for key, item in value.items()}
     return value
+
+
+def ok(result: Any) -> str:
+    """Decode the answer "ok"."""
+    if result != b"ok":
+        raise ValueError("expected ok")
+    return "ok"
+
+
+def nothing(_result: Any) -> None:
+    """Ignore an answer that says nothing."""
+
+
+def optional_int(result: Any) -> int | None:
+    """Decode a number or nil."""
+    return None if result is None else int(result)
+
+
+def name_texts(names: list[bytes]) -> list[str]:
+    """Decode a list of names."""
+    return [name_text(name) for name in names]
+
+
+def mapping(result: Any) -> dict[str, Any]:
+    """Decode a map."""
+    return {str(key): value for key, value in decode_strings(result).items()}
+
+
+def optional_mapping(result: Any) -> dict[str, Any] | None:
+    """Decode a map or nil."""
+    return None if result is None else mapping(result)
+
+
+def mappings(results: Any) -> list[dict[str, Any]]:
+    """Decode a list of maps."""
+    return [mapping(result) for result in results]
+
+
+def default_rules(result: Any) -> list[tuple[str, dict[str, Any]]]:
+    """Decode the list of default properties: patterns with properties."""
+    return [(pattern, props) for pattern, props in decode_strings(result)]

@@ -10,11 +10,6 @@ import pytest
 
 from .test_structure import modules
 
-SPLIT_CLASSES = {
-    # The asyncio client has its groups of calls.
-    "BatchCalls", "JobCalls", "QueueCalls", "SessionCalls", "SessionClient", "SettleCalls", "TransactionCalls",
-}  # fmt: skip
-"""Base classes that exist only to split a file, and have yet to become parts. None may be added."""
 CHOSEN_BY_NAME = {"RollingRestart"}
 """Faults of drills, which scenarios name."""
 
@@ -99,7 +94,7 @@ def product() -> dict[str, ast.Module]:
 
 def test_no_base_class_exists_only_to_split_a_file() -> None:
     found = {name.rpartition(".")[2] for name in Walk(product()).split_classes()}
-    assert found == SPLIT_CLASSES | CHOSEN_BY_NAME
+    assert found == CHOSEN_BY_NAME
 
 
 @pytest.mark.parametrize(

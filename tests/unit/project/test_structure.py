@@ -15,13 +15,14 @@ PACKAGES = {
     "pyspark_lmq": ROOT / "lmqcluster" / "spark" / "default_source",
 }
 FILE_LINES_MAX = 600
-LONG_FILE_LINES_MAX = 900
+LONG_FILE_LINES_MAX = 1150
 FUNCTION_LINES_MAX = 60
 CODE = (".py", ".js", ".mjs", ".css", ".html", ".go", ".c", ".h", ".sh")
 
 LONG_FILES = {
     "lmqcluster/core/queue/queue.py": "one class with all that happens to the messages of a queue",
     "lmqcluster/core/log/commands.py": "the records of all commands, which together are the format of the log",
+    "lmqcluster/client/aio/client.py": "one class with all calls, half of whose lines are docstrings",
     "lmqcluster/client/blocking/client.py": "one class with all calls of the asyncio client, in its order",
     "lmqcluster/replication/raft/core.py": "one class, because it overrides one class of PySyncObj",
 }

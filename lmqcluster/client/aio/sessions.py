@@ -5,98 +5,72 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from abc import abstractmethod
 from asyncio import Future
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Coroutine
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from lmqcluster.wire.errors import LmqError
 
-from ..transport.calls import Call
-from ..transport.replies import name_text
-from ..transport.requests import Name, name_bytes, request_body
-from .call_base import CallBase
+from ..transport.requests import Name, name_bytes
 
 if TYPE_CHECKING:
     from ..message import Message
 
-__all__ = ["ClientSession", "SessionCalls"]
+__all__ = ["ClientSession"]
 
 logger = logging.getLogger("lmqcluster.client")
 
-_NO_LIMIT_S = 1e8
-_LEAST_WAIT_S = 0.001
 
+class SessionClient(Protocol):
+    """The calls of a client that a session makes."""
 
-class SessionCalls(CallBase):
-    """Sessions, exclusive queues and locks. Most programs use them through `AsyncClient.session`."""
+    @property
+    def settlements_given_up(self) -> int:
+        """Number of settlements that ended without a known outcome; their messages stay leased as long as the session."""
 
-    def open_session(self, ttl: float) -> Future[str]:
-        """Open a session that ends `ttl` seconds after its last renewal, at most 3,600. Awaited: its id.
+    def open_session(self, ttl: float, /) -> Awaitable[str]:
+        """Open a session."""
 
-        Raises:
-            LmqError: awaited: ``bad_request``, ``quota_exceeded``.
-        """
-        return self._call(Call, request_body(b"open_session", [ttl]), name_text)
+    def renew_session(self, session: Name, /) -> Awaitable[bool]:
+        """Restart the TTL of a session."""
 
-    def renew_session(self, session: Name) -> Future[bool]:
-        """Restart the TTL of a session. Awaited: False if it has ended."""
-        return self._call(Call, request_body(b"renew_session", [name_bytes(session)]), bool)
+    def end_session(self, session: Name, /) -> Awaitable[bool]:
+        """End a session."""
 
-    def end_session(self, session: Name) -> Future[bool]:
-        """End a session and release its leases and locks. Awaited: False if it had already ended."""
-        return self._call(Call, request_body(b"end_session", [name_bytes(session)]), bool)
+    def leave_queue(self, queue: Name, session: Name, /) -> Future[bool]:
+        """Leave the line of an exclusive queue."""
 
-    def leave_queue(self, queue: Name, session: Name) -> Future[bool]:
-        """Give up the turn, or the place in line, at an exclusive queue and return the messages that the session holds of it.
+    def lock(self, name: Name, session: Name, wait: float | None, /) -> Awaitable[int | None]:
+        """Acquire a lock."""
 
-        Returns:
-            Awaited: whether the session was in line.
+    def unlock(self, name: Name, session: Name, /) -> Awaitable[bool]:
+        """Release a lock."""
 
-        Raises:
-            LmqError: awaited: ``session_lost``.
-        """
-        return self._call(Call, request_body(b"leave_queue", [name_bytes(queue), name_bytes(session)]), bool)
+    def pull(
+        self,
+        queue: Name,
+        timeout: float | None = None,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> Coroutine[Any, Any, Message | None]:
+        """Take a message."""
 
-    def lock(self, name: Name, session: Name, wait: float | None = None) -> Future[int | None]:
-        """Acquire a named lock for a session, first come, first served.
-
-        Args:
-            name: 1 to 255 bytes.
-            session: id of the session, with which the lock ends.
-            wait: how long to wait for it, in seconds; 0 = not at all, None = without limit.
-
-        Returns:
-            Awaited: the fencing token, greater than all earlier ones; unchanged if the session already holds the lock. None if
-            another session held it during the whole wait.
-
-        Raises:
-            LmqError: awaited: ``session_lost``, ``quota_exceeded``.
-        """
-        wait_s = _NO_LIMIT_S if wait is None else wait
-        arguments = [name_bytes(name), name_bytes(session)]
-
-        def body(left_s: float) -> bytes:
-            return request_body(b"lock", [*arguments, left_s] if wait_s else arguments)
-
-        return self._call_waiting(body, _token, wait_s)
-
-    def unlock(self, name: Name, session: Name) -> Future[bool]:
-        """Release a lock. Awaited: whether the session held it or was in line for it; possibly False if the call was retried.
-
-        Raises:
-            LmqError: awaited: ``session_lost``.
-        """
-        return self._call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
-
-    @abstractmethod
-    def _call_waiting(self, body: Callable[[float], bytes], decode: Callable[[Any], Any], wait_s: float) -> Future[Any]:
-        """Send a request that the node may delay for `wait_s` seconds; `body` returns it for the remaining time."""
-
-
-def _token(result: Any) -> int | None:
-    return None if result is None else int(result)
+    def pull_many(
+        self,
+        queue: Name,
+        max: int,  # noqa: A002
+        timeout: float | None = 0,
+        *,
+        lease: float | None = None,
+        auto_ack: bool = False,
+        session: Name | None = None,
+        after: Name | None = None,
+    ) -> Coroutine[Any, Any, list[Message]]:
+        """Take messages."""
 
 
 class Received:
@@ -310,47 +284,3 @@ class ClientSession:
                 except LmqError as exc:
                     if exc.code != "session_lost":
                         raise
-
-
-class SessionClient(SessionCalls):
-    """Interface of the client that a session uses."""
-
-    @property
-    @abstractmethod
-    def settlements_given_up(self) -> int:
-        """Number of settlements that ended without a known outcome; their messages stay leased as long as the session."""
-
-    @abstractmethod
-    def pull(
-        self,
-        queue: Name,
-        timeout: float | None = None,
-        *,
-        lease: float | None = None,
-        auto_ack: bool = False,
-        session: Name | None = None,
-        after: Name | None = None,
-    ) -> Coroutine[Any, Any, Message | None]:
-        """Take a message."""
-
-    @abstractmethod
-    def pull_many(
-        self,
-        queue: Name,
-        max: int,  # noqa: A002
-        timeout: float | None = 0,
-        *,
-        lease: float | None = None,
-        auto_ack: bool = False,
-        session: Name | None = None,
-        after: Name | None = None,
-    ) -> Coroutine[Any, Any, list[Message]]:
-        """Take messages."""
-
-    def session(self, ttl: float = 30.0) -> ClientSession:
-        """Return a session that is renewed in the background: ``async with client.session() as session:``.
-
-        Args:
-            ttl: time without a renewal after which the session ends, in seconds; at most 3,600.
-        """
-        return ClientSession(self, ttl)
