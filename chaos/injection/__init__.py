@@ -1,1 +1,1 @@
-"""The implementation of faults: the proxies of links, and the library between a node and its system."""
+"""The implementation of faults: the proxies of links, and the preloaded library that intercepts system calls."""

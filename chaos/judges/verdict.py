@@ -1,6 +1,4 @@
-"""The verdict of a drill: ``pass``, ``fail``, or ``unknown`` if it is undecided; a drill without progress is undecided
-too.
-"""
+"""The verdict of a drill: ``pass``, ``fail``, or ``unknown`` if evidence is missing, for example for lack of progress."""
 
 from __future__ import annotations
 
@@ -26,11 +24,11 @@ class Evidence:
     """The evidence for the verdict.
 
     Attributes:
-        judgement: of the history.
+        judgement: the judgement of the history.
         drained: whether the queues were found empty.
         digests_agree: whether all members had the same state; None if undecided.
-        short: by queue, whether its short history is linearizable; None if undecided.
-        windows: of the faults.
+        short: for each queue of the linearizability test, whether its history is linearizable; None if undecided.
+        windows: one for each fault.
         errors: returned to clients beside unaffected nodes.
         troubles: reasons why the drill did not run as planned.
         broken: guarantees that nodes violated.
@@ -47,7 +45,7 @@ class Evidence:
 
 
 def decide(evidence: Evidence, limits: Limits) -> tuple[Verdict, list[str]]:
-    """Return the verdict, and the reasons for one that is not a pass. Guilt outweighs doubt."""
+    """Return the verdict, and the reasons for one that is not a pass. Any violation gives ``fail``, even if something else is undecided."""
     guilt = [*_safety(evidence), *evidence.broken, *_beyond_limits(evidence, limits)]
     if guilt:
         return FAIL, guilt
@@ -76,7 +74,9 @@ def _beyond_limits(evidence: Evidence, limits: Limits) -> list[str]:
                 f"{window.kind}: clients of unaffected nodes waited {window.pause_s:.2f} s, limit {limits.pause_s:g} s"
             )
         if limits.in_step_s is not None and window.in_step_s is not None and window.in_step_s > limits.in_step_s:
-            found.append(f"{window.kind}: in step after {window.in_step_s:.2f} s, limit {limits.in_step_s:g} s")
+            found.append(
+                f"{window.kind}: the replicas caught up after {window.in_step_s:.2f} s, limit {limits.in_step_s:g} s"
+            )
     if limits.errors is not None and evidence.errors.total() > limits.errors:
         text = ", ".join(f"{count} {name}" for name, count in evidence.errors.most_common())
         found.append(f"errors for clients of unaffected nodes: {text}, limit {limits.errors}")
@@ -89,7 +89,7 @@ def _doubts(evidence: Evidence) -> list[str]:
         "no push was acknowledged": not totals.acknowledged,
         "nothing was delivered": not totals.delivered,
         "the queues did not become empty in time": not evidence.drained,
-        f"{judgement.undecided:,} acknowledged messages were not delivered, and their queues not drained": judgement.undecided,
+        f"{judgement.undecided:,} acknowledged messages were not delivered, but their queues were not drained": judgement.undecided,
         "the states of the members could not be compared": evidence.digests_agree is None,
         "no short history could be judged": not any(result is not None for result in evidence.short.values()),
     }

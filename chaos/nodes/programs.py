@@ -1,8 +1,7 @@
-"""Programs of two versions for a rolling upgrade: the last release from git's history, or else a stand-in for the next
-one.
+"""The other program of a rolling upgrade: the last release from git's history, or else a stand-in for the next one.
 
 Only releases promise that their nodes can serve together with those of this version, so other revisions are used only
-on request. All of them run with the installed packages.
+on request. All use the installed dependencies.
 """
 
 from __future__ import annotations
@@ -61,7 +60,7 @@ def last_release(folder: Path, checkout: Path | None = None) -> tuple[str, ...] 
     clone.
 
     Args:
-        folder: new.
+        folder: a directory to create.
         checkout: a working copy, by default the one that this program was installed from.
     """
     root = checkout or _root()
@@ -80,7 +79,7 @@ def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple
     root = checkout or _root()
     archive = _git(root, "archive", "--format=zip", revision, "--", _PACKAGE, "cli", "pyproject.toml")
     if archive.returncode != 0:
-        raise DrillError(f"git has no program of revision {revision!r} in {root}: {archive.stderr.decode().strip()}")
+        raise DrillError(f"git cannot export revision {revision!r} of {root}: {archive.stderr.decode().strip()}")
     with zipfile.ZipFile(io.BytesIO(archive.stdout)) as files:
         files.extractall(folder)
     (folder / "cli").rename(folder / f"{_PACKAGE}_cli")
@@ -89,12 +88,12 @@ def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple
 
 
 def next_release(folder: Path) -> tuple[str, ...]:
-    """Return a stand-in for the next release, built in `folder`: it supports one machine version more."""
+    """Return a stand-in for the next release, built in `folder`: it supports the next machine version."""
     return _launcher(folder, _NEXT, f"{version(_PACKAGE)}+next")
 
 
 def _launcher(folder: Path, script: str, reported: str) -> tuple[str, ...]:
-    """Return a script whose folder comes first in the search for modules and for the package's version."""
+    """Return a script whose folder shadows the installed package and its version."""
     about = folder / f"{_PACKAGE}-0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: {reported}\n", encoding="utf-8")

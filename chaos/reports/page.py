@@ -95,7 +95,15 @@ def _section(number: int, result: Result) -> Iterator[str]:
 def _figures(result: Result) -> Iterator[str]:
     begin_us = result.begin_us
     yield _table(
-        ["Fault", "Hit", "From", "To", "New leader after", "Longest pause of others", "In step after"],
+        [
+            "Fault",
+            "Affected nodes",
+            "From",
+            "To",
+            "New leader after",
+            "Longest pause of others",
+            "Replicas caught up after",
+        ],
         [
             [
                 escape(window.kind),
@@ -116,7 +124,7 @@ def _figures(result: Result) -> Iterator[str]:
         ],
     )
     yield _table(
-        ["Process", "Attempted", "Acknowledged", "Unknown", "Delivered", "Acked", "Lost", "Where"],
+        ["Process", "Attempted", "Acknowledged", "Unknown", "Delivered", "Acked", "Lost", "Where lost"],
         [
             [
                 escape(name),

@@ -1,4 +1,4 @@
-"""The course of a drill as an SVG picture: throughput, latency, shaded faults, marked elections."""
+"""An SVG timeline of a drill: throughput, latency, shaded faults, marked elections."""
 
 from __future__ import annotations
 

@@ -20,8 +20,11 @@ _TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A node's report about the cluster; `leader` is None without one, `ready` is whether it leads or follows with a
-    quorum.
+    """A node's report about the cluster.
+
+    Attributes:
+        leader: the leader that the node knows, None if it knows none.
+        ready: whether the node leads, or follows a leader, with a quorum.
     """
 
     time_us: int
@@ -36,7 +39,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """A new leader, when first seen."""
+    """A new leader, and when a node first reported it."""
 
     time_us: int
     node: str
@@ -74,7 +77,7 @@ class Watch:
             return sorted(self._samples, key=lambda sample: sample.time_us)
 
     def elections(self) -> list[Election]:
-        """Return the leaders in order of their terms, each at the time when it or a follower first knew of it."""
+        """Return the leaders in order of their terms, each at the time when a node first reported it."""
         first: dict[int, Election] = {}
         names = {node.raft_address: node.name for node in self._cluster.everyone}
         ids: dict[str, str] = {}
@@ -91,8 +94,8 @@ class Watch:
             return max((sample.commit for sample in self._samples), default=0)
 
     def in_step(self, nodes: Sequence[NodeProcess], commit: int, since_us: int) -> bool:
-        """Return whether all these nodes have reported since `since_us` that they know one leader and have applied this
-        entry.
+        """Return whether all these nodes have reported since `since_us` that they know one leader and have applied the
+        entry `commit`.
         """
         with self._lock:
             latest = [self._latest.get(node.name) for node in nodes]

@@ -18,11 +18,11 @@ ARGUMENT_CHARACTERS_MAX = 255
 
 
 class PeerRequests:
-    """Answers for one member.
+    """Answers the requests of peers for one member.
 
     Attributes:
-        node_figures: returns the node's figures for the question ``vitals``; set by the owner of the member.
-        founders: returns the ids of the founding members, None until all are found; set by the owner of the member.
+        node_figures: returns the node's figures for the request ``vitals``; set by the node.
+        founders: returns the ids of the founding members, None until all are found; set by the node.
     """
 
     def __init__(self, member: MemberView, settings: RaftSettings) -> None:
@@ -34,11 +34,14 @@ class PeerRequests:
     async def answer(self, verb: str, arguments: list[Any]) -> dict[str, Any]:
         """Answer an administrative question: ``{"ok": True, "result": {...}}`` or ``{"ok": False, "result": reason}``.
 
-        If only the leader can do it, other members answer with ``done`` false and the leader's address.
+        If a request needs the leader, other members answer with ``done`` false and the leader's address.
         """
         try:
             if not all(type(one) is str and len(one) <= ARGUMENT_CHARACTERS_MAX for one in arguments):
-                return {"ok": False, "result": f"{verb} takes short texts"}
+                return {
+                    "ok": False,
+                    "result": f"the arguments of {verb} must be strings of at most {ARGUMENT_CHARACTERS_MAX} characters",
+                }
             if verb == "cluster":
                 return {"ok": True, "result": self._cluster()}
             if verb == "vitals":
@@ -72,7 +75,7 @@ class PeerRequests:
         }
 
     async def _change(self, verb: str, node_id: str, address: str) -> dict[str, Any]:
-        """Change the membership if this node leads; otherwise name the leader. Ask again until the answer is `done`."""
+        """Change the membership if this node leads; otherwise name the leader, which the caller asks next."""
         core = self._member.core
         if not core.is_leader():
             return {"ok": True, "result": {**self._cluster(), "done": False}}
@@ -106,7 +109,7 @@ class PeerRequests:
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     async def _transfer(self, target: str | None = None) -> dict[str, Any]:
-        """Transfer leadership, to `target` if given; done if this node does not lead and `target`, if given, does."""
+        """Transfer leadership, to `target` if given. Done if the transfer succeeded, or if `target` leads already."""
         core = self._member.core
         if not core.is_leader():
             done = target is not None and core.leader_id() == target
@@ -118,9 +121,9 @@ class PeerRequests:
         if len(core.members()) == 1:
             return self._refused("this node is alone, so no other member can take over")
         if target is not None and not self._member.is_able(target):
-            return self._refused(f"{target} cannot be reached or is not up to date; the leader is as before")
+            return self._refused(f"{target} cannot be reached or is not up to date; the leader has not changed")
         if not await transfer_leadership(self._member, target):
-            return self._refused("no up-to-date member took over in time; the leader is as before")
+            return self._refused("no up-to-date member took over in time; the leader has not changed")
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     def _refused(self, reason: str) -> dict[str, Any]:

@@ -71,7 +71,7 @@ class _Group(NamedTuple):
 
 
 class KestrelStatsRoutes:
-    """Routes that show Kestrel's statistics and keep the bases of differences."""
+    """Routes that show Kestrel's statistics and keep earlier counters, from which they compute differences."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -145,7 +145,7 @@ class KestrelStatsRoutes:
     async def _differences(
         self, seen: _Seen, key: bytes, base: _Counters, node: Numbers
     ) -> AsyncIterator[dict[str, object]]:
-        """Yield the counters since `base`. After the last queue they become the next base."""
+        """Yield the counters since `base`. At the end, the current counters become the new base."""
         now = _Counters({}, node)
         async for name, row in self._rows(seen):
             now.queues[name] = row
@@ -179,7 +179,7 @@ class KestrelStatsRoutes:
         if found is None or found.is_over:
             self._periods = {length: one for length, one in self._periods.items() if not one.is_over}
             if len(self._periods) >= BASES_MAX:
-                raise LmqError("overloaded", f"{BASES_MAX} other periods are asked for already; ask for one of them")
+                raise LmqError("overloaded", f"{BASES_MAX} other periods are in use; use one of these")
             found = self._periods[period_s] = _Period(self, self._node.turns, period_s)
         found.unasked = 0
         return found
@@ -191,7 +191,7 @@ class KestrelStatsRoutes:
 
 
 class _Seen(NamedTuple):
-    """The principal whose queues are shown, None for all, and the client whose share of the node is used."""
+    """The principal whose queues are shown, None for all, and the client that is charged for the work."""
 
     principal: Principal | None
     client: bytes
@@ -215,7 +215,7 @@ class _Period:
 
     @property
     def is_over(self) -> bool:
-        """Return whether this has ended because no client asked for `_UNASKED_PERIODS_MAX` periods."""
+        """Return whether this has ended because no client asked during the last `_UNASKED_PERIODS_MAX` periods."""
         return self._task.done()
 
     async def _run(self) -> None:

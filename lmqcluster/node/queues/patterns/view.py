@@ -20,10 +20,10 @@ def _nothing(*_arguments: object) -> None:
 
 
 class View:
-    """The queues that match one pattern, with a heap of lower bounds of their earliest due times.
+    """The queues that match one pattern, with a heap ordered by a lower bound of each queue's next due time.
 
     Attributes:
-        client: the client that opened the view first; the view counts against its share.
+        client: the client that opened the view first; the view counts against its quota of patterns.
         users: number of users; while there are any, the view is kept.
         complete: done when all queues have been checked; fails with the `LmqError` that ended the view.
         on_change: called when the view shows more or earlier messages.
@@ -55,7 +55,7 @@ class View:
         return self.complete.done() and self.complete.exception() is None
 
     def ignore_events(self) -> None:
-        """Call no function any more when the view changes or ends."""
+        """Stop calling the callbacks when the view changes or ends."""
         self.on_change = self.on_end = _nothing
 
     def add(self, queue: Queue) -> None:
@@ -80,7 +80,7 @@ class View:
             self._sweep_if_worn()
 
     def _sweep_if_worn(self) -> None:
-        # Bounds that fell leave their old entries behind, which may stay deep in the heap for the length of a lease.
+        # When a bound falls, its old entry remains, and may stay deep in the heap for the length of a lease.
         if len(self._heap) > 2 * len(self._bounds) + _SWEEP_MIN:
             self._heap = [(bound_us, name) for name, bound_us in self._bounds.items()]
             heapify(self._heap)
@@ -106,7 +106,7 @@ class View:
         return None
 
     def first(self, count: int, until_us: int) -> list[Queue]:
-        """Return up to `count` queues whose messages are due at `until_us`, the earliest first."""
+        """Return up to `count` queues whose first message is due by `until_us`, the earliest first."""
         found: list[Queue] = []
         while len(found) < count:
             earliest = self.earliest()

@@ -1,4 +1,4 @@
-"""Checks, sends and awaits the commands of the service, which reach the log only through here."""
+"""Checks, sends and awaits the commands of the service."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ class LogWaiters:
     # --- waiting --------------------------------------------------------------------------------------------------
 
     def push(self, ticket: int) -> asyncio.Future[Any]:
-        """Return a future of a waiting push: the result of the state state, or its error. Cancel it to forget it."""
+        """Return a future of a waiting push: the result of the push, or its error. Cancel it to forget it."""
         return _wait(self._pushes, ticket, self._loop)
 
     def lock(self, name: bytes, session: int) -> asyncio.Future[int]:
