@@ -6,7 +6,7 @@ why = "The fault that every operator fears first."
 [cluster]            # nodes, spares, durability
 [load]               # see `workload.Load`
 [[fault]]
-kind = "kill"        # and its own fields, see `faults.KINDS`
+kind = "kill"        # and its own fields, see `faults.base.KINDS`
 at_s = 3.0
 for_s = 4.0
 [mix]                # instead of [[fault]], or in addition: faults drawn by the seed
@@ -70,12 +70,12 @@ class ClusterPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """Limits beyond safety, which always applies. None is unlimited.
+    """Limits in addition to safety, which is always checked. None is unlimited.
 
     Attributes:
-        pause_s: maximum time that clients beside unaffected nodes may wait for a push to be acknowledged.
+        pause_s: maximum time that clients of unaffected nodes may wait for a push to be acknowledged.
         errors: maximum number of errors returned to these clients.
-        in_step_s: time within which all members are in step after the end of each fault.
+        in_step_s: time within which all members have caught up under one leader after the end of each fault.
         drain_s: time within which the queues are empty after the end of the last fault; beyond it, the verdict is
             ``unknown``.
     """
@@ -103,7 +103,7 @@ class Mix:
 
 @dataclass(frozen=True)
 class Plan:
-    """A fault and its time, in seconds from the begin of the load."""
+    """A fault and its time, in seconds from the start of the load."""
 
     fault: Fault
     at_s: float
@@ -126,7 +126,7 @@ class Scenario:
     source: str = field(default="", repr=False)
 
     def plans(self, seed: int) -> list[Plan]:
-        """Return the faults in order of time, with those of the mix drawn by the seed."""
+        """Return the faults in chronological order, with those of the mix drawn by the seed."""
         tables = list(self.tables)
         if self.mix is not None:
             tables += _draw(self.mix, self.load.seconds, random.Random(f"mix {seed}"))

@@ -1,1 +1,1 @@
-"""Faults: one file for each kind."""
+"""Faults, by subject."""

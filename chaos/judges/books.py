@@ -119,7 +119,7 @@ class Books:
         return self.by_receipt.get((op, (delivery.queue or "", delivery.receipt or "")), [])
 
     def drained_us(self, queue: str) -> int:
-        """Return the begin of the last search that found the queue empty; below 0 if there was none."""
+        """Return the start of the last search that found the queue empty; below 0 if there was none."""
         return max(self._drained[queue], self._all_drained)
 
     def deleted_us(self, queue: str) -> int:

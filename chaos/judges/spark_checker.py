@@ -389,7 +389,7 @@ def verdict_of(faults: Mapping[str, int], messages: Mapping[str, int]) -> tuple[
     doubts = {
         "no push was acknowledged": not messages["acknowledged"],
         "nothing was delivered": not messages["delivered"],
-        f"{undecided:,} acknowledged messages were not delivered, and their queues not drained": undecided,
+        f"{undecided:,} acknowledged messages were not delivered, but not all queues were drained": undecided,
         f"{unreadable:,} lines could not be read": unreadable,
     }
     reasons = [text for text, applies in doubts.items() if applies]

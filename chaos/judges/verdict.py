@@ -45,7 +45,10 @@ class Evidence:
 
 
 def decide(evidence: Evidence, limits: Limits) -> tuple[Verdict, list[str]]:
-    """Return the verdict, and the reasons for one that is not a pass. Any violation gives ``fail``, even if something else is undecided."""
+    """Return the verdict, and the reasons for one that is not a pass.
+
+    Any violation gives ``fail``, even if something else is undecided.
+    """
     guilt = [*_safety(evidence), *evidence.broken, *_beyond_limits(evidence, limits)]
     if guilt:
         return FAIL, guilt
@@ -89,7 +92,9 @@ def _doubts(evidence: Evidence) -> list[str]:
         "no push was acknowledged": not totals.acknowledged,
         "nothing was delivered": not totals.delivered,
         "the queues did not become empty in time": not evidence.drained,
-        f"{judgement.undecided:,} acknowledged messages were not delivered, but their queues were not drained": judgement.undecided,
+        f"{judgement.undecided:,} acknowledged messages were not delivered, but not all queues were drained": (
+            judgement.undecided
+        ),
         "the states of the members could not be compared": evidence.digests_agree is None,
         "no short history could be judged": not any(result is not None for result in evidence.short.values()),
     }

@@ -42,10 +42,10 @@ if __name__ == "__main__":
 
 
 def parse_program(text: str, folder: Path) -> tuple[str, ...]:
-    """Return the command line of an ``--old-program``; a program of ``git:REVISION`` is built in `folder`.
+    """Return the command line of an ``--old-program``; for ``git:REVISION``, build the program in `folder` first.
 
     Raises:
-        DrillError: the revision does not exist, or has nothing to run.
+        DrillError: the revision does not exist, or the option is empty.
     """
     if text.startswith(_GIT):
         return from_git(text.removeprefix(_GIT), folder)
@@ -71,7 +71,7 @@ def last_release(folder: Path, checkout: Path | None = None) -> tuple[str, ...] 
 
 
 def from_git(revision: str, folder: Path, checkout: Path | None = None) -> tuple[str, ...]:
-    """Return the program of a revision, built in `folder`.
+    """Build a revision in `folder`; return its command line.
 
     Raises:
         DrillError: this is not a working copy, or it has no such revision.
@@ -93,7 +93,7 @@ def next_release(folder: Path) -> tuple[str, ...]:
 
 
 def _launcher(folder: Path, script: str, reported: str) -> tuple[str, ...]:
-    """Return a script whose folder shadows the installed package and its version."""
+    """Write a launcher whose folder shadows the installed package and its version; return its command line."""
     about = folder / f"{_PACKAGE}-0.dist-info"
     about.mkdir(parents=True)
     (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {_PACKAGE}\nVersion: {reported}\n", encoding="utf-8")

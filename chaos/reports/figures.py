@@ -15,14 +15,14 @@ BUCKET_US = 250_000
 
 @dataclass(slots=True)
 class Window:
-    """The time of a fault.
+    """The time span of a fault.
 
     Attributes:
         kind, hit: the fault, and the nodes whose clients may notice it.
-        begin_us, end_us: from the begin of the first effect to the end of the last one.
-        in_step_s: time until all members were in step; None if they never were.
-        leader_s: time from the begin until a new leader was known; None if there was no election.
-        pause_s: longest pause of clients beside unaffected nodes; None if it hit all nodes.
+        begin_us, end_us: from the start of the first effect to the end of the last one.
+        in_step_s: time until all members had caught up under one leader; None if they never were.
+        leader_s: time from the start until a new leader was known; None if there was no election.
+        pause_s: longest pause of clients of unaffected nodes; None if the fault hit all nodes.
     """
 
     kind: str
@@ -36,7 +36,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """Milliseconds from begin to answer of successful operations."""
+    """Milliseconds from start to answer of successful operations."""
 
     count: int
     p50_ms: float
@@ -78,7 +78,7 @@ def latencies(events: Iterable[Event], since_us: int = 0, until_us: int = 1 << 6
 
 
 def longest_pause_s(events: Iterable[Event], sites: Collection[str], since_us: int, until_us: int) -> float:
-    """Return the longest wait of a producer at these sites for a push, of waits that overlap the given time."""
+    """Return the longest time that a producer at these sites waited for a push, of waits that overlap the interval."""
     waits = [
         min(event.end_us, until_us) - event.time_us
         for event in events
@@ -93,7 +93,7 @@ def errors_of(events: Iterable[Event], sites: Collection[str]) -> Counter[str]:
 
 
 def buckets(events: Sequence[Event]) -> list[Bucket]:
-    """Return the course of a drill."""
+    """Return throughput and latency by quarter of a second."""
     pushes: dict[int, list[float]] = defaultdict(list)
     deliveries: Counter[int] = Counter()
     for event in events:

@@ -1,4 +1,4 @@
-"""Answers to administrative questions of peers: status, changes of the membership, transfer of leadership."""
+"""Answers to administrative requests from peers: status, changes of the membership, transfer of leadership."""
 
 from __future__ import annotations
 
@@ -104,12 +104,15 @@ class PeerRequests:
         if not success:
             return {
                 "ok": False,
-                "result": "the change was refused: another one is under way, or the leader is new or changed; try again",
+                "result": "the change was refused: another one is under way, or leadership has just changed; try again",
             }
         return {"ok": True, "result": {**self._cluster(), "done": True}}
 
     async def _transfer(self, target: str | None = None) -> dict[str, Any]:
-        """Transfer leadership, to `target` if given. Done if the transfer succeeded, or if `target` leads already."""
+        """Transfer leadership to `target`, or without one to any member; done if `target` leads already.
+
+        A node that does not lead changes nothing.
+        """
         core = self._member.core
         if not core.is_leader():
             done = target is not None and core.leader_id() == target
@@ -137,6 +140,6 @@ class PeerRequests:
         if 2 * len(able) > len(rest):
             return None
         return (
-            f"without {node_id} the {len(rest)} members left would have no quorum, because"
-            f" {', '.join(sorted(rest - able))} cannot be reached or is not up to date"
+            f"without {node_id} the remaining {len(rest)} members would have no quorum; not reachable or not up to date:"
+            f" {', '.join(sorted(rest - able))}"
         )

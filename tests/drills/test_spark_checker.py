@@ -131,7 +131,7 @@ def test_one_case_of_any_fault_fails_despite_unclear_figures(fault: str) -> None
     [
         ("acknowledged", 0, "no push was acknowledged"),
         ("delivered", 0, "nothing was delivered"),
-        ("undecided", 3, "3 acknowledged messages were not delivered, and their queues not drained"),
+        ("undecided", 3, "3 acknowledged messages were not delivered, but not all queues were drained"),
         ("unreadable_lines", 5, "5 lines could not be read"),
     ],
 )

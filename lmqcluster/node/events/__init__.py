@@ -1,1 +1,1 @@
-"""The event journal: files with the events of messages."""
+"""The event journal: files that record each push, delivery and settlement."""

@@ -40,7 +40,7 @@ _COUNTERS = ("total_items", "transactions", "canceled_transactions", "expired_it
 _OWN_COUNTERS = ("put_items", "put_bytes", "get_items_hit", "get_items_miss")
 _NO_COUNTERS = ("journal_rewrites", "journal_rotations")
 _UNUSED = ("cmd_get_timeout_dropped", "cmd_get_open_dropped")
-"""Counters that are always 0: an item for a client that disconnected returns to its queue."""
+"""Counters that are always 0, because an item for a client that disconnected returns to its queue."""
 _GAUGES = ("items", "bytes", "mem_items", "mem_bytes", "waiters", "open_transactions")
 _GLOBAL_GAUGES = ("reserved_memory_ratio", "uptime", "time", "curr_connections")
 _NAMES = (*_COUNTERS, *_OWN_COUNTERS)
@@ -198,7 +198,7 @@ class _Seen(NamedTuple):
 
 
 class _Period:
-    """Differences of counters by period, computed while clients ask for them.
+    """Differences of counters by period, computed for as long as clients request them.
 
     Attributes:
         last: differences over the last full period; None before the first one ends.

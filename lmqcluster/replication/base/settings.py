@@ -24,7 +24,7 @@ class RaftSettings:
         leader_lost_min_s, leader_lost_max_s: the same as the election times, but once the link to the leader is down.
         append_bytes_max: most bytes of entries in one message.
         log_bytes_soft, log_bytes_hard: applied entries beyond the soft limit are dropped unless a connected follower still
-            needs them; beyond the hard limit they are always dropped, and the follower gets a snapshot.
+            needs them; beyond the hard limit they are dropped for a slow follower too, which then gets a snapshot.
         snapshot_log_bytes: a new snapshot is taken if the log has grown by more than this and more than the last one's size.
         backlog_bytes: bytes of the backlogs kept in memory, besides the next messages of each queue; the rest is in pages.
         apply_bytes_max: approximate bytes of entries that one step applies.

@@ -32,7 +32,7 @@ class ReplicaStatus:
         about: the descriptions that the peers and this member send of themselves.
         has_left: it has left its cluster and has joined none since.
         was_removed: a leader has answered that it is no longer a member.
-        is_installing: it is loading a snapshot of the leader.
+        is_installing: it is loading a snapshot, or waits for pages that it lacks.
         is_recovering: it lacks entries that it may have acknowledged, so it does not vote.
         durability: what an acknowledged write survives, see `NodeStorage`.
         snapshot_index: the last entry of the newest snapshot, 0 if there is none.

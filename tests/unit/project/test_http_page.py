@@ -102,7 +102,7 @@ def test_the_section_of_the_list_has_all_sort_keys() -> None:
         ("maximum number of queues, 1 to 10,000", queue_views.QUEUES_PER_PAGE_MAX, 10_000),
         ("maximum number of messages, 1 to 1,000; missing: 20", queue_views.PEEK_MAX, 1_000),
         ("0 to 1,048,576; missing: 65,536", queue_views.CONTENT_BYTES_MAX, 1_048_576),
-        ("makes it larger than 8 MiB", queue_views.PEEK_BYTES_MAX, 8 * MiB),
+        ("exceeds 8 MiB", queue_views.PEEK_BYTES_MAX, 8 * MiB),
         ("1 to 100,000; missing: 1,000", (QUEUES_MAX, QUEUES_DEFAULT), (100_000, 1_000)),
     ],
 )

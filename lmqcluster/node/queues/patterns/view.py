@@ -25,7 +25,7 @@ class View:
     Attributes:
         client: the client that opened the view first; the view counts against its quota of patterns.
         users: number of users; while there are any, the view is kept.
-        complete: done when all queues have been checked; fails with the `LmqError` that ended the view.
+        complete: a future, done when all queues have been matched; fails with the `LmqError` that ended the view.
         on_change: called when the view shows more or earlier messages.
         on_end: called with the error when the view cannot be kept.
     """

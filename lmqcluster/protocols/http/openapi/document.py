@@ -127,7 +127,7 @@ def _cluster_paths() -> Json:
             "put": operation("setLogLevel", "Change it until the node is stopped", "LogLevel", body="LogLevel"),
         },
         "/v1/cluster/leave": {
-            "post": operation("leave", "Take this node out of its cluster; it goes on alone and empty", "Cluster")
+            "post": operation("leave", "Take this node out of its cluster; it then serves no clients", "Cluster")
         },
     }
 

@@ -61,7 +61,7 @@ class ClusterRoutes:
         return await self.status(request)
 
     async def leave(self, request: Request) -> Reply:
-        """Remove this node from its cluster; it continues alone and empty."""
+        """Remove this node from its cluster; it then serves no clients."""
         await self._node.membership.leave()
         return await self.status(request)
 
