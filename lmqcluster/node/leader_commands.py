@@ -81,13 +81,13 @@ class LeaderCommands:
             self._under_way.add(command.op)
             proposer.add_first(PendingCommand(command, [], self))
 
-    def completed(self, group: PendingCommand, result: object) -> None:
+    def completed(self, pending: PendingCommand, result: object) -> None:
         """Note that a command was applied (`Sink`)."""
-        self._under_way.discard(group.command.op)
-        if not isinstance(group.command, Barrier):
-            log.info("leader command applied", what=group.command.op.name.lower(), result=result)
+        self._under_way.discard(pending.command.op)
+        if not isinstance(pending.command, Barrier):
+            log.info("leader command applied", what=pending.command.op.name.lower(), result=result)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Note that a command failed or has an unknown outcome (`Sink`)."""
-        self._under_way.discard(group.command.op)
-        log.warning("leader command failed, retrying", what=group.command.op.name.lower(), reason=error.message)
+        self._under_way.discard(pending.command.op)
+        log.warning("leader command failed, retrying", what=pending.command.op.name.lower(), reason=error.message)

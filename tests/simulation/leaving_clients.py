@@ -93,9 +93,9 @@ class _Returns(Silent):
     def __init__(self, given_up: Callable[[list[int]], None]) -> None:
         self._given_up = given_up
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        assert isinstance(group.command, Nack)
-        self._given_up(group.command.numbers)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        assert isinstance(pending.command, Nack)
+        self._given_up(pending.command.numbers)
 
 
 class LeavingClient:

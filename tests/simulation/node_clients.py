@@ -211,11 +211,11 @@ class Push:
         self._answered = False
         loop.call_later(ANSWERED_AFTER_S, self._check)
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         self._answered = True
         self._ledger.push_stored(self._host, self._command)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         self._answered = True
         self._ledger.push_failed(self._command, error)
 
@@ -249,17 +249,17 @@ def look_at_bodies(results: Iterable[Any]) -> None:
 class Silent:
     """A client that ignores its results."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Ignore the result."""
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Ignore the error."""
 
 
 class Raising(Silent):
     """A client that has disconnected when its answer arrives."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         raise ConnectionError("the client is gone")
 
 
@@ -309,10 +309,10 @@ class Consumer:
     def pull_failed(self, token: Any, error: LmqError) -> None:
         self._replica.loop.call_later(0.2, self.next)
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Continue after the queue's properties are set."""
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Continue although they may not be set, because the cluster had no leader for long."""
         self._replica.loop.call_later(PAUSE_S, self._set_properties)
 
@@ -328,7 +328,7 @@ class _Settled:
         if acked:
             ledger.settling(number)
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         if not self._acked:
             return
         if result == [True]:
@@ -336,5 +336,5 @@ class _Settled:
         else:
             self._ledger.not_consumed(self._number)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Treat the outcome as unknown: the message may be redelivered."""

@@ -116,8 +116,8 @@ class _Asked:
         self._client = client
         self._number = number
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         self._client.answered(self._number)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         self._client.failed(self._number)

@@ -207,11 +207,11 @@ class _Asked:
         self._answered = False
         replica.loop.call_later(ANSWERED_AFTER_S, self._check)
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         self._answered = True
         self._judge.answered(self._tag, result)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         self._answered = True
         if error.outcome == "not_applied":
             self._judge.refused(self._tag)

@@ -137,7 +137,7 @@ class _Answer(Silent):
     def __init__(self, then: Callable[[Any], None]) -> None:
         self._then = then
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         self._then(result)
 
 
@@ -149,11 +149,11 @@ class _Asked:
         self._content = content
         self._tickets = tickets
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         self._judge.answered(self._content, result)
         if hasattr(result, "ticket"):
             self._tickets.append(result.ticket)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         if error.outcome == "not_applied":
             self._judge.refused(self._content)

@@ -28,7 +28,7 @@ __all__ = ["Carrier", "PendingCommand", "Proposer", "Sink", "producer_of"]
 
 log = structlog.get_logger("lmq.proposer")
 
-GROUP_ITEMS_MAX = 512
+COMMAND_ITEMS_MAX = 512
 BATCH_BYTES = 256 * 1024
 BATCH_COPIES = 5_000
 """A batch that stores this many copies of messages, for bound queues and aliases, takes no further command.
@@ -60,10 +60,10 @@ Shareable = TypeVar("Shareable", bound=Push | Pull | PullInSession | Poll | Ack 
 class Sink(Protocol):
     """The receiver of the outcome of a `PendingCommand`."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Handle an applied command; `result` is the result of the core, never a `Fault`."""
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Handle a command that was refused or has an unknown outcome. After an unknown outcome `completed` may still follow."""
 
 
@@ -91,7 +91,7 @@ class Holdable(Protocol):
 
 
 class PendingCommand:
-    """A group: a command and the requests that share it, in the order of its items.
+    """A command that is not applied yet, and the requests that share it, in the order of its items.
 
     Attributes:
         copies: approximate number of copies it stores, see `Carrier.copies_of`; set when it is added.
@@ -110,13 +110,13 @@ class PendingCommand:
 
 
 class _Batch:
-    __slots__ = ("given_up", "groups", "items", "made_s", "payload", "sent_s", "sequence", "since_s")
+    __slots__ = ("given_up", "items", "made_s", "payload", "pending_commands", "sent_s", "sequence", "since_s")
 
-    def __init__(self, sequence: int, payload: bytes, groups: list[PendingCommand], since_s: float) -> None:
+    def __init__(self, sequence: int, payload: bytes, pending_commands: list[PendingCommand], since_s: float) -> None:
         self.sequence = sequence
         self.payload = payload
-        self.groups = groups
-        self.items = sum(len(group.requests) for group in groups)
+        self.pending_commands = pending_commands
+        self.items = sum(len(pending.requests) for pending in pending_commands)
         self.since_s = since_s
         self.made_s = time.monotonic()
         self.sent_s = 0.0
@@ -130,7 +130,7 @@ class Proposer:
         last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
         failed_total: accepted items that failed, by error code.
-        durations: seconds from accepting a group until it is applied, by operation, counted for each of its items.
+        durations: seconds from accepting a command until it is applied, by operation, counted for each of its items.
         commit_durations: seconds from creating a batch until it is applied.
     """
 
@@ -166,7 +166,7 @@ class Proposer:
 
     # --- taking commands ------------------------------------------------------------------------------------------
 
-    def add(self, group: PendingCommand, size_bytes: int) -> None:
+    def add(self, pending: PendingCommand, size_bytes: int) -> None:
         """Queue a command.
 
         Raises:
@@ -179,28 +179,28 @@ class Proposer:
                 "overloaded",
                 f"{self._pending_bytes} bytes of requests wait at this node to be replicated; try again later",
             )
-        group.copies = self._carrier.copies_of(group.command)
-        if group.copies and self._pending_copies > PENDING_COPIES_MAX:
+        pending.copies = self._carrier.copies_of(pending.command)
+        if pending.copies and self._pending_copies > PENDING_COPIES_MAX:
             raise LmqError(
                 "overloaded",
                 f"{self._pending_copies} copies for bound queues wait at this node to be replicated; try again later",
             )
-        self._pending_copies += group.copies
-        self._pending.append(group)
-        self._tail = group if group.copies <= FEW_COPIES else None
-        self._count(group, size_bytes)
+        self._pending_copies += pending.copies
+        self._pending.append(pending)
+        self._tail = pending if pending.copies <= FEW_COPIES else None
+        self._count(pending, size_bytes)
         self._flush_soon()
 
-    def pace(self, group: PendingCommand, connection: Holdable) -> None:
-        """Hold the connection of an added group that makes copies while too many copies are pending."""
-        if group.copies and self._pending_copies > COPIES_HELD:
+    def pace(self, pending: PendingCommand, connection: Holdable) -> None:
+        """Hold the connection of an added command that makes copies while too many copies are pending."""
+        if pending.copies and self._pending_copies > COPIES_HELD:
             connection.hold()
             self._held.append(connection)
 
-    def add_first(self, group: PendingCommand) -> None:
+    def add_first(self, pending: PendingCommand) -> None:
         """Queue a small command of the node itself ahead of all pending commands, even while clients are refused."""
         if not self._closed:
-            self._own.append(group)
+            self._own.append(pending)
             self._flush_soon()
 
     def _flush_soon(self) -> None:
@@ -230,11 +230,11 @@ class Proposer:
         if sink is None or (self._tail is not None and self._tail.sink is sink):
             self._tail = None
 
-    def _count(self, group: PendingCommand, size_bytes: int) -> None:
-        """Count the bytes of items of a group; a full group takes no more."""
-        group.size_bytes += size_bytes
+    def _count(self, pending: PendingCommand, size_bytes: int) -> None:
+        """Count the bytes of items of a command; a full command takes no more."""
+        pending.size_bytes += size_bytes
         self._pending_bytes += size_bytes
-        if len(group.requests) >= GROUP_ITEMS_MAX or group.size_bytes >= BATCH_BYTES:
+        if len(pending.requests) >= COMMAND_ITEMS_MAX or pending.size_bytes >= BATCH_BYTES:
             self._tail = None
 
     def is_full(self) -> bool:
@@ -242,7 +242,7 @@ class Proposer:
         return self._pending_bytes > PENDING_BYTES_MAX // 2
 
     def pending(self) -> int:
-        """Return the number of groups waiting to be sent plus batches waiting to be applied."""
+        """Return the number of commands waiting to be sent plus batches waiting to be applied."""
         return len(self._own) + len(self._pending) + len(self._inflight)
 
     # --- sending --------------------------------------------------------------------------------------------------
@@ -264,31 +264,31 @@ class Proposer:
         """Return whether at least as many items wait as are in flight: each batch, however small, costs the cluster an fsync."""
         inflight = sum(batch.items for batch in self._inflight)
         waiting = len(self._own)
-        for group in self._pending:
+        for pending in self._pending:
             if waiting >= inflight:
                 break
-            waiting += len(group.requests)
+            waiting += len(pending.requests)
         return waiting >= inflight
 
     def _next_batch(self) -> _Batch | None:
-        """Build a batch from pending groups; None if they had to be refused."""
-        oldest = [groups[0].since_s for groups in (self._own, self._pending) if groups]
-        groups = list(self._own)
+        """Build a batch from pending commands; None if they had to be refused."""
+        oldest = [pending_commands[0].since_s for pending_commands in (self._own, self._pending) if pending_commands]
+        pending_commands = list(self._own)
         self._own.clear()
-        commands = [group.command for group in groups]
+        commands = [pending.command for pending in pending_commands]
         size = copies = 0
         while (
             self._pending
             and size < BATCH_BYTES
             and copies < BATCH_COPIES
-            and not (groups and len(groups[-1].requests) >= GROUP_ITEMS_MAX)
+            and not (pending_commands and len(pending_commands[-1].requests) >= COMMAND_ITEMS_MAX)
         ):
-            group = self._pending.popleft()
-            copies += group.copies
-            self.items_total += len(group.requests)
-            groups.append(group)
-            commands.append(group.command)
-            size += group.size_bytes
+            pending = self._pending.popleft()
+            copies += pending.copies
+            self.items_total += len(pending.requests)
+            pending_commands.append(pending)
+            commands.append(pending.command)
+            size += pending.size_bytes
         if not self._pending:
             self._tail = None
         self._pending_bytes -= size
@@ -297,11 +297,11 @@ class Proposer:
         if len(payload) > BATCH_BYTES_MAX:
             # Front ends limit what they add, so this is a second check.
             log.error("batch too large", size=len(payload), ops=[command.op for command in commands])
-            for group in groups:
-                self._refuse(group, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
+            for pending in pending_commands:
+                self._refuse(pending, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))
             return None
         self.batches_total += 1
-        return self._number(groups, payload, min(oldest))
+        return self._number(pending_commands, payload, min(oldest))
 
     def _made_room(self, copies: int) -> None:
         """Subtract copies that no longer wait, and resume held connections if there is room."""
@@ -318,9 +318,9 @@ class Proposer:
         payload: bytes = msgpack.packb(batch)
         return payload
 
-    def _number(self, groups: list[PendingCommand], payload: bytes, since_s: float) -> _Batch:
+    def _number(self, pending_commands: list[PendingCommand], payload: bytes, since_s: float) -> _Batch:
         self.last_sequence += 1
-        batch = _Batch(self.last_sequence, payload, groups, since_s)
+        batch = _Batch(self.last_sequence, payload, pending_commands, since_s)
         self._inflight.append(batch)
         self._inflight_bytes += len(payload)
         return batch
@@ -358,25 +358,27 @@ class Proposer:
         self._inflight_bytes = 0
         self.incarnation = incarnation
         self.last_sequence = 0
-        given_up = [group for batch in inflight if batch.given_up or not is_known for group in batch.groups]
+        given_up = [
+            pending for batch in inflight if batch.given_up or not is_known for pending in batch.pending_commands
+        ]
         # A later push of the same producer must not overtake a push that was given up.
         producers = _producers_of(given_up)
         overtaking: list[PendingCommand] = []
         for batch in inflight:
             if batch.given_up or not is_known:
                 continue
-            late = _pushed_by(producers, batch.groups)
+            late = _pushed_by(producers, batch.pending_commands)
             overtaking += late
-            groups = [group for group in batch.groups if group not in late] if late else batch.groups
-            if groups:
-                payload = self._encode([group.command for group in groups], len(batch.payload))
-                self._number(groups, payload, batch.since_s)
-        for group in given_up:
+            pending_commands = [pending for pending in batch.pending_commands if pending not in late]
+            if pending_commands:
+                payload = self._encode([pending.command for pending in pending_commands], len(batch.payload))
+                self._number(pending_commands, payload, batch.since_s)
+        for pending in given_up:
             self._refuse(
-                group, LmqError("unknown_outcome", "this node was cut off; the result of the operation is lost")
+                pending, LmqError("unknown_outcome", "this node was cut off; the result of the operation is lost")
             )
-        for group in overtaking:
-            self._refuse(group, _overtaking())
+        for pending in overtaking:
+            self._refuse(pending, _overtaking())
         self._refuse_waiting(self._take_waiting_of(producers), _overtaking())
         self.resend()
 
@@ -390,8 +392,8 @@ class Proposer:
         batch = self._take_first()
         self._patience_s = RESEND_AFTER_S
         self._observe(batch)
-        for group, result in zip(batch.groups, applied.results, strict=True):
-            self._complete(group, result)
+        for pending, result in zip(batch.pending_commands, applied.results, strict=True):
+            self._complete(pending, result)
         if not self.pending():
             self._idle.set()
         elif self._own or self._pending:
@@ -400,11 +402,11 @@ class Proposer:
     def covered(self, last_sequence: int) -> None:
         """Fail the batches up to `last_sequence` as unknown: an installed snapshot contains them, but their results are lost."""
         while self._inflight and self._inflight[0].sequence <= last_sequence:
-            for group in self._take_first().groups:
+            for pending in self._take_first().pending_commands:
                 error = LmqError(
                     "unknown_outcome", "the operation was applied while this node was cut off; its result is lost"
                 )
-                self._refuse(group, error)
+                self._refuse(pending, error)
         self.resend()
 
     async def drained(self, grace_s: float) -> None:
@@ -460,35 +462,35 @@ class Proposer:
     def _observe(self, batch: _Batch) -> None:
         now_s = time.monotonic()
         self.commit_durations.observe(now_s - batch.made_s)
-        for group in batch.groups:
-            if not group.requests:
+        for pending in batch.pending_commands:
+            if not pending.requests:
                 continue
-            op = group.command.op
+            op = pending.command.op
             durations = self.durations.get(op)
             if durations is None:
                 durations = self.durations[op] = Histogram()
-            durations.observe(now_s - group.since_s, len(group.requests))
+            durations.observe(now_s - pending.since_s, len(pending.requests))
 
-    def _complete(self, group: PendingCommand, result: Any) -> None:
-        group.answered = True
+    def _complete(self, pending: PendingCommand, result: Any) -> None:
+        pending.answered = True
         try:
             if isinstance(result, Fault):
-                group.sink.failed(group, _error_of(result))
+                pending.sink.failed(pending, _error_of(result))
             else:
-                group.sink.completed(group, result)
+                pending.sink.completed(pending, result)
         except Exception:
             # An error in one client's reply must stop neither replication nor the replies to other clients.
-            log.exception("reply failed", op=group.command.op)
+            log.exception("reply failed", op=pending.command.op)
 
-    def _refuse(self, group: PendingCommand, error: LmqError) -> None:
-        if group.answered:
+    def _refuse(self, pending: PendingCommand, error: LmqError) -> None:
+        if pending.answered:
             return
-        group.answered = True
-        self.failed_total[error.code] += len(group.requests)
+        pending.answered = True
+        self.failed_total[error.code] += len(pending.requests)
         try:
-            group.sink.failed(group, error)
+            pending.sink.failed(pending, error)
         except Exception:
-            log.exception("error reply failed", op=group.command.op)
+            log.exception("error reply failed", op=pending.command.op)
 
     def _sweep(self) -> None:
         """Give up commands that have waited too long, and resend batches that may have been lost."""
@@ -503,12 +505,12 @@ class Proposer:
         self._give_up(late, f"the cluster has not confirmed the operation within {UNKNOWN_AFTER_S:g} s")
 
     def _give_up(self, batches: Iterable[_Batch], reason: str) -> None:
-        """Fail the groups of these batches once, with an unknown outcome."""
+        """Fail the commands of these batches once, with an unknown outcome."""
         for batch in batches:
             if not batch.given_up:
                 batch.given_up = True
-                for group in batch.groups:
-                    self._refuse(group, LmqError("unknown_outcome", reason))
+                for pending in batch.pending_commands:
+                    self._refuse(pending, LmqError("unknown_outcome", reason))
 
     def _refuse_old_pending(self, now: float) -> None:
         """Refuse commands that no leader took in time, and later pushes of their producers, which must not overtake them."""
@@ -524,17 +526,17 @@ class Proposer:
         """Remove and return the pending commands of these producers."""
         taken = _pushed_by(producers, self._pending)
         if taken:
-            self._pending = deque(group for group in self._pending if producer_of(group.command) not in producers)
+            self._pending = deque(pending for pending in self._pending if producer_of(pending.command) not in producers)
         return taken
 
-    def _refuse_waiting(self, groups: list[PendingCommand], error: LmqError) -> None:
-        """Refuse groups that were just removed from the pending ones."""
-        for group in groups:
-            self._pending_bytes -= group.size_bytes
-            self._made_room(group.copies)
-            if group is self._tail:
+    def _refuse_waiting(self, pending_commands: list[PendingCommand], error: LmqError) -> None:
+        """Refuse commands that were just removed from the pending ones."""
+        for pending in pending_commands:
+            self._pending_bytes -= pending.size_bytes
+            self._made_room(pending.copies)
+            if pending is self._tail:
                 self._tail = None
-            self._refuse(group, error.again())
+            self._refuse(pending, error.again())
 
 
 def producer_of(command: Command) -> bytes | None:
@@ -542,13 +544,13 @@ def producer_of(command: Command) -> bytes | None:
     return command.producer if isinstance(command, Push | PushRows) else None
 
 
-def _producers_of(groups: Iterable[PendingCommand]) -> set[bytes]:
-    found = {producer_of(group.command) for group in groups}
+def _producers_of(pending_commands: Iterable[PendingCommand]) -> set[bytes]:
+    found = {producer_of(pending.command) for pending in pending_commands}
     return {producer for producer in found if producer is not None}
 
 
-def _pushed_by(producers: set[bytes], groups: Iterable[PendingCommand]) -> list[PendingCommand]:
-    return [group for group in groups if producer_of(group.command) in producers] if producers else []
+def _pushed_by(producers: set[bytes], pending_commands: Iterable[PendingCommand]) -> list[PendingCommand]:
+    return [pending for pending in pending_commands if producer_of(pending.command) in producers] if producers else []
 
 
 def _overtaking() -> LmqError:

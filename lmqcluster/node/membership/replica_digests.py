@@ -89,10 +89,10 @@ class ReplicaDigests:
                 " 'lmq repair', so that it copies everything from the others"
             )
 
-    def completed(self, group: PendingCommand, result: object) -> None:  # noqa: ARG002
+    def completed(self, pending: PendingCommand, result: object) -> None:  # noqa: ARG002
         """Note that the command was applied (`Sink`)."""
         self._proposing = False
 
-    def failed(self, group: PendingCommand, error: object) -> None:  # noqa: ARG002
+    def failed(self, pending: PendingCommand, error: object) -> None:  # noqa: ARG002
         """Note that the command may not have been applied; the next `compare_when_due` or comparison retries (`Sink`)."""
         self._proposing = False

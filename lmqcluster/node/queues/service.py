@@ -512,9 +512,9 @@ def _hooked_by(rules: Iterable[Rule]) -> frozenset[bytes]:
 class _FlagSink:
     """Sink of commands of plain pushes, with a future for each flag."""
 
-    def completed(self, group: PendingCommand, flags: list[int]) -> None:
-        command = cast(Push, group.command)
-        for future, flag in zip(group.requests, flags, strict=True):
+    def completed(self, pending: PendingCommand, flags: list[int]) -> None:
+        command = cast(Push, pending.command)
+        for future, flag in zip(pending.requests, flags, strict=True):
             if future.done():
                 continue
             if flag < PushFlag.FULL:
@@ -522,8 +522,8 @@ class _FlagSink:
             else:
                 future.set_exception(refusal_of(command.queue, flag))
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        for future in group.requests:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        for future in pending.requests:
             if not future.done():
                 future.set_exception(error.again())
 

@@ -42,11 +42,11 @@ class Recorder:
     def __init__(self) -> None:
         self.outcomes: list[tuple[Any, ...]] = []
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
-        self.outcomes.append(("ok", list(group.requests), result))
+    def completed(self, pending: PendingCommand, result: Any) -> None:
+        self.outcomes.append(("ok", list(pending.requests), result))
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self.outcomes.append((error.code, list(group.requests), str(error.outcome)))
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self.outcomes.append((error.code, list(pending.requests), str(error.outcome)))
 
     @property
     def codes(self) -> list[str]:

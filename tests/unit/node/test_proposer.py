@@ -36,10 +36,10 @@ def run(scenario: Scenario) -> None:
 def push(
     bench: Bench, sink: Any, content: bytes, ticket: object = None, producer: bytes | None = None
 ) -> PendingCommand:
-    """Add a push as a separate group."""
-    group = PendingCommand(Push(b"q", None, [content], producer, 1), [ticket], sink)
-    bench.proposer.add(group, len(content) + 64)
-    return group
+    """Add a push as a separate command."""
+    pending = PendingCommand(Push(b"q", None, [content], producer, 1), [ticket], sink)
+    bench.proposer.add(pending, len(content) + 64)
+    return pending
 
 
 async def three_batches(bench: Bench, sink: Any) -> None:
@@ -173,16 +173,16 @@ def test_tail_grows_until_it_is_full_or_sent() -> None:
         def tail() -> Push | None:
             return bench.proposer.open_command(sink, Push, b"q")
 
-        group = push(bench, sink, b"0")
-        for _ in range(module.GROUP_ITEMS_MAX - 1):
+        pending = push(bench, sink, b"0")
+        for _ in range(module.COMMAND_ITEMS_MAX - 1):
             command = tail()
             assert command is not None
-            assert command is group.command
+            assert command is pending.command
             command.contents.append(b"x")
             bench.proposer.share(9, None)
         assert tail() is None, "full"
-        group = push(bench, sink, b"0")
-        assert tail() is group.command
+        pending = push(bench, sink, b"0")
+        assert tail() is pending.command
         bench.proposer.share(module.BATCH_BYTES)
         assert tail() is None, "large"
         push(bench, sink, b"0")
@@ -193,13 +193,13 @@ def test_tail_grows_until_it_is_full_or_sent() -> None:
 def test_only_requests_of_the_same_kind_queue_and_sink_share_a_command() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         proposer = bench.proposer
-        group = push(bench, sink, b"0")
-        assert proposer.open_command(sink, Push, b"q") is group.command
+        pending = push(bench, sink, b"0")
+        assert proposer.open_command(sink, Push, b"q") is pending.command
         assert proposer.open_command(sink, Push, b"other") is None
         assert proposer.open_command(sink, Pull, b"q") is None
         assert proposer.open_command(Recorder(), Push, b"q") is None
         proposer.close_command(Recorder())
-        assert proposer.open_command(sink, Push, b"q") is group.command
+        assert proposer.open_command(sink, Push, b"q") is pending.command
         proposer.close_command(sink)
         assert proposer.open_command(sink, Push, b"q") is None
         await bench.settle()
@@ -512,7 +512,7 @@ def test_a_large_batch_is_encoded_as_a_small_one() -> None:
 
 def test_sink_that_raises_does_not_keep_others_from_their_results() -> None:
     class Broken(Recorder):
-        def completed(self, group: PendingCommand, result: Any) -> None:
+        def completed(self, pending: PendingCommand, result: Any) -> None:
             raise RuntimeError("broken")
 
     async def scenario(bench: Bench, sink: Recorder) -> None:

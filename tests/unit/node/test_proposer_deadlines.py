@@ -104,19 +104,19 @@ class Bench:
         self.proposer.add_first(PendingCommand(Barrier(), [number], self))
         return number
 
-    def _add(self, number: int, group: PendingCommand) -> None:
+    def _add(self, number: int, pending: PendingCommand) -> None:
         self.asked_s[number] = Clock.now_s
-        self.proposer.add(group, 64)
+        self.proposer.add(pending, 64)
 
-    def completed(self, group: PendingCommand, _result: Any) -> None:
-        self._answered(group, "ok")
+    def completed(self, pending: PendingCommand, _result: Any) -> None:
+        self._answered(pending, "ok")
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self._answered(group, error.code)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self._answered(pending, error.code)
 
-    def _answered(self, group: PendingCommand, what: str) -> None:
+    def _answered(self, pending: PendingCommand, what: str) -> None:
         # Every sink does this, so that an outcome which becomes known later has no receiver.
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for number in requests:
             self.answers.setdefault(number, []).append((what, Clock.now_s))
 

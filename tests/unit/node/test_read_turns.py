@@ -21,16 +21,16 @@ from .test_sessions import push, run, turns
 
 
 def commands_of(node: MemoryNode, monkeypatch: pytest.MonkeyPatch) -> list[PendingCommand]:
-    """Return the groups that are added from now on."""
-    groups: list[PendingCommand] = []
+    """Return the commands that are added from now on."""
+    pending_commands: list[PendingCommand] = []
     add = node.service.sender.proposer.add
 
-    def noted(group: PendingCommand, size_bytes: int) -> None:
-        groups.append(group)
-        add(group, size_bytes)
+    def noted(pending: PendingCommand, size_bytes: int) -> None:
+        pending_commands.append(pending)
+        add(pending, size_bytes)
 
     monkeypatch.setattr(node.service.sender.proposer, "add", noted)
-    return groups
+    return pending_commands
 
 
 def test_closes_and_opens_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,13 +39,13 @@ def test_closes_and_opens_of_a_turn_are_two_commands(monkeypatch: pytest.MonkeyP
         reads = OpenReads(node.service, session)
         await push(node, b"q", *(b"%d" % number for number in range(7)))
         held = [await reads.take(b"q") for _ in range(3)]
-        groups = commands_of(node, monkeypatch)
+        pending_commands = commands_of(node, monkeypatch)
         ends = [reads.confirm_soon(b"q", [number]) for ((_, number, _, _),) in held]
         begins = [asyncio.ensure_future(reads.take(b"q", count=count)) for count in (1, 2, 1)]
         found = [[one[3].content for one in await begin] for begin in begins]
         assert found == [[b"3"], [b"4", b"5"], [b"6"]]
         assert [await end for end in ends] == [[True]] * 3
-        assert [group.command.encode()[:2] for group in groups] == [
+        assert [pending.command.encode()[:2] for pending in pending_commands] == [
             [Op.ACK, b"q"],
             [Op.PULL_IN_SESSION, b"q"],
         ]

@@ -88,11 +88,11 @@ class ReadBatcher:
             self._send_some(Ack(queue, numbers), requests)
 
     def _send_some(self, command: Ack, requests: list[CoalescedResult]) -> None:
-        group = PendingCommand(command, requests, shares)
+        pending = PendingCommand(command, requests, shares)
         try:
-            self._proposer.add(group, 64 + 12 * len(requests))
+            self._proposer.add(pending, 64 + 12 * len(requests))
         except LmqError as exc:
-            shares.failed(group, exc)
+            shares.failed(pending, exc)
 
     def _send_open(self, options: PullOptions, queue: bytes, request: PullRequest) -> None:
         puller, token, _, _ = request

@@ -46,7 +46,7 @@ class WaitingPulls(Protocol):
     def add_waiters(self, line: WaitList, requests: list[PullRequest]) -> None:
         """Add pulls that found nothing to a line until they time out."""
 
-    def deliver(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
+    def deliver(self, line: WaitList | None, pending: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
         """Give the messages of a command to the line and to its pulls; return the pulls that got none."""
 
 
@@ -79,7 +79,7 @@ class PatternPulls:
         self._lines = lines
         self._loop = asyncio.get_running_loop()
         self._tasks: dict[asyncio.Task[None], tuple[PatternWaitList, list[PullRequest]]] = {}
-        self._groups: set[PendingCommand] = set()
+        self._pending: set[PendingCommand] = set()
 
     def start(self, pattern: bytes, request: PullRequest, client: bytes) -> bool:
         """Start a pull; see `Pulls.start_any`."""
@@ -100,8 +100,8 @@ class PatternPulls:
 
     def requests(self) -> Iterator[list[PullRequest]]:
         """Iterate over the lists of undecided pulls; a caller may replace a pull in its list."""
-        for group in self._groups:
-            yield group.requests
+        for pending in self._pending:
+            yield pending.requests
         for _line, requests in self._tasks.values():
             yield requests
 
@@ -124,17 +124,19 @@ class PatternPulls:
         return head_us is not None and head_us <= now_us
 
     def _pull(self, line: PatternWaitList, requests: list[PullRequest]) -> None:
-        group = PendingCommand(line.command(sum(count for _, _, count, _ in requests)), requests, _Pulling(self, line))
-        self._propose(group, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
+        pending = PendingCommand(
+            line.command(sum(count for _, _, count, _ in requests)), requests, _Pulling(self, line)
+        )
+        self._propose(pending, 64 + CANDIDATES_MAX * NAME_BYTES_MAX)
         line.looking += len(requests)
 
-    def _propose(self, group: PendingCommand, size_bytes: int) -> None:
-        self._proposer.add(group, size_bytes)
-        self._groups.add(group)
+    def _propose(self, pending: PendingCommand, size_bytes: int) -> None:
+        self._proposer.add(pending, size_bytes)
+        self._pending.add(pending)
 
-    def ended(self, group: PendingCommand) -> None:
+    def ended(self, pending: PendingCommand) -> None:
         """Remove a command whose outcome is known."""
-        self._groups.discard(group)
+        self._pending.discard(pending)
 
     def look(self, line: PatternWaitList, requests: list[PullRequest]) -> None:
         """Pull if the replica, which is now recent enough, shows a due message; else wait, or return empty."""
@@ -167,22 +169,22 @@ class PatternPulls:
         else:
             self.look(line, requests)
 
-    def pulled(self, line: PatternWaitList, group: PendingCommand, delivered: list[Delivered] | None) -> None:
+    def pulled(self, line: PatternWaitList, pending: PendingCommand, delivered: list[Delivered] | None) -> None:
         """Hand out the messages of a pull; look again for the pulls that got none."""
-        self.ended(group)
+        self.ended(pending)
         if delivered is None:
             # The pull met only exhausted messages, as many as one command may drop.
-            empty_handed, group.requests = group.requests, []
+            empty_handed, pending.requests = pending.requests, []
         else:
-            line.looking -= len(group.requests)
-            empty_handed = self._pulls.deliver(line, group, delivered)
+            line.looking -= len(pending.requests)
+            empty_handed = self._pulls.deliver(line, pending, delivered)
             line.looking += len(empty_handed)
         self.look(line, empty_handed)
 
-    def failed(self, line: PatternWaitList, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, line: PatternWaitList, pending: PendingCommand, error: LmqError) -> None:
         """Fail the pulls of a command that was refused or whose outcome is unknown."""
-        self.ended(group)
-        requests, group.requests = group.requests, []
+        self.ended(pending)
+        requests, pending.requests = pending.requests, []
         self._fail(line, requests, error)
 
     def _fail(self, line: PatternWaitList, requests: list[PullRequest], error: LmqError) -> None:
@@ -205,13 +207,13 @@ class _Looking:
         self._pulls = pulls
         self._line = line
 
-    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
-        self._pulls.ended(group)
-        requests, group.requests = group.requests, []
+    def completed(self, pending: PendingCommand, result: Any) -> None:  # noqa: ARG002 - the barrier says nothing
+        self._pulls.ended(pending)
+        requests, pending.requests = pending.requests, []
         self._pulls.look(self._line, requests)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self._pulls.failed(self._line, group, error)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self._pulls.failed(self._line, pending, error)
 
 
 class _Pulling:
@@ -221,8 +223,8 @@ class _Pulling:
         self._pulls = pulls
         self._line = line
 
-    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
-        self._pulls.pulled(self._line, group, delivered)
+    def completed(self, pending: PendingCommand, delivered: list[Delivered] | None) -> None:
+        self._pulls.pulled(self._line, pending, delivered)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self._pulls.failed(self._line, group, error)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self._pulls.failed(self._line, pending, error)

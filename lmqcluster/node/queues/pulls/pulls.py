@@ -104,8 +104,8 @@ class Pulls:
             command.count += count
             proposer.share(_DELIVERY_BYTES * count, request)
         else:
-            group = PendingCommand(options.command(queue, count), [request], self)
-            proposer.add(group, _PULL_BYTES + _DELIVERY_BYTES * count)
+            pending = PendingCommand(options.command(queue, count), [request], self)
+            proposer.add(pending, _PULL_BYTES + _DELIVERY_BYTES * count)
 
     def wait(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
         """Wait for messages of a queue, without a pull first because the queue is known to be empty."""
@@ -141,7 +141,7 @@ class Pulls:
             if waiter.token == token and not waiter.is_over:
                 self._expire(waiter)
                 return True
-        for requests in chain((group.requests for group in self._again), self._any.requests()):
+        for requests in chain((pending.requests for pending in self._again), self._any.requests()):
             for position, (who, its_token, count, wait_s) in enumerate(requests):
                 if who.waiting is puller.waiting and its_token == token and wait_s != 0.0:
                     requests[position] = (who, its_token, count, 0.0)
@@ -150,7 +150,7 @@ class Pulls:
 
     def is_looking(self, puller: DeliverySink) -> bool:
         """Return whether the puller has an undecided pull, which has neither messages nor a place in a line."""
-        requests = chain.from_iterable(chain((group.requests for group in self._again), self._any.requests()))
+        requests = chain.from_iterable(chain((pending.requests for pending in self._again), self._any.requests()))
         return any(who.waiting is puller.waiting for who, *_ in requests)
 
     def abandon(self, puller: DeliverySink) -> None:
@@ -194,19 +194,19 @@ class Pulls:
 
     # --- outcomes of pull commands (Sink) -------------------------------------------------------------------------
 
-    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
+    def completed(self, pending: PendingCommand, delivered: list[Delivered] | None) -> None:
         """Hand out the messages of a pull command.
 
         Pulls that have waited longer come first, unless a claim for them is on its way.
         """
         if self._again:
-            self._again.discard(group)
+            self._again.discard(pending)
         if delivered is None:
-            self._pull_again(group)
+            self._pull_again(pending)
             return
-        command = cast(QueuePull, group.command)
+        command = cast(QueuePull, pending.command)
         line = self._line(command.queue, PullOptions.of(command)) if command.queue in self._queues else None
-        empty_handed = self.deliver(line, group, delivered)
+        empty_handed = self.deliver(line, pending, delivered)
         if empty_handed:
             self.add_waiters(line or self._new_line(command.queue, PullOptions.of(command)), empty_handed)
 
@@ -225,18 +225,18 @@ class Pulls:
     def _queue_lines(self) -> list[QueueWaitList]:
         return [line for lines in self._queues.values() for line in lines.in_turn()]
 
-    def deliver(self, line: WaitList | None, group: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
+    def deliver(self, line: WaitList | None, pending: PendingCommand, delivered: list[Delivered]) -> list[PullRequest]:
         """Give the messages of a command to the line and to its pulls; return the pulls that got none.
 
         The line, whose pulls have waited longer, comes first, unless it has a claim under way.
         """
-        command = cast(AnyPull, group.command)
+        command = cast(AnyPull, pending.command)
         if line is not None and line.claim is None and delivered:
             delivered = self._serve(line, delivered, command)
         empty_handed: list[PullRequest] = []
         position = start = 0
         holder: DeliverySink | None = None
-        for request in group.requests:
+        for request in pending.requests:
             puller, token, count, _ = request
             if puller.closed:
                 continue
@@ -254,7 +254,7 @@ class Pulls:
                 empty_handed.append(request)
         self._note(holder, delivered, start, position)
         # After an unknown outcome, `completed` may follow `failed`: without requests, all messages are put back.
-        group.requests = []
+        pending.requests = []
         if position < len(delivered):
             self.put_back(delivered[position:], unsent_of(command))
         return empty_handed
@@ -276,10 +276,10 @@ class Pulls:
 
         self.absent.fetch(delivered, done)
 
-    def _pull_again(self, group: PendingCommand) -> None:
+    def _pull_again(self, pending: PendingCommand) -> None:
         """Repeat a pull that met only exhausted messages, as many as one command may drop."""
-        requests, group.requests = group.requests, []
-        command = cast(QueuePull, group.command)
+        requests, pending.requests = pending.requests, []
+        command = cast(QueuePull, pending.command)
         again = PendingCommand(PullOptions.of(command).command(command.queue, command.count), requests, self)
         try:
             self._proposer.add(again, 64)
@@ -288,10 +288,10 @@ class Pulls:
         else:
             self._again.add(again)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Fail the pulls of a command that was refused."""
-        self._again.discard(group)
-        requests, group.requests = group.requests, []
+        self._again.discard(pending)
+        requests, pending.requests = pending.requests, []
         for puller, token, _, _ in requests:
             if not puller.closed:
                 puller.pull_failed(token, error)
@@ -532,18 +532,18 @@ class _ClaimSink:
     def __init__(self, pulls: Pulls) -> None:
         self._pulls = pulls
 
-    def completed(self, group: PendingCommand, delivered: list[Delivered] | None) -> None:
-        self._pulls.claim_ended(group, delivered or [])
+    def completed(self, pending: PendingCommand, delivered: list[Delivered] | None) -> None:
+        self._pulls.claim_ended(pending, delivered or [])
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self._pulls.claim_ended(group, [], error)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self._pulls.claim_ended(pending, [], error)
 
 
 class _ReturnSink:
     """Sink of commands that put messages back; no client waits for their outcome."""
 
-    def completed(self, group: PendingCommand, result: object) -> None:
+    def completed(self, pending: PendingCommand, result: object) -> None:
         """Ignore the result."""
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Ignore the error; the lease expires anyway."""

@@ -110,9 +110,9 @@ class _Ticket:
         if self.number:
             self._pushes.withdraw(self)
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Take the outcome: the push is stored, or waits."""
-        future = group.requests[0]
+        future = pending.requests[0]
         if isinstance(result, Waits):
             self.number = result.ticket
             if self._is_abandoned:
@@ -122,8 +122,8 @@ class _Ticket:
         if not future.done():
             future.set_result(result)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Take the error of a refused push."""
-        future = group.requests[0]
+        future = pending.requests[0]
         if not future.done():
             future.set_exception(error.again())

@@ -29,8 +29,8 @@ class CoalescedResult:
 class _Shares:
     """Sink of coalesced commands (`Sink`); their requests repeat each `CoalescedResult` once per item."""
 
-    def completed(self, group: PendingCommand, result: list[Any] | None) -> None:
-        position, requests = 0, group.requests
+    def completed(self, pending: PendingCommand, result: list[Any] | None) -> None:
+        position, requests = 0, pending.requests
         while position < len(requests):
             share: CoalescedResult = requests[position]
             end = position + share.count
@@ -38,8 +38,8 @@ class _Shares:
                 share.outcome.set_result(None if result is None else result[position:end])
             position = end
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        for share in dict.fromkeys(group.requests):
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        for share in dict.fromkeys(pending.requests):
             if not share.outcome.done():
                 share.outcome.set_exception(error.again())
 

@@ -201,10 +201,10 @@ class CommandSender:
 class _IgnoreResult:
     """Sink that ignores the outcome."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Ignore the result; later commands show the effect."""
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Ignore the error."""
 
 
@@ -215,13 +215,13 @@ ignore_result = _IgnoreResult()
 class _Over:
     """Sink of commands with one future, which is done as soon as there is an outcome."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002 - sinks have it
-        future = group.requests[0]
+    def completed(self, pending: PendingCommand, result: Any) -> None:  # noqa: ARG002 - sinks have it
+        future = pending.requests[0]
         if not future.done():
             future.set_result(None)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        self.completed(group, error)
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        self.completed(pending, error)
 
 
 _over = _Over()
@@ -230,12 +230,12 @@ _over = _Over()
 class _FutureSink:
     """Sink of commands with one future, which takes the whole result."""
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
-        future = group.requests[0]
+    def completed(self, pending: PendingCommand, result: Any) -> None:
+        future = pending.requests[0]
         if not future.done():
             future.set_result(result)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
-        future = group.requests[0]
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
+        future = pending.requests[0]
         if not future.done():
             future.set_exception(error.again())

@@ -283,11 +283,11 @@ class Connection(Stream):
         if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
             self.push_error = error.again()
 
-    def add(self, group: PendingCommand, size_bytes: int) -> None:
+    def add(self, pending: PendingCommand, size_bytes: int) -> None:
         """Send a command; hold back later ones while too many copies are pending. Raises like `Proposer.add`."""
         proposer = self.service.sender.proposer
-        proposer.add(group, size_bytes)
-        proposer.pace(group, self)
+        proposer.add(pending, size_bytes)
+        proposer.pace(pending, self)
 
     def may_wait(self) -> bool:
         """Return whether one more pull may wait (`DeliverySink`)."""
@@ -313,12 +313,12 @@ class Connection(Stream):
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Answer a command of pushes or settlements (`Sink`)."""
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         if self.closed or not requests:
             return
-        command = group.command
+        command = pending.command
         is_push = isinstance(command, Push)
         if (
             result is not None
@@ -344,11 +344,11 @@ class Connection(Stream):
             ]
         self.write(b"".join(out))
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse a command of pushes or settlements (`Sink`)."""
-        if isinstance(group.command, Push):
+        if isinstance(pending.command, Push):
             self.push_refused(error)
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for msgid in requests:
             self.fail(msgid, error.rpc_text())
 

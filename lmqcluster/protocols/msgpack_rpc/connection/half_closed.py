@@ -41,8 +41,8 @@ class _Applied:
     def __init__(self) -> None:
         self.event = asyncio.Event()
 
-    def completed(self, group: PendingCommand, result: object) -> None:  # noqa: ARG002 - the barrier says nothing
+    def completed(self, pending: PendingCommand, result: object) -> None:  # noqa: ARG002 - the barrier says nothing
         self.event.set()
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:  # noqa: ARG002 - nor why it failed
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:  # noqa: ARG002 - nor why it failed
         self.event.set()

@@ -160,18 +160,18 @@ class _Settlement:
         """Count the answer, which is certain to be sent."""
         self._connection.promised_bytes += self._size
 
-    def completed(self, group: PendingCommand, settled: list[bool] | None) -> None:
+    def completed(self, pending: PendingCommand, settled: list[bool] | None) -> None:
         """Send the messages whose leases had not expired."""
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for token in requests:
             self._connection.promised_bytes -= self._size
             results = settled if settled is not None else [False] * len(self._encoded)
             kept = [one for one, is_settled in zip(self._encoded, results, strict=True) if is_settled]
             self._puller.answer(token, kept)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse the pull. Messages that are certainly not acknowledged return to their queues."""
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for token in requests:
             self._connection.promised_bytes -= self._size
             if error.outcome is Outcome.NOT_APPLIED:

@@ -84,11 +84,11 @@ class _Cancellation:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def completed(self, group: PendingCommand, result: Any) -> None:  # noqa: ARG002
+    def completed(self, pending: PendingCommand, result: Any) -> None:  # noqa: ARG002
         """Cancel the pull. It has either been answered or is waiting in line."""
-        self._connection.service.pulls.cancel(self._connection, group.requests[0])
+        self._connection.service.pulls.cancel(self._connection, pending.requests[0])
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Do nothing: the pull, which was sent earlier, fails too."""
 
 
@@ -98,8 +98,8 @@ def _cancel(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     pulls = connection.service.pulls
     if not pulls.cancel(connection, arguments[0]):
         request = requests.barrier()
-        group = PendingCommand(request.command, [arguments[0]], _Cancellation(connection))
-        connection.service.sender.proposer.add(group, request.size_bytes)
+        pending = PendingCommand(request.command, [arguments[0]], _Cancellation(connection))
+        connection.service.sender.proposer.add(pending, request.size_bytes)
     connection.succeed(msgid, replies.OK)
 
 

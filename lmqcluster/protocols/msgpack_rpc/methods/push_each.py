@@ -82,15 +82,15 @@ class _Outcomes:
         connection = self._connection
         producer, owner = connection.producer, connection.producer_owner
         request = requests.push_plain(self._name, CONTENT_TYPE, bodies, producer, number, owner)
-        group = PendingCommand(request.command, list(range(start, start + len(bodies))), self)
+        pending = PendingCommand(request.command, list(range(start, start + len(bodies))), self)
         try:
-            connection.add(group, request.size_bytes)
+            connection.add(pending, request.size_bytes)
         except LmqError as exc:
-            self.failed(group, exc)
+            self.failed(pending, exc)
 
-    def completed(self, group: PendingCommand, flags: Any) -> None:
+    def completed(self, pending: PendingCommand, flags: Any) -> None:
         """Record the results of a run that is stored, at least in part."""
-        places, group.requests = group.requests, []
+        places, pending.requests = pending.requests, []
         if not places:
             return
         start, end = places[0], places[-1] + 1
@@ -100,10 +100,10 @@ class _Outcomes:
             self._results[start:end] = [replies.OK] * len(places)
         self._count(len(places))
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Record the error of a run that is not stored or whose outcome is unknown."""
         self._connection.push_refused(error)
-        places, group.requests = group.requests, []
+        places, pending.requests = pending.requests, []
         for place in places:
             self._results[place] = _refused(error)
         self._count(len(places))

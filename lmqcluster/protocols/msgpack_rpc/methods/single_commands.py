@@ -23,9 +23,9 @@ class _Call:
         self.connection = connection
         self.render = render
 
-    def completed(self, group: PendingCommand, result: Any) -> None:
+    def completed(self, pending: PendingCommand, result: Any) -> None:
         """Answer the request, once."""
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for msgid in requests:
             try:
                 answer = self.render(result)
@@ -35,11 +35,11 @@ class _Call:
             else:
                 self.connection.succeed(msgid, answer)
 
-    def failed(self, group: PendingCommand, error: LmqError) -> None:
+    def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse the request, once."""
-        if producer_of(group.command) is not None:
+        if producer_of(pending.command) is not None:
             self.connection.push_refused(error)
-        requests, group.requests = group.requests, []
+        requests, pending.requests = pending.requests, []
         for msgid in requests:
             self.connection.fail(msgid, error.rpc_text())
 
