@@ -84,7 +84,14 @@ def _command(check: str) -> list[str]:
 
 def _call(command: list[str], root: Path, limit_s: float) -> tuple[int | None, str]:
     """Run a command in a folder with a new process group; the code is None if it had to be killed."""
-    environment = {**os.environ, "PYTHONPATH": str(root), "LMQ_PROPERTY_SHRINK": "no"}
+    # The fixed examples of `make test` miss a bug by chance at times, so these runs draw more of them.
+    examples = os.environ.get("LMQ_PROPERTY_EXAMPLES", "1000")
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(root),
+        "LMQ_PROPERTY_SHRINK": "no",
+        "LMQ_PROPERTY_EXAMPLES": examples,
+    }
     with (root / "output").open("w+", encoding="utf-8", errors="replace") as output:
         process = subprocess.Popen(
             command, cwd=root, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
