@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lmqcluster.core import Machine, Op, Queue, SnapshotView
+from lmqcluster.core.log.commands import Place
 from lmqcluster.core.queue import lease_table as lease
 from lmqcluster.core.snapshot import view as snapshot_view
 from lmqcluster.core.state.batch_leases import BatchLeases
@@ -115,6 +116,36 @@ def test_a_view_does_not_see_later_changes(
         log.apply(*batch)
         twin.apply(*batch)
     assert records(log.machine) == records(twin.machine)
+
+
+_NUMBERS = [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        [m.ACK, b"a", _NUMBERS],
+        [m.EXTEND, b"a", _NUMBERS],
+        [m.NACK, b"a", _NUMBERS],
+        [m.NACK, b"a", _NUMBERS, Place.KEEP],
+        [m.NACK, b"a", _NUMBERS, Place.HEAD],
+        [m.NACK, b"a", _NUMBERS, Place.TAIL, -1, True],
+    ],
+)
+def test_a_view_does_not_see_settlements_at_any_point_of_its_reading(change: list[Any]) -> None:
+    before = [[m.PUSH, b"a", None, [b"%d" % number for number in range(6)]], [m.PULL, b"a", len(_NUMBERS)]]
+    log = Log()
+    log.apply(0, before)
+    expected = _packed(log.machine.snapshot())
+    for read in range(len(expected) + 1):
+        log = Log()
+        log.apply(0, before)
+        view = log.machine.freeze_view()
+        found = view.records()
+        got = _packed(islice(found, read))
+        log.apply(SECOND, [change])
+        assert got + _packed(found) == expected, read
+        view.close()
 
 
 @settings(max_examples=100)
