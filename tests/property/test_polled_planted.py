@@ -9,9 +9,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lmqcluster.core.queue.indexed_queue import IndexedQueue
 from lmqcluster.core.queue.limits import PollLimits
 from lmqcluster.core.queue.message_index import MessageIndex
+from lmqcluster.core.queue.queue import Queue
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.timers import idle_queues
 
@@ -25,13 +25,13 @@ def tags_that_do_not_fence(patch: pytest.MonkeyPatch) -> None:
 
 
 def late_consumers_refused(patch: pytest.MonkeyPatch) -> None:
-    original = IndexedQueue._named
+    original = Queue._named
 
-    def named(queue: IndexedQueue, sequence: int, tag: int) -> Any:
+    def named(queue: Queue, sequence: int, tag: int) -> Any:
         found = original(queue, sequence, tag)
         return found if found is None or not tag or found.number in queue.store.leases.messages else None
 
-    patch.setattr(IndexedQueue, "_named", named)
+    patch.setattr(Queue, "_named", named)
 
 
 def an_old_tag_after_an_lmq_pull(patch: pytest.MonkeyPatch) -> None:

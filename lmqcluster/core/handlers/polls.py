@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from ..log import commands as log
 from ..log.results import Delivered, RefusedError, shown
-from ..queue.indexed_queue import IndexedQueue
 from ..queue.limits import Endpoint, PollLimits
 from ..queue.options import TIME_US_MAX
-from ..queue.queue import PASSES_MAX
+from ..queue.queue import PASSES_MAX, Queue
 from ..state.state import State
 
 __all__ = ["PollCommands"]
@@ -25,7 +24,7 @@ class PollCommands:
     def __init__(self, state: State) -> None:
         self._state = state
 
-    def _queue(self, name: bytes) -> IndexedQueue:
+    def _queue(self, name: bytes) -> Queue:
         queue = self._state.existing(name)
         if queue is None:
             raise RefusedError("queue_not_found", f"there is no queue {shown(name)}")
@@ -39,7 +38,7 @@ class PollCommands:
         """
         self._open(name, Endpoint.PUSH)
 
-    def _open(self, name: bytes, endpoint: Endpoint) -> IndexedQueue:
+    def _open(self, name: bytes, endpoint: Endpoint) -> Queue:
         """Return the queue unless such requests are suspended.
 
         Raises:
@@ -54,7 +53,7 @@ class PollCommands:
             raise RefusedError("suspended", f"{endpoint.name.lower()} is suspended for the {whose}; resume it")
         return queue
 
-    def _count(self, queue: IndexedQueue, counter: str, more: int = 1) -> None:
+    def _count(self, queue: Queue, counter: str, more: int = 1) -> None:
         self._state.poll_limits.count(counter, more)
         queue.index().limits.count(counter, more)
 
@@ -85,7 +84,7 @@ class PollCommands:
             self._count(queue, "empty_poll")
         return delivered
 
-    def _take_turn(self, queue: IndexedQueue) -> None:
+    def _take_turn(self, queue: Queue) -> None:
         """Count a poll, unless a throttle refuses it.
 
         Raises:

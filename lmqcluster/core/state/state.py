@@ -18,7 +18,6 @@ from ..owners.quotas import Kind, Quotas
 from ..owners.tokens import Tokens
 from ..queue.counters import COUNTERS
 from ..queue.expiry import Expiry, Limited
-from ..queue.indexed_queue import IndexedQueue
 from ..queue.limits import PollLimits
 from ..queue.message_index import MessageIndex
 from ..queue.pager import Pager
@@ -207,7 +206,7 @@ class State:
         # Most queues begin with equal settings and share one object. In a snapshot, the binding of a child may
         # precede it.
         settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
-        queue = IndexedQueue(name, settings, self.endings, self.totals, self.pager, self.exits)
+        queue = Queue(name, settings, self.endings, self.totals, self.pager, self.exits)
         queue.owner = owner
         queue.created_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
@@ -260,9 +259,8 @@ class State:
         if queue.pushes_waiting:
             self.note_room(queue)
 
-    def index_messages(self, queue: Queue) -> IndexedQueue:
+    def index_messages(self, queue: Queue) -> Queue:
         """Index the messages that arrive in the queue from now on by id."""
-        assert isinstance(queue, IndexedQueue)  # noqa: S101 - for the type checker; `add` makes no others
         rich = queue.store.enriched()
         if rich.index is None:
             rich.index = MessageIndex(self.last_sequence)
