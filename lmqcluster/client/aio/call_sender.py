@@ -193,9 +193,8 @@ class CallSender:
             by_queue.setdefault(message.queue, []).append(message.id)
         calls = self.settling(Persistence.UNTIL_KNOWN)
         for queue, ids in by_queue.items():
-            call = calls._settle_many_call(b"put_back_many", queue, ids, ends=True)
-            call.future.add_done_callback(_note_failure)
-            self.session.enqueue(call, internal=True)
+            future = calls.settle_many(b"put_back_many", queue, ids, ends=True, is_internal=True)
+            future.add_done_callback(_note_failure)
 
     # --- settlements ----------------------------------------------------------------------------------------------
 
@@ -228,32 +227,25 @@ class CallSender:
         options: dict[str, Any] | None = None,
         *,
         ends: bool,
+        is_internal: bool = False,
     ) -> Future[list[bool]]:
-        """Settle several deliveries of one queue in one request."""
-        call = self._settle_many_call(verb, queue, message_ids, options, ends=ends)
-        if message_ids:
-            self._submit(call)
-        else:
-            call.future.set_result([])
-        return call.future
-
-    def _settle_many_call(
-        self,
-        verb: bytes,
-        queue: Name,
-        message_ids: Sequence[Name],
-        options: dict[str, Any] | None = None,
-        *,
-        ends: bool,
-    ) -> SettleMany:
+        """Settle several deliveries of one queue in one request; `is_internal` if the client itself makes the call."""
         if isinstance(message_ids, (str, bytes)):
             raise TypeError("message_ids must be a list of ids")
         loop = self.loop or self.bind()
-        ids = [name_bytes(message_id) for message_id in message_ids]
-        body = request_body(verb, [name_bytes(queue), ids, *([options] if options else ())])
         future: Future[list[bool]] = Future(loop=loop)
+        ids = [name_bytes(message_id) for message_id in message_ids]
+        if not ids:
+            future.set_result([])
+            return future
+        body = request_body(verb, [name_bytes(queue), ids, *([options] if options else ())])
         deadline = loop.time() + self.timeout_s
-        return SettleMany(future, body, deadline, ends=ends, persistence=self.persistence, count=len(message_ids))
+        call = SettleMany(future, body, deadline, ends=ends, persistence=self.persistence, count=len(ids))
+        if is_internal:
+            self.session.enqueue(call, internal=True)
+        else:
+            self._submit(call)
+        return future
 
 
 def _note_failure(future: Future[Any]) -> None:
