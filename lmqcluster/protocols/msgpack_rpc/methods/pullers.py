@@ -15,23 +15,16 @@ from ....wire.errors import LmqError, Outcome
 from ..connection.connection import MANY_BYTES_MAX, Connection
 from ..values import replies
 
-__all__ = ["ManyPuller", "SettlingPuller"]
+__all__ = ["ConnectionPuller", "ManyPuller", "SettlingPuller"]
 
 
-class ManyPuller:
-    """Receiver for one ``pull_many``, or for a ``pull`` with options (`DeliverySink`).
+class ConnectionPuller:
+    """The part of a receiver (`DeliverySink`) that its connection answers."""
 
-    Args:
-        is_many: whether the client expects a list.
-        unsent: how messages that cannot be sent are returned.
-    """
+    __slots__ = ("_connection",)
 
-    __slots__ = ("_connection", "_is_many", "_unsent")
-
-    def __init__(self, connection: Connection, *, is_many: bool = True, unsent: Unsent = Unsent.UNDO) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._is_many = is_many
-        self._unsent = unsent
 
     @property
     def closed(self) -> bool:
@@ -51,6 +44,22 @@ class ManyPuller:
     def may_wait(self) -> bool:
         """Return whether one more pull of the connection may wait."""
         return self._connection.may_wait()
+
+
+class ManyPuller(ConnectionPuller):
+    """Receiver for one ``pull_many``, or for a ``pull`` with options (`DeliverySink`).
+
+    Args:
+        is_many: whether the client expects a list.
+        unsent: how messages that cannot be sent are returned.
+    """
+
+    __slots__ = ("_is_many", "_unsent")
+
+    def __init__(self, connection: Connection, *, is_many: bool = True, unsent: Unsent = Unsent.UNDO) -> None:
+        super().__init__(connection)
+        self._is_many = is_many
+        self._unsent = unsent
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Encode the messages, then send them."""

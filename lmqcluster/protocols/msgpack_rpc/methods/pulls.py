@@ -8,18 +8,16 @@ from ....core.log.commands import Pull, PullInSession
 from ....core.log.results import Delivered
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.pull_options import PullOptions
-from ....node.queues.pulls.pulls import Waiter
 from ....node.queues.pulls.unsent import unsent_in_session
 from ....node.queues.sending import requests
 from ....node.queues.sending.times import lease_us
-from ....ports import ConnectionSlot
 from ....wire.errors import LmqError
 from ....wire.limits import PULL_COUNT_MAX
 from ..connection.connection import Connection, Handler
 from ..values import replies
 from ..values.arguments import arity, count, text, wait
 from ..values.options import flag_of, given, seconds_of
-from .pullers import ManyPuller, SettlingPuller
+from .pullers import ConnectionPuller, ManyPuller, SettlingPuller
 
 __all__ = ["PULL_METHODS"]
 
@@ -27,17 +25,17 @@ Arguments = list[Any]
 _OPTIONS = frozenset((b"lease", b"auto_ack", b"session", b"after"))
 
 
-class _LookingPuller:
+class _LookingPuller(ConnectionPuller):
     """Receiver for a ``pull_any`` that does not wait (`DeliverySink`).
 
     The node may have to search for a message first. Until then the client's next requests, which take effect later, are
     held back.
     """
 
-    __slots__ = ("_connection", "_holds", "_is_over")
+    __slots__ = ("_holds", "_is_over")
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._holds = False
         self._is_over = False
 
@@ -51,21 +49,6 @@ class _LookingPuller:
         if self._holds:
             self._holds = False
             self._connection.go_on()
-
-    @property
-    def closed(self) -> bool:
-        return self._connection.closed
-
-    @property
-    def waiting(self) -> set[Waiter]:
-        return self._connection.waiting
-
-    @property
-    def place(self) -> ConnectionSlot:
-        return self._connection.place
-
-    def may_wait(self) -> bool:
-        return self._connection.may_wait()
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         self._connection.pulled(token, delivered)
