@@ -107,6 +107,8 @@ from .writer import EventWriter
 __all__ = ["EventJournal"]
 
 _NOTED_SPARE: Final = 1_000
+_OF_BATCHES: Final = frozenset(one.op for one in (Reserve, SettleBatches, AbandonBatches))
+"""Codes of the commands that change batch leases. Others are not decoded on nodes that did not propose them."""
 
 
 class EventJournal:
@@ -172,13 +174,13 @@ class EventJournal:
         """Return the changed batch leases as (subscription, change, whether all of the batch was acknowledged)."""
         broken: dict[bytes, set[int]] = {}
         for encoded, result in zip(commands, applied.results, strict=True):
-            if isinstance(result, Fault):
+            if isinstance(result, Fault) or encoded[0] not in _OF_BATCHES:
                 continue
             command = decode(encoded)
-            if isinstance(command, Reserve | SettleBatches | AbandonBatches):
-                epochs = broken.setdefault(command.subscription, set())
-                if isinstance(command, SettleBatches):
-                    epochs.update(result[0])
+            assert isinstance(command, Reserve | SettleBatches | AbandonBatches)  # noqa: S101 - for the type checker
+            epochs = broken.setdefault(command.subscription, set())
+            if isinstance(command, SettleBatches):
+                epochs.update(result[0])
         return [
             (name, change, change.settled and change.epoch not in epochs)
             for name, epochs in broken.items()
