@@ -23,6 +23,8 @@ HALF_CLOSED_S: Final = 600.0
 _ACK_S: Final = 10.0
 _LOOK_S, _LOOK_S_MAX = 0.001, 0.25
 _TCP_CLOSE: Final = 7
+_RESET_LOOK_S = 1.0
+"""How often a waiting client is checked. A client may have thousands of connections, and a check takes a few us."""
 
 
 def may_be_half_closed(transport: asyncio.BaseTransport) -> bool:
@@ -51,10 +53,10 @@ async def wait_for_acknowledgement(transport: asyncio.Transport) -> bool:
 
 async def wait_for_reset(transport: asyncio.Transport, timeout_s: float) -> None:
     """Wait until the client's host has reset the connection, at most for `timeout_s` seconds."""
-    for _ in range(math.ceil(timeout_s / _LOOK_S_MAX)):
+    for _ in range(math.ceil(timeout_s / _RESET_LOOK_S)):
         if is_gone(transport):
             return
-        await asyncio.sleep(_LOOK_S_MAX)
+        await asyncio.sleep(_RESET_LOOK_S)
 
 
 def is_gone(transport: asyncio.BaseTransport) -> bool:
