@@ -359,7 +359,7 @@ class Replica:
         told = core.is_empty(), recovering, b"" if self.machine.state.salt else fingerprint(core.members())
         if told != (about.empty, about.recovering, about.members):
             about.empty, about.recovering, about.members = told
-            for node_id in self.transport.connected_ids():
+            for node_id in sorted(self.transport.connected_ids()):
                 self.transport.send(PeerNode(node_id), self._about_message())
             self.transport.flush()
         if recovering:

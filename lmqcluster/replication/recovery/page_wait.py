@@ -46,8 +46,8 @@ class PageWait:
         self._requests = requests
         self._wake = wake
         self._loop = asyncio.get_running_loop()
-        # Pages that have not arrived yet.
-        self._awaited: set[bytes] = set()
+        # Pages that have not arrived yet, in the order in which the batch needs them.
+        self._awaited: dict[bytes, None] = {}
         # Pages read for the next batch: the read-ahead buffer may evict them before it is applied.
         self._seen: set[bytes] = set()
         # Pages that the member no longer waits for.
@@ -62,7 +62,7 @@ class PageWait:
             return False
         for page in machine.pages_ahead(now_us, commands):
             if not self._pages.is_ready(page) and page not in self._seen and page not in self._given_up:
-                self._awaited.add(page)
+                self._awaited[page] = None
         if not self._awaited:
             self._seen.clear()
             return True
@@ -106,7 +106,7 @@ class PageWait:
     def _came(self, page: bytes) -> None:
         self._given_up.discard(page)
         if page in self._awaited:
-            self._awaited.remove(page)
+            del self._awaited[page]
             self._seen.add(page)
             if not self._awaited:
                 self._go_on()
@@ -120,7 +120,7 @@ class PageWait:
 
     def _give_up(self) -> None:
         """Apply the batch without the page or a newer state; the node stops if it does need the page."""
-        self._given_up |= self._awaited
+        self._given_up.update(self._awaited)
         self._awaited.clear()
         self._go_on()
 
