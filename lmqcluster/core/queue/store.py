@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from itertools import islice
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ..log.results import PushFlag
 from ..messages.bodies import Body, QueueBodies, key_of
@@ -40,9 +40,6 @@ from .pager import Pager
 from .properties import Settings
 from .rich_messages import RichLines
 from .settlement_history import Settlement, SettlementHistory
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["InLine", "MessageStore"]
 
