@@ -1,8 +1,9 @@
 """Group commit: collects the commands of one event-loop turn into batches and ensures that each is applied exactly once.
 
-Consecutive commands of the same kind on the same queue share one command of the batch (`PendingCommand`). The node encodes a
-batch once and sends it to the leader. After every change of the leader it sends the batch again under the same number, until
-the batch is in the node's own log. The state machine drops duplicates and batches that arrive out of order.
+Requests of the same kind on the same queue share one command of the batch (`PendingCommand`), whatever connection they
+arrive on, unless that would change the order of the requests of one connection. The node encodes a batch once and sends
+it to the leader. After every change of the leader it sends the batch again under the same number, until the batch is in
+the node's own log. The state machine drops duplicates and batches that arrive out of order.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ RESEND_BYTES_PER_S = 8 * 1024 * 1024
 SWEEP_S = 0.25
 
 
-Shareable = TypeVar("Shareable", bound=Push | Pull | PullInSession | Poll | Ack | Nack | Extend)
+SHAREABLE = (Push, Pull, PullInSession, Poll, Ack, Nack, Extend)
 """The commands that several requests may share."""
+Shareable = TypeVar("Shareable", bound=Push | Pull | PullInSession | Poll | Ack | Nack | Extend)
 
 
 class Sink(Protocol):
@@ -95,14 +97,16 @@ class PendingCommand:
 
     Attributes:
         copies: approximate number of copies it stores, see `Carrier.copies_of`; set when it is added.
+        number: its place in the order of all commands of this node; set when it is added.
     """
 
-    __slots__ = ("answered", "command", "copies", "requests", "since_s", "sink", "size_bytes")
+    __slots__ = ("answered", "command", "copies", "number", "requests", "since_s", "sink", "size_bytes")
 
     def __init__(self, command: Command, requests: list[Any], sink: Sink) -> None:
         self.answered = False
         self.command = command
         self.copies = 0
+        self.number = 0
         self.size_bytes = 0
         self.requests = requests
         self.sink = sink
@@ -127,6 +131,7 @@ class Proposer:
     """The batches of this node.
 
     Attributes:
+        last_number: number of the command that was added last.
         last_sequence: number of the last batch made in this incarnation.
         items_total, batches_total, resends_total: counters.
         failed_total: accepted items that failed, by error code.
@@ -138,8 +143,11 @@ class Proposer:
         self._carrier = carrier
         self.origin = origin
         self.incarnation = incarnation
-        # The command that was added last and takes more items. They are few, so `share` does not check what is pending.
-        self._tail: PendingCommand | None = None
+        # For each kind, the pending command of each queue that takes more items.
+        self._open: dict[type[Command], dict[bytes, PendingCommand]] = {kind: {} for kind in SHAREABLE}
+        # The command that `open_command` found last.
+        self._shared: PendingCommand | None = None
+        self.last_number = 0
         self.items_total = 0
         self.batches_total = 0
         self.resends_total = 0
@@ -187,7 +195,10 @@ class Proposer:
             )
         self._pending_copies += pending.copies
         self._pending.append(pending)
-        self._tail = pending if pending.copies <= FEW_COPIES else None
+        self.last_number = pending.number = self.last_number + 1
+        is_open = pending.copies <= FEW_COPIES
+        if is_open and (commands := self._open.get(type(pending.command))) is not None:
+            commands[pending.command.queue] = pending  # type: ignore[attr-defined]  # each of these kinds has a queue
         self._count(pending, size_bytes)
         self._flush_soon()
 
@@ -208,34 +219,45 @@ class Proposer:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
-    def open_command(self, sink: Sink, kind: type[Shareable], queue: bytes) -> Shareable | None:
-        """Return the command that was added last if it is of this kind, sink and queue and takes more items, or None.
+    def open_command(self, sink: Sink, kind: type[Shareable], queue: bytes, since: int) -> Shareable | None:
+        """Return the pending command of this kind, queue and sink if it takes more items, or None.
 
-        The caller appends its items to the command and then calls `share`.
+        The caller appends its items to the command and then calls `share`. `since` keeps the order of the requests of one
+        client: it is the number of the command that the previous request of the client is in. An earlier command is not
+        returned.
         """
-        tail = self._tail
-        if tail is None or tail.sink is not sink or type(tail.command) is not kind or tail.command.queue != queue:
+        pending = self._open[kind].get(queue)
+        if pending is None or pending.number < since or pending.sink is not sink:
             return None
-        return tail.command
+        self._shared = pending
+        return pending.command  # type: ignore[return-value]  # found by its kind
 
-    def share(self, size_bytes: int, *requests: Any) -> None:
-        """Add the requests of the items that were appended to the command of `open_command`."""
-        tail = self._tail
-        assert tail is not None  # noqa: S101 - for the type checker
-        tail.requests.extend(requests)
-        self._count(tail, size_bytes)
+    def share(self, size_bytes: int, *requests: Any) -> int:
+        """Add the requests of the items that were appended to the command of `open_command`; return its number."""
+        pending = self._shared
+        assert pending is not None  # noqa: S101 - for the type checker
+        pending.requests.extend(requests)
+        self._count(pending, size_bytes)
+        return pending.number
 
-    def close_command(self, sink: Sink | None = None) -> None:
-        """Add no more items to the command that was added last, if it has this sink or no sink is given."""
-        if sink is None or (self._tail is not None and self._tail.sink is sink):
-            self._tail = None
+    def _close(self, pending: PendingCommand) -> None:
+        """Add no more items to a command."""
+        commands = self._open.get(type(pending.command))
+        if commands is not None:
+            queue = pending.command.queue  # type: ignore[attr-defined]  # each of these kinds has a queue
+            if commands.get(queue) is pending:
+                del commands[queue]
+
+    def _close_all(self) -> None:
+        for commands in self._open.values():
+            commands.clear()
 
     def _count(self, pending: PendingCommand, size_bytes: int) -> None:
         """Count the bytes of items of a command; a full command takes no more."""
         pending.size_bytes += size_bytes
         self._pending_bytes += size_bytes
         if len(pending.requests) >= COMMAND_ITEMS_MAX or pending.size_bytes >= BATCH_BYTES:
-            self._tail = None
+            self._close(pending)
 
     def is_full(self) -> bool:
         """Return whether connections should stop reading until less work is pending."""
@@ -284,13 +306,12 @@ class Proposer:
             and not (pending_commands and len(pending_commands[-1].requests) >= COMMAND_ITEMS_MAX)
         ):
             pending = self._pending.popleft()
+            self._close(pending)
             copies += pending.copies
             self.items_total += len(pending.requests)
             pending_commands.append(pending)
             commands.append(pending.command)
             size += pending.size_bytes
-        if not self._pending:
-            self._tail = None
         self._pending_bytes -= size
         self._made_room(copies)
         payload = self._encode(commands, size)
@@ -419,7 +440,7 @@ class Proposer:
     def retire(self, error: LmqError) -> None:
         """Refuse new commands of clients with `error`; accepted commands continue to their outcome."""
         self._refusing = error
-        self._tail = None
+        self._close_all()
 
     async def settle(self, grace_s: float, error: LmqError) -> None:
         """Wait as `drained` does, then fail pending commands with `error` and batches in flight as unknown.
@@ -427,6 +448,7 @@ class Proposer:
         The node's own commands and the batches in flight are still sent.
         """
         await self.drained(grace_s)
+        self._close_all()
         while self._pending:
             self._refuse(self._pending.popleft(), error)
         self._pending_bytes = 0
@@ -452,7 +474,7 @@ class Proposer:
         self._give_up(list(self._inflight), f"the node stopped before the outcome was known: {error}")
         self._inflight.clear()
         self._inflight_bytes = 0
-        self._tail = None
+        self._close_all()
 
     def _take_first(self) -> _Batch:
         batch = self._inflight.popleft()
@@ -534,8 +556,7 @@ class Proposer:
         for pending in pending_commands:
             self._pending_bytes -= pending.size_bytes
             self._made_room(pending.copies)
-            if pending is self._tail:
-                self._tail = None
+            self._close(pending)
             self._refuse(pending, error.again())
 
 

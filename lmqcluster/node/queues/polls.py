@@ -29,7 +29,7 @@ __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 
 HasRoom = Callable[[int], bool]
 WaitFor = Callable[
-    [Callable[[bytes, "PullRequest"], None], bytes, tuple[int, float | None], HasRoom | None],
+    [Callable[[bytes, "PullRequest"], object], bytes, tuple[int, float | None], HasRoom | None],
     Coroutine[Any, Any, "list[Delivery]"],
 ]
 """Type of the function with which the service waits for messages; see `QueueService.pull`."""
@@ -173,13 +173,14 @@ class PolledQueues:
         self._check(queue)
         options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False))
         wanted = (min(count, PULL_COUNT_MAX), 0.0 if takes_hidden or not count else wait_s)
-        start = self._pulls().start
+        start: Callable[..., object] = self._pulls().start
         if not takes_hidden and await self._is_empty(queue):
             if not wanted[1]:
                 self._note_empty(queue)
                 return []
             start = self._pulls().wait
-        delivered = await self._wait_for(partial(start, options=options), queue, wanted, has_room)
+        begin = partial(start, options=options)
+        delivered = await self._wait_for(begin, queue, wanted, has_room)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 

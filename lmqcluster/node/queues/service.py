@@ -180,7 +180,8 @@ class QueueService:
             return await self.push_or_wait(queue, items, wait_s, owner)
         is_single = len(items) == 1 and not has_options and not tells_sequence
         if is_single and not items[0].headers and items[0].key is None:
-            return [Stored(await self._push_plain(queue, items[0]))]
+            # A caller that waits for the result has no later request whose order matters.
+            return [Stored(await self._push_plain(queue, items[0], 0))]
         return [
             stored(*one)
             for one in await self.sender.ask(requests.push_rows(self.sender.due_times, queue, items, owner))
@@ -205,7 +206,7 @@ class QueueService:
         """
         self.sender.check_name(queue, owner)
         self.sender.check_push(len(content))
-        return self._push_plain(queue, PushItem(content))
+        return self._push_plain(queue, PushItem(content), self.sender.proposer.last_number)
 
     def push_run(self, queue: bytes, contents: list[bytes], owner: bytes = b"") -> asyncio.Future[list[int]]:
         """Send pushes of bare messages now, in order; return a future of their flags, which raises like `push`.
@@ -219,18 +220,20 @@ class QueueService:
         outcome: asyncio.Future[list[int]] = self._loop.create_future()
         share = CoalescedResult(outcome, len(contents))
         requests, size = [share] * len(contents), sum(map(len, contents)) + 8 * len(contents)
-        command = self.sender.proposer.open_command(shares, Push, queue)
+        proposer = self.sender.proposer
+        command = proposer.open_command(shares, Push, queue, proposer.last_number)
         if command is not None:
             command.contents.extend(contents)
-            self.sender.proposer.share(size, *requests)
+            proposer.share(size, *requests)
         else:
-            self.sender.proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
+            proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
-    def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
+    def _push_plain(self, queue: bytes, item: PushItem, since: int) -> asyncio.Future[int]:
+        """Send a push; it may join the commands from the number `since` on."""
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8
-        command = self.sender.proposer.open_command(self._flags, Push, queue)
+        command = self.sender.proposer.open_command(self._flags, Push, queue, since)
         if command is not None and command.content_type == item.content_type:
             command.contents.append(item.content)
             self.sender.proposer.share(size, future)
@@ -274,7 +277,7 @@ class QueueService:
         self.sender.check_name(queue, owner)
         if not 0 < count <= PULL_COUNT_MAX:
             raise LmqError("bad_request", f"a pull takes 1 to {PULL_COUNT_MAX} messages, not {count}")
-        start: Callable[[bytes, PullRequest], None] = self.pulls.start
+        start: Callable[[bytes, PullRequest], object] = self.pulls.start
         if lease_s is not None:
             start = partial(self.pulls.start, options=PullOptions(Pull, (lease_us(lease_s), False)))
         delivered = await self._wait_for(start, queue, (count, wait_s), has_room, None if settles else place)
@@ -323,7 +326,7 @@ class QueueService:
 
     async def _wait_for(
         self,
-        start: Callable[[bytes, PullRequest], None],
+        start: Callable[[bytes, PullRequest], object],
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,
@@ -337,7 +340,7 @@ class QueueService:
 
     async def delivered(
         self,
-        start: Callable[[bytes, PullRequest], None],
+        start: Callable[[bytes, PullRequest], object],
         key: bytes,
         wanted: tuple[int, float | None],
         has_room: HasRoom | None,

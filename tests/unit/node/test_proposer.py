@@ -171,7 +171,7 @@ def test_batch_ends_with_the_bytes_it_may_have() -> None:
 def test_tail_grows_until_it_is_full_or_sent() -> None:
     async def scenario(bench: Bench, sink: Recorder) -> None:
         def tail() -> Push | None:
-            return bench.proposer.open_command(sink, Push, b"q")
+            return bench.proposer.open_command(sink, Push, b"q", 0)
 
         pending = push(bench, sink, b"0")
         for _ in range(module.COMMAND_ITEMS_MAX - 1):
@@ -194,14 +194,30 @@ def test_only_requests_of_the_same_kind_queue_and_sink_share_a_command() -> None
     async def scenario(bench: Bench, sink: Recorder) -> None:
         proposer = bench.proposer
         pending = push(bench, sink, b"0")
-        assert proposer.open_command(sink, Push, b"q") is pending.command
-        assert proposer.open_command(sink, Push, b"other") is None
-        assert proposer.open_command(sink, Pull, b"q") is None
-        assert proposer.open_command(Recorder(), Push, b"q") is None
-        proposer.close_command(Recorder())
-        assert proposer.open_command(sink, Push, b"q") is pending.command
-        proposer.close_command(sink)
-        assert proposer.open_command(sink, Push, b"q") is None
+        assert proposer.open_command(sink, Push, b"q", 0) is pending.command
+        assert proposer.open_command(sink, Push, b"other", 0) is None
+        assert proposer.open_command(sink, Pull, b"q", 0) is None
+        assert proposer.open_command(Recorder(), Push, b"q", 0) is None
+        assert proposer.open_command(sink, Push, b"q", 0) is pending.command
+        await bench.settle()
+
+    run(scenario)
+
+
+def test_commands_of_several_queues_grow_side_by_side_but_not_across_a_clients_other_request() -> None:
+    async def scenario(bench: Bench, sink: Recorder) -> None:
+        proposer = bench.proposer
+        first = push(bench, sink, b"0")
+        other = PendingCommand(Push(b"other", None, [b"1"]), [b"1"], sink)
+        proposer.add(other, 9)
+        assert first.number < other.number == proposer.last_number
+        assert proposer.open_command(sink, Push, b"q", first.number) is first.command
+        assert proposer.share(9, b"2") == first.number
+        assert proposer.open_command(sink, Push, b"q", other.number) is None
+        assert proposer.open_command(sink, Push, b"other", other.number) is other.command
+        assert proposer.open_command(sink, Push, b"other", other.number + 1) is None
+        proposer.retire(LmqError("shutting_down", "the node stops"))
+        assert proposer.open_command(sink, Push, b"q", 0) is None
         await bench.settle()
 
     run(scenario)
@@ -316,9 +332,7 @@ def test_a_refused_push_of_a_producer_fails_its_later_ones() -> None:
 
     async def scenario(bench: Bench, sink: Recorder) -> None:
         bench.leader = False
-        push(bench, sink, b"1", "old", b"p" * 16)
-        assert bench.proposer._tail is not None
-        bench.proposer._tail.since_s -= 3600
+        push(bench, sink, b"1", "old", b"p" * 16).since_s -= 3600
         push(bench, sink, b"2", "young of the same", b"p" * 16)
         push(bench, sink, b"3", "young of another", b"q" * 16)
         push(bench, sink, b"4", "young without a producer")

@@ -92,20 +92,25 @@ class Pulls:
 
     # --- starting and ending --------------------------------------------------------------------------------------
 
-    def start(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
-        """Pull from a queue.
+    def start(
+        self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL, since: int | None = None
+    ) -> int:
+        """Pull from a queue; return the number of the command that decides.
+
+        The pull may share commands from the number `since` on, by default only the last one; see `Proposer.open_command`.
 
         Raises:
             LmqError: the node takes no more requests.
         """
         proposer, count = self._proposer, request[2]
-        command = proposer.open_command(self, options.kind, queue)
+        since = proposer.last_number if since is None else since
+        command = proposer.open_command(self, options.kind, queue, since)
         if command is not None and command.count + count <= PULL_COUNT_MAX and options.may_share(command):
             command.count += count
-            proposer.share(_DELIVERY_BYTES * count, request)
-        else:
-            pending = PendingCommand(options.command(queue, count), [request], self)
-            proposer.add(pending, _PULL_BYTES + _DELIVERY_BYTES * count)
+            return proposer.share(_DELIVERY_BYTES * count, request)
+        pending = PendingCommand(options.command(queue, count), [request], self)
+        proposer.add(pending, _PULL_BYTES + _DELIVERY_BYTES * count)
+        return pending.number
 
     def wait(self, queue: bytes, request: PullRequest, options: PullOptions = PLAIN_PULL) -> None:
         """Wait for messages of a queue, without a pull first because the queue is known to be empty."""

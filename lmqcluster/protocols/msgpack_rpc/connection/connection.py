@@ -11,14 +11,11 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from functools import partial
 from typing import Any
 
-from ....core import PushFlag
-from ....core.log.commands import Push
 from ....core.log.results import Delivered
 from ....node.access.access import Principal
 from ....node.access.clients import client_of
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.unsent import Unsent
-from ....node.queues.sending.push_items import refusal_of
 from ....ports import HALF_CLOSED_S, ConnectionSlot, is_gone, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import LmqError, Outcome, forget_frames
@@ -42,6 +39,8 @@ ENCODINGS_MAX = 16
 _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
 _PUSHES = (b"push", b"push_many", b"push_each")
+_SHARING = frozenset((b"push", b"pull", b"done"))
+"""Methods that set `Connection.last_number` themselves."""
 
 
 class _Notification:
@@ -57,17 +56,11 @@ def _nothing(_result: bytes) -> None:
     """Do nothing, because the response was already sent."""
 
 
-def _pushed(queue: bytes, msgid: Any, flag: int) -> bytes:
-    """Return the response to a push."""
-    if flag >= PushFlag.FULL:
-        return replies.failure(msgid, refusal_of(queue, flag).rpc_text())
-    return replies.success(msgid, replies.FLAG_TEXTS[flag])
-
-
 class Connection(Stream):
-    """A client connection. It is the `Sink` of its push and done commands and the `DeliverySink` of its pulls.
+    """A client connection, the `DeliverySink` of its pulls.
 
     Attributes:
+        last_number: number of the command that the last request is in, see `Proposer.open_command`.
         is_local: whether the client is on this machine.
         producer: the producer whose numbers its pushes get, None if they are not numbered.
         producer_owner: the owner of this producer.
@@ -87,6 +80,7 @@ class Connection(Stream):
         self.producer_owner = b""
         self.next_sequence = 1
         self.push_error: LmqError | None = None
+        self.last_number = 0
         self._rated = port.node.gates.rpc.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
@@ -231,6 +225,8 @@ class Connection(Stream):
                 if self._rated:
                     self._charge(method, arguments)
                 handler(self, msgid, arguments)
+                if method not in _SHARING:
+                    self.last_number = self.service.sender.proposer.last_number
         except LmqError as exc:
             if method in _PUSHES:
                 self.push_refused(exc)
@@ -249,8 +245,6 @@ class Connection(Stream):
 
     def bind(self, producer: bytes, first_sequence: int) -> None:
         """Number later pushes for a producer. Only lmqcluster's own client uses this."""
-        # A pending command must not grow under another producer.
-        self.service.sender.proposer.close_command()
         self.producer, self.next_sequence, self.push_error = producer, first_sequence, None
         self.producer_owner = self.state_owner()
         self._encoder = None
@@ -279,7 +273,7 @@ class Connection(Stream):
         would make the refused one look like a duplicate. So they are refused too, until the producer binds again.
         """
         # Numbers within a command have no gaps.
-        self.service.sender.proposer.close_command(self)
+        self.last_number = self.service.sender.proposer.last_number + 1
         if self.producer is not None and error.retryable and error.outcome == Outcome.NOT_APPLIED:
             self.push_error = error.again()
 
@@ -287,6 +281,7 @@ class Connection(Stream):
         """Send a command; hold back later ones while too many copies are pending. Raises like `Proposer.add`."""
         proposer = self.service.sender.proposer
         proposer.add(pending, size_bytes)
+        self.last_number = pending.number
         proposer.pace(pending, self)
 
     def may_wait(self) -> bool:
@@ -313,44 +308,12 @@ class Connection(Stream):
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 
-    def completed(self, pending: PendingCommand, result: Any) -> None:
-        """Answer a command of pushes or settlements (`Sink`)."""
-        requests, pending.requests = pending.requests, []
-        if self.closed or not requests:
-            return
-        command = pending.command
-        is_push = isinstance(command, Push)
-        if (
-            result is not None
-            and result.count(0 if is_push else True) == len(requests)
-            and NOTIFICATION not in requests
-        ):
-            self.write(replies.all_ok(requests))
-            return
-        if isinstance(command, Push):
-            # A push that a queue refuses does not hold back the producer's later ones: the cluster remembers its number.
-            out = [
-                _pushed(command.queue, msgid, flag)
-                for msgid, flag in zip(requests, result, strict=True)
-                if msgid is not NOTIFICATION
-            ]
-        elif result is None:
-            out = [replies.failure(m, "throw:queue_not_found") for m in requests if m is not NOTIFICATION]
-        else:
-            out = [
-                replies.success(msgid, replies.OK) if settled else replies.failure(msgid, "throw:not_found")
-                for msgid, settled in zip(requests, result, strict=True)
-                if msgid is not NOTIFICATION
-            ]
-        self.write(b"".join(out))
-
-    def failed(self, pending: PendingCommand, error: LmqError) -> None:
-        """Refuse a command of pushes or settlements (`Sink`)."""
-        if isinstance(pending.command, Push):
-            self.push_refused(error)
-        requests, pending.requests = pending.requests, []
-        for msgid in requests:
-            self.fail(msgid, error.rpc_text())
+    def answer_ok(self, msgids: list[Any]) -> None:
+        """Answer pushes or settlements that have succeeded; at least one."""
+        if NOTIFICATION in msgids:
+            msgids = [msgid for msgid in msgids if msgid is not NOTIFICATION]
+        if msgids and not self.closed:
+            self.write(replies.all_ok(msgids))
 
     def pulled(self, token: Any, delivered: list[Delivered]) -> None:
         """Answer a ``pull`` or ``pull_any`` (`DeliverySink`)."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from ..served_node import ServedNode
 from ..values.transcoding import Transcoder
+from .shared_answers import SharedAnswers
 
 __all__ = ["PortContext"]
 
@@ -23,11 +24,13 @@ class PortContext:
     Attributes:
         node: the node whose queues are served.
         transcoder: limits the decoding of stored bodies per turn of the event loop.
+        answers: answers requests that share a command.
     """
 
     def __init__(self, node: ServedNode) -> None:
         self.node = node
         self.transcoder = Transcoder()
+        self.answers = SharedAnswers()
         self._paced_s = 0.0
         self._waiting: list[Callable[[], None]] = []
         self._timer: asyncio.TimerHandle | None = None

@@ -99,11 +99,11 @@ def _pull(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         return
     if type(name) is not bytes:
         raise LmqError("bad_arguments", "a queue name must be a string")
-    service = connection.service
-    if service.sender.proposer.open_command(service.pulls, Pull, name) is None:
+    service, since = connection.service, connection.last_number
+    if service.sender.proposer.open_command(service.pulls, Pull, name, since) is None:
         service.sender.check_name(name, connection.kept_for())
         service.receipts()
-    service.pulls.start(name, (connection, msgid, 1, wait_s))
+    connection.last_number = service.pulls.start(name, (connection, msgid, 1, wait_s), since=since)
 
 
 def _pull_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:

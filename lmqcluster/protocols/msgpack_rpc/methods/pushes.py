@@ -79,15 +79,16 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         service.sender.check_push(size)
     else:
         service.sender.check_packed(body)
-    proposer = service.sender.proposer
-    command = proposer.open_command(connection, Push, name)
-    if command is not None:
+    proposer, answers = service.sender.proposer, connection.port.answers
+    command = proposer.open_command(answers, Push, name, connection.last_number)
+    # The numbers of a producer have no gaps within a command, because a command of its other pushes raises `last_number`.
+    if command is not None and command.producer is connection.producer:
         command.contents.append(body)
-        proposer.share(size + 8, msgid)
+        connection.last_number = proposer.share(size + 8, (connection, msgid))
         return
     service.sender.check_name(name, connection.kept_for())
     command = Push(name, CONTENT_TYPE, [body], connection.producer, sequence, connection.producer_owner)
-    connection.add(PendingCommand(command, [msgid], connection), size + 64)
+    connection.add(PendingCommand(command, [(connection, msgid)], answers), size + 64)
 
 
 def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments) -> None:

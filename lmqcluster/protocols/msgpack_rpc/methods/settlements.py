@@ -67,15 +67,15 @@ def _settle(kind: _Kind) -> Handler:
         if type(name) is not bytes or type(receipt) is not bytes:
             raise LmqError("bad_arguments", "a queue name and a message id must be strings")
         number = connection.service.receipts().parse(receipt)
-        proposer = connection.service.sender.proposer
-        command = proposer.open_command(connection, kind, name)
+        proposer, answers = connection.service.sender.proposer, connection.port.answers
+        command = proposer.open_command(answers, kind, name, connection.last_number)
         if command is not None:
             command.numbers.append(number)
-            proposer.share(16, msgid)
+            connection.last_number = proposer.share(16, (connection, msgid))
         elif len(name) > NAME_BYTES_MAX:
             raise LmqError("queue_not_found", "no queue has such a long name")
         else:
-            proposer.add(PendingCommand(kind(name, [number]), [msgid], connection), 64)
+            connection.add(PendingCommand(kind(name, [number]), [(connection, msgid)], answers), 64)
 
     return handler
 
