@@ -86,6 +86,8 @@ async def serve(config: NodeConfig) -> int:
         front_ends = front_ends_of(node)
         for front_end in front_ends:
             await front_end.start()
+        if node.front_ends is not None:
+            node.front_ends.start()
         pid_file = _write_pid(config.data_dir)
     except DamagedFileError as exc:
         log.critical(
@@ -217,6 +219,8 @@ async def _shut_down(node: Node, front_ends: list[FrontEnd], pid_file: Path) -> 
         front_end.retire()
     node.retire()
     await asyncio.gather(node.settle(OUTCOME_S), *(front_end.stop(GRACE_S) for front_end in front_ends))
+    if node.front_ends is not None:
+        await node.front_ends.stop()
     await node.stop()
     with contextlib.suppress(FileNotFoundError):
         os.unlink(pid_file)  # noqa: PTH108 - one call at the very end

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from lmqcluster.node.config.config import FRONT_ENDS_MAX
 from lmqcluster.node.process.standard_output import never_wait_for_readers
 
 from .local_cluster import DevCluster, DevSettings
@@ -33,7 +34,14 @@ __all__ = ["dev"]
     metavar="DIR",
     help="Directory in which all nodes record what happens to messages. [default: LMQ_EVENT_JOURNAL, else none]",
 )
-def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None) -> int:
+@click.option(
+    "--front-ends",
+    default=0,
+    show_default=True,
+    type=click.IntRange(0, FRONT_ENDS_MAX),
+    help="Processes per node for clients.",
+)
+def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None, front_ends: int) -> int:
     """Run a cluster on this machine, in the foreground, for trying and developing.
 
     The first node listens on 127.0.0.1 at 9980 (HTTP), 18800 (MessagePack-RPC), 3333 (queued), 22133 (memcache), 2222
@@ -45,5 +53,12 @@ def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: P
       lmq dev --nodes 3 --data-dir ./var
     """
     never_wait_for_readers()
-    settings = DevSettings(nodes=nodes, data_dir=data_dir, offset=offset, respawn=respawn, event_journal=event_journal)
+    settings = DevSettings(
+        nodes=nodes,
+        data_dir=data_dir,
+        offset=offset,
+        respawn=respawn,
+        event_journal=event_journal,
+        front_ends=front_ends,
+    )
     return asyncio.run(DevCluster(settings).run())

@@ -83,6 +83,7 @@ class DevSettings:
     offset: int
     respawn: bool
     event_journal: Path | None = None
+    front_ends: int = 0
 
 
 class DevNode:
@@ -95,6 +96,7 @@ class DevNode:
         self.addresses = {kind: Address(HOST, port + shift) for kind, port in PORTS.items()}
         self.data_dir = settings.data_dir / self.name
         self.event_journal = settings.event_journal
+        self.front_ends = settings.front_ends
         self.secret_file: Path | None = None
         self.process: Process | None = None
         self.ended = False
@@ -106,6 +108,8 @@ class DevNode:
             words += [f"--{kind}", str(address)]
         if self.event_journal is not None:
             words += ["--event-journal", str(self.event_journal)]
+        if self.front_ends:
+            words += ["--front-ends", str(self.front_ends)]
         if self.secret_file is not None:
             words += ["--cluster-secret-file", str(self.secret_file)]
         return [*words, "--peers", peers]

@@ -11,6 +11,7 @@ import structlog
 
 from ..core import Applied, Fault, Op, State
 from ..core.log.commands import PULLS, Delete, Encoded, decode
+from ..ports.front_ends.processes import FrontEnds, FrontEndSettings
 from ..replication.base.node_info import NodeInfo
 from ..replication.base.settings import BACKLOG_BYTES, RaftSettings
 from ..replication.leader_transfer import transfer_leadership
@@ -79,6 +80,7 @@ class Node:
         access: authentication and permissions on the client ports.
         gates: the connection limiters of the ports.
         tls: TLS of the client ports; None for plain TCP.
+        front_ends: processes that accept the clients; None if the node's process does.
         security: the authentication of peers.
         statsd: the sender of LMQ's metrics to StatsD; None if it is off.
         statsd_servers: the StatsD servers that metrics are sent to.
@@ -109,6 +111,7 @@ class Node:
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
+        self.front_ends = FrontEnds(config.front_ends, _front_end_settings(config)) if config.front_ends else None
         secret = (config.cluster_secret or "").encode()
         self.security = PeerSecurity(secret, tls_required=config.raft_tls == "required", gate=self.gates.raft)
         self.replica: Replica
@@ -312,6 +315,8 @@ class Node:
         try:
             if self.tls is not None:
                 self.tls.reload()
+                if self.front_ends is not None:
+                    self.front_ends.reload()
             if self.security.tls is not None:
                 self.security.tls.reload()
             if path is not None:
@@ -556,3 +561,10 @@ class Node:
 
 def _shutting_down() -> LmqError:
     return LmqError("shutting_down", "the node is shutting down; use another node")
+
+
+def _front_end_settings(config: NodeConfig) -> FrontEndSettings:
+    tls = None
+    if config.tls_cert is not None and config.tls_key is not None:
+        tls = config.tls_cert, config.tls_key, config.tls_client_ca
+    return FrontEndSettings(tls, config.log_level, config.log_format)

@@ -8,6 +8,7 @@ from .connection_limiter import Bounds, ConnectionLimiter, ConnectionSlot
 from .descriptor_shares import DescriptorShares
 from .ending import Ending
 from .half_closed import HALF_CLOSED_S, is_gone, may_be_half_closed, wait_for_acknowledgement, wait_for_reset
+from .keep_alive import keep_alive
 from .listener import Listener
 from .memory import VALUE_BYTES, Memory
 
@@ -22,6 +23,7 @@ __all__ = [
     "Listener",
     "Memory",
     "is_gone",
+    "keep_alive",
     "may_be_half_closed",
     "wait_for_acknowledgement",
     "wait_for_reset",

@@ -16,6 +16,8 @@ import socket
 import termios
 from typing import Final
 
+from .front_ends.relayed_transport import RelayedTransport
+
 __all__ = ["HALF_CLOSED_S", "is_gone", "may_be_half_closed", "wait_for_acknowledgement", "wait_for_reset"]
 
 HALF_CLOSED_S: Final = 600.0
@@ -29,7 +31,9 @@ _RESET_LOOK_S = 1.0
 
 def may_be_half_closed(transport: asyncio.BaseTransport) -> bool:
     """Return whether the client may still read after closing its sending side. TLS closes both directions together."""
-    return transport.get_extra_info("sslcontext") is None and transport.get_extra_info("socket") is not None
+    if transport.get_extra_info("sslcontext") is not None:
+        return False
+    return isinstance(transport, RelayedTransport) or transport.get_extra_info("socket") is not None
 
 
 async def wait_for_acknowledgement(transport: asyncio.Transport) -> bool:
@@ -37,6 +41,8 @@ async def wait_for_acknowledgement(transport: asyncio.Transport) -> bool:
 
     Returns False if the connection was reset, or if there was no acknowledgement for ten seconds.
     """
+    if isinstance(transport, RelayedTransport):
+        return await transport.wait_for_acknowledgement()
     sock = transport.get_extra_info("socket")
     loop = asyncio.get_running_loop()
     ends_s, look_s = loop.time() + _ACK_S, _LOOK_S
@@ -62,10 +68,12 @@ async def wait_for_reset(transport: asyncio.Transport, timeout_s: float) -> None
 def is_gone(transport: asyncio.BaseTransport) -> bool:
     """Return whether the connection is closing or the client's host has reset it.
 
-    The end of a Unix socket's client cannot be detected.
+    The end of a Unix socket's client cannot be detected. The front end of a relayed connection reports it.
     """
     if transport.is_closing():
         return True
+    if isinstance(transport, RelayedTransport):
+        return False
     sock = transport.get_extra_info("socket")
     if sock.family == socket.AF_UNIX:
         return False

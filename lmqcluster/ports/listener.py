@@ -1,8 +1,4 @@
-"""Accepts the connections of one port and counts each before it causes any work.
-
-asyncio's servers report a connection only after its TLS handshake, and stop accepting for a second when descriptors run
-out.
-"""
+"""Accepts the connections of one port and counts each before it causes any work."""
 
 from __future__ import annotations
 
@@ -14,16 +10,14 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import structlog
-
 from ..net.loop import find
 from ..net.resolver import SocketAddress
+from .acceptor import Acceptor
 from .connection_limiter import ConnectionLimiter, ConnectionSlot
 from .ending import Ending
+from .front_ends.processes import FrontEnds, RelayedPort
 
 __all__ = ["Listener"]
-
-log = structlog.get_logger("lmq.ports")
 
 BACKLOG = 1024
 ACCEPTS_PER_TURN = 16
@@ -32,9 +26,6 @@ descriptor until the next turn.
 """
 LOOKUP_S = 30.0
 """How long to wait for the address of the host to listen on."""
-PAUSE_S = 0.2
-"""How long accepting pauses after the system failed to accept a connection."""
-
 
 _EVERYWHERE = (SocketAddress(socket.AF_INET, "0.0.0.0"), SocketAddress(socket.AF_INET6, "::", (0, 0)))
 
@@ -47,6 +38,7 @@ class Listener:
         gate: ConnectionLimiter,
         factory: Callable[[ConnectionSlot], asyncio.BaseProtocol],
         tls: Mapping[str, Any] | None = None,
+        front_ends: FrontEnds | None = None,
     ) -> None:
         """Set the limits and the protocol.
 
@@ -55,14 +47,15 @@ class Listener:
             factory: called once for each connection; the protocol must call `ConnectionSlot.release` when its
                 connection is lost.
             tls: TLS arguments for ``connect_accepted_socket``; None for plain TCP.
+            front_ends: processes that accept the connections and relay them; None to accept them here.
         """
         self.gate = gate
         self._factory = factory
         self._tls = dict(tls or {})
         self._accepts = min(ACCEPTS_PER_TURN, max(1, gate.bounds.connections // 8))
-        self._sockets: list[socket.socket] = []
         self._opening: set[asyncio.Task[None]] = set()
-        self._resumption: asyncio.TimerHandle | None = None
+        self._front_ends = front_ends
+        self._acceptor: Acceptor | RelayedPort | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen on every address of the host, on all of this machine if it is empty; return the port.
@@ -70,48 +63,39 @@ class Listener:
         Raises:
             OSError: an address cannot be bound.
         """
-        loop = asyncio.get_running_loop()
+        sockets: list[socket.socket] = []
         try:
             for address in await find(host, LOOKUP_S) if host else _EVERYWHERE:
-                self._sockets.append(_bound(address.family, address.at(port)))
+                sockets.append(_bound(address.family, address.at(port)))  # noqa: PERF401  closed if a later one fails
         except OSError as exc:
-            self.close()
+            for one in sockets:
+                one.close()
             raise OSError(
                 exc.errno or errno.EADDRNOTAVAIL, f"cannot listen on {host}:{port}: {exc.strerror or exc}"
             ) from exc
-        for one in self._sockets:
-            loop.add_reader(one, self._accept, one)
-        return int(self._sockets[0].getsockname()[1])
+        number = int(sockets[0].getsockname()[1])
+        if self._front_ends is None:
+            self._acceptor = Acceptor(self.gate.port, sockets, self._accepts, self._accepted)
+        else:
+            self._acceptor = self._front_ends.relay(self.gate, self._factory, sockets, is_tls=bool(self._tls))
+        return number
 
     def close(self) -> None:
         """Stop accepting; open connections stay open."""
-        loop = asyncio.get_running_loop()
-        if self._resumption is not None:
-            self._resumption.cancel()
-        for one in self._sockets:
-            loop.remove_reader(one)
-            one.close()
-        self._sockets = []
+        if self._acceptor is not None:
+            self._acceptor.close()
+            self._acceptor = None
 
-    def _accept(self, listening: socket.socket) -> None:
-        for _ in range(self._accepts):
-            try:
-                accepted, address = listening.accept()
-            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
-                return
-            except OSError as exc:
-                self._pause(exc)
-                return
-            slot = self.gate.enter(address)
-            if slot is None:
-                accepted.close()
-                continue
-            accepted.setblocking(False)
-            # Used until the transport exists; shutting down the socket aborts the handshake too.
-            slot.set_abort(partial(_shut_down, accepted))
-            task = asyncio.get_running_loop().create_task(self._open(accepted, slot))
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+    def _accepted(self, accepted: socket.socket, address: object) -> None:
+        slot = self.gate.enter(address)
+        if slot is None:
+            accepted.close()
+            return
+        # Used until the transport exists; shutting down the socket aborts the handshake too.
+        slot.set_abort(partial(_shut_down, accepted))
+        task = asyncio.get_running_loop().create_task(self._open(accepted, slot))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
 
     async def _open(self, accepted: socket.socket, slot: ConnectionSlot) -> None:
         try:
@@ -129,17 +113,6 @@ class Listener:
             transport.abort()
         else:
             slot.set_abort(transport.abort)
-
-    def _pause(self, error: OSError) -> None:
-        log.error("accepting connections failed", port=self.gate.port, reason=str(error), retry_after_s=PAUSE_S)
-        loop = asyncio.get_running_loop()
-        for one in self._sockets:
-            loop.remove_reader(one)
-        self._resumption = loop.call_later(PAUSE_S, self._resume)
-
-    def _resume(self) -> None:
-        for one in self._sockets:
-            asyncio.get_running_loop().add_reader(one, self._accept, one)
 
 
 def _shut_down(accepted: socket.socket) -> None:

@@ -45,7 +45,7 @@ class MemoryNode:
 
     Attributes:
         address: the address that clients connect to.
-        access, config, gates, membership, observed, service, tls: the parts of a node that the front end uses.
+        access, config, front_ends, gates, membership, observed, service, tls: the parts of a node that the front end uses.
     """
 
     def __init__(self, loop: MovableLoop) -> None:
@@ -56,6 +56,7 @@ class MemoryNode:
         self.membership = SimpleNamespace(on_leave=[])
         self.observed = SimpleNamespace(connections={})
         self.tls = None
+        self.front_ends = None
         self._loop = loop
         self._clock = MovableClock(loop)
         self._machine = Machine(compile_pattern)

@@ -14,7 +14,7 @@ def figures(api: QueuedHttp) -> dict[str, int]:
 
 
 def test_metrics_of_all_queues_follow_every_request_at_once(cluster: Cluster, queue_name: str) -> None:
-    apis = [QueuedHttp(node.queued) for node in shared_cluster]
+    apis = [QueuedHttp(node.queued) for node in cluster]
     apis[0]("PUT", f"/queue/{queue_name}")
     before = [figures(api) for api in apis]
 

@@ -21,10 +21,11 @@ from .statsd import StatsdOptions
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["OPTIONS", "Address", "ConfigError", "NodeConfig", "Option"]
+__all__ = ["FRONT_ENDS_MAX", "OPTIONS", "Address", "ConfigError", "NodeConfig", "Option"]
 
 SECRET_BYTES_MIN: Final = 16
 NAME_CHARACTERS_MAX: Final = 100
+FRONT_ENDS_MAX: Final = 64
 MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
@@ -314,6 +315,18 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             default="0",
         ),
     )
+    front_ends: int = field(
+        default=0,
+        metadata=option(
+            values.count,
+            "Number of processes that accept the clients of all client ports, read and write their sockets and do their "
+            "TLS, so that the node uses more cores. 0: the node's process does it.",
+            extremes="Useful from 4 cores on; at most one less than the cores. Each takes about 40 MiB. A node of a small "
+            "machine is faster without them.",
+            metavar="COUNT",
+            default="0",
+        ),
+    )
     request_seconds_max: int = field(
         default=30,
         metadata=option(
@@ -478,6 +491,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         ):
             if getattr(self, name) < 1:
                 self._fail(name, f"must be at least 1, not {getattr(self, name)}")
+        if not 0 <= self.front_ends <= FRONT_ENDS_MAX:
+            self._fail("front_ends", f"must be 0 to {FRONT_ENDS_MAX}, not {self.front_ends}")
         if self.requests_per_client_max < 0:
             self._fail("requests_per_client_max", f"must be 0 or more, not {self.requests_per_client_max}")
         self.validate_statsd(self._fail)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterable, Awaitable, Callable
 
@@ -13,7 +12,7 @@ import structlog
 from ...node.access.clients import client_of
 from ...node.gates import ARRIVAL_BYTES_PER_S
 from ...node.process.fair_slices import gathered
-from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, may_be_half_closed, wait_for_acknowledgement
+from ...ports import HALF_CLOSED_S, ConnectionSlot, Ending, keep_alive, may_be_half_closed, wait_for_acknowledgement
 from ...wire.errors import LmqError, forget_frames
 from .connection_reads import HeldReads
 from .port_context import PortContext
@@ -29,7 +28,6 @@ READ_AHEAD_BYTES = 256 * 1024
 """Number of bytes of further requests that are read while one is carried out."""
 UNREAD_S_MAX = 60.0
 LINGER_S = 10.0
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 Settle = Callable[[], Awaitable[object]]
@@ -103,13 +101,7 @@ class KestrelConnection(asyncio.Protocol, ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
-            # A client whose machine vanished must not keep its open reads forever.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, seconds in _KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        keep_alive(transport)
         self.on_made(self)
         self._worker = self.loop.create_task(self._work())
 

@@ -63,7 +63,7 @@ class KestrelPort:
                 reason=f"kestrel_insecure, {served_as}",
             )
         tls = None if self._is_loopback or context.serves_all else handshake(self._node.tls)
-        self._listener = Listener(self._node.gates.kestrel[context.protocol], self._connect, tls)
+        self._listener = Listener(self._node.gates.kestrel[context.protocol], self._connect, tls, self._node.front_ends)
         self.port = await self._listener.start(self.host, self.port)
         self._sweep()
 

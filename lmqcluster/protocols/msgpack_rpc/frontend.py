@@ -54,7 +54,7 @@ class RpcFrontEnd:
         Raises:
             OSError: the address cannot be bound.
         """
-        self._listener = Listener(self.gate, self.connect, handshake(self.node.tls))
+        self._listener = Listener(self.gate, self.connect, handshake(self.node.tls), self.node.front_ends)
         self.port = await self._listener.start(self.host, self.port)
         self._sweep()
 

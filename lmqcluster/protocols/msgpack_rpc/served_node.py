@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ...node.config.config import NodeConfig
     from ...node.gates import Gates
     from ...node.queues.service import QueueService
+    from ...ports.front_ends.processes import FrontEnds
 
 __all__ = ["ServedNode"]
 
@@ -32,6 +33,8 @@ class ServedNode(Protocol):
     def access(self) -> Access: ...
     @property
     def config(self) -> NodeConfig: ...
+    @property
+    def front_ends(self) -> FrontEnds | None: ...
     @property
     def gates(self) -> Gates: ...
     @property

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from typing import Any, Final, cast
 
@@ -16,6 +15,7 @@ from ....ports import (
     HALF_CLOSED_S,
     ConnectionSlot,
     Ending,
+    keep_alive,
     may_be_half_closed,
     wait_for_acknowledgement,
     wait_for_reset,
@@ -45,8 +45,6 @@ COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 _SMALL_HEAD_BYTES: Final = 4096
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""
-
-_KEEPALIVE_OPTIONS = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 
 
 ErrorReply = Callable[[web.BaseRequest, int, BaseException | None, str | None], web.StreamResponse]
@@ -178,11 +176,7 @@ class Connection(RequestHandler):
         """Start the connection, with keepalive probes that detect a dead peer within a minute."""
         super().connection_made(transport)
         cast("asyncio.Transport", transport).set_write_buffer_limits(high=SMALL_BYTES)
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family in (socket.AF_INET, socket.AF_INET6):
-            for name, seconds in _KEEPALIVE_OPTIONS:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        keep_alive(transport)
 
     def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's is asyncio's without a result
         """Return whether the connection stays open to answer the requests of a client that has half-closed it.

@@ -57,6 +57,7 @@ class HttpPort(ABC):
         self._access = node.access
         self._anonymous = AnonymousRequests(node.config)
         self._tls = node.tls
+        self._front_ends = node.front_ends
         self.gate = gate
         self._request_s = node.config.request_seconds_max
         self.router = router
@@ -82,7 +83,7 @@ class HttpPort(ABC):
             OSError: the address cannot be bound.
         """
         self._server = HttpServer(self._handle, self._request_s)
-        self._listener = Listener(self.gate, self._server.connect, handshake(self._tls))
+        self._listener = Listener(self.gate, self._server.connect, handshake(self._tls), self._front_ends)
         self._port = await self._listener.start(self._host, self._port)
 
     def retire(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import msgpack
@@ -11,7 +10,7 @@ import msgpack
 from ....node.access.access import Principal
 from ....node.gates import ARRIVAL_BYTES_PER_S
 from ....node.queues.pulls.pulls import Waiter
-from ....ports import VALUE_BYTES, ConnectionSlot, Ending, may_be_half_closed
+from ....ports import VALUE_BYTES, ConnectionSlot, Ending, keep_alive, may_be_half_closed
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import make_unpacker, pack
 from ....wire.parts import LARGE_BYTES, joined
@@ -40,7 +39,6 @@ TASK_BYTES = 4096
 """Memory counted for a request that takes several steps, until it is answered."""
 MSGID_BYTES_MAX = 64
 _HEAD_BYTES = 160
-_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
 _NOT_A_REQUEST = (ValueError, TypeError, OverflowError, RecursionError, LmqError, msgpack.UnpackException)
 _NO_ROOM = "overloaded: unfinished requests and unread responses fill the node's buffers; try again later"
 
@@ -113,13 +111,7 @@ class Stream(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
-        sock = transport.get_extra_info("socket")
-        if sock is not None and sock.family != socket.AF_UNIX:
-            # A client whose machine vanished must not keep its waiting pulls forever.
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-            for name, seconds in _KEEPALIVE:
-                if hasattr(socket, name):
-                    sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), seconds)
+        keep_alive(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         self.closed = True

@@ -1,0 +1,48 @@
+"""``python -m lmqcluster.front_end SETTINGS``: started by a node, not by people."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..node.access.tls import ServerTls
+from ..node.process.logs import configure_logging
+from .front_end import FrontEnd
+
+
+async def run(settings: dict[str, Any]) -> None:
+    """Serve until the node ends."""
+    files = settings["tls"]
+    tls = None if files is None else ServerTls(Path(files[0]), Path(files[1]), Path(files[2]) if files[2] else None)
+    front_end = FrontEnd(tls)
+    await front_end.start(socket.socket(fileno=settings["channel"]), settings["ports"])
+    await front_end.ended.wait()
+    await front_end.finish()
+
+
+def main() -> None:
+    """Run the program."""
+    # The node ends its front ends after it has answered its clients, whatever signal the process group gets.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    settings = json.loads(sys.argv[1])
+    configure_logging(settings["log_level"], settings["log_format"])
+    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:
+        pass
+    else:
+        loop_factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        runner.run(run(settings))
+
+
+if __name__ == "__main__":
+    main()

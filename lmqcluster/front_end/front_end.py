@@ -1,0 +1,166 @@
+"""The front end: accepts connections once the node has counted them, and carries out what the node says."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from functools import partial
+from typing import Any, Final
+
+import structlog
+
+from ..node.access.tls import ServerTls, handshake
+from ..ports.acceptor import Acceptor
+from ..ports.front_ends.channel import Channel, Operation
+from .client_connection import ClientConnection
+
+__all__ = ["FrontEnd"]
+
+log = structlog.get_logger("lmq.front_end")
+
+ACCEPTS_PER_TURN: Final = 2
+"""Few, so that the front ends of a node share a burst of connections."""
+LAST_ANSWERS_S: Final = 1.0
+"""How long clients may take to read their last answers after the node has ended."""
+
+
+class FrontEnd:
+    """One front-end process.
+
+    Attributes:
+        ended: set when the node has closed the channel.
+    """
+
+    def __init__(self, tls: ServerTls | None) -> None:
+        self._tls = tls
+        self._channel = Channel(self._receive, self._node_ended, self._channel_drained)
+        self._acceptors: dict[int, Acceptor] = {}
+        # Sockets that the node has not counted yet, and those that are being opened.
+        self._accepted: dict[int, tuple[socket.socket, bool]] = {}
+        self._opening: dict[int, socket.socket] = {}
+        self._connections: dict[int, ClientConnection] = {}
+        self._last_number = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.ended = asyncio.Event()
+
+    async def start(self, channel: socket.socket, ports: list[Any]) -> None:
+        """Connect to the node and accept clients."""
+        await asyncio.get_running_loop().create_connection(lambda: self._channel, sock=channel)
+        for number, name, descriptors, is_tls in ports:
+            sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
+            accept = partial(self._accept, number, is_tls=is_tls)
+            self._acceptors[number] = Acceptor(name, sockets, ACCEPTS_PER_TURN, accept)
+
+    async def finish(self) -> None:
+        """Close all connections after their last answers."""
+        for acceptor in self._acceptors.values():
+            acceptor.close()
+        closing = list(self._connections.values())
+        for connection in closing:
+            connection.close()
+        if closing:
+            waits = [asyncio.ensure_future(connection.ended.wait()) for connection in closing]
+            await asyncio.wait(waits, timeout=LAST_ANSWERS_S)
+
+    # --- clients ------------------------------------------------------------------------------------------------------
+
+    def _accept(self, port: int, accepted: socket.socket, address: object, *, is_tls: bool) -> None:
+        self._last_number = number = self._last_number + 1
+        self._accepted[number] = accepted, is_tls
+        self._channel.send(Operation.OPEN, number, [port, address])
+
+    async def _open(self, number: int, accepted: socket.socket, *, is_tls: bool) -> None:
+        connection = _Connection(self._channel, number, self._connections)
+        tls = handshake(self._tls) if is_tls else {}
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, accepted, **tls)
+        except OSError as exc:
+            accepted.close()
+            self._channel.send(Operation.FAILED, number, str(exc))
+        finally:
+            del self._opening[number]
+
+    def _channel_drained(self) -> None:
+        for connection in self._connections.values():
+            connection.channel_drained()
+
+    # --- the node -----------------------------------------------------------------------------------------------------
+
+    def _receive(self, frame: list[Any]) -> None:
+        each, connections = iter(frame), self._connections
+        for operation, number, value in zip(each, each, each, strict=True):
+            connection = connections.get(number)
+            if connection is None or operation >= Operation.RETIRE:
+                self._carry_out(operation, number)
+            elif operation == Operation.WRITE:
+                connection.write(value)
+            else:
+                _carry_out(connection, operation, value)
+
+    def _carry_out(self, operation: int, number: int) -> None:
+        """Carry out an operation that needs no open connection."""
+        if operation == Operation.ADMIT:
+            accepted, is_tls = self._accepted.pop(number)
+            self._opening[number] = accepted
+            task = asyncio.get_running_loop().create_task(self._open(number, accepted, is_tls=is_tls))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        elif operation == Operation.ABORT:
+            self._refuse(number)
+        elif operation == Operation.RETIRE:
+            if number in self._acceptors:
+                self._acceptors.pop(number).close()
+        elif operation == Operation.RELOAD and self._tls is not None:
+            try:
+                self._tls.reload()
+            except (OSError, ValueError) as exc:
+                log.error("cannot reload the certificate, keeping the old one", reason=str(exc))  # noqa: TRY400  no bug of ours
+
+    def _refuse(self, number: int) -> None:
+        """End a connection that is not open yet."""
+        if number in self._accepted:
+            accepted, _is_tls = self._accepted.pop(number)
+            accepted.close()
+        elif number in self._opening:
+            # It ends the handshake, whose task closes the socket.
+            with contextlib.suppress(OSError):
+                self._opening[number].shutdown(socket.SHUT_RDWR)
+
+    def _node_ended(self) -> None:
+        self.ended.set()
+
+
+class _Connection(ClientConnection):
+    """A connection that registers itself while it is open."""
+
+    def __init__(self, channel: Channel, number: int, connections: dict[int, ClientConnection]) -> None:
+        super().__init__(channel, number)
+        self._own_number = number
+        self._connections = connections
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._connections[self._own_number] = self
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._connections.pop(self._own_number, None)
+        super().connection_lost(exc)
+
+
+def _carry_out(connection: ClientConnection, operation: int, value: Any) -> None:
+    if operation == Operation.TAKEN:
+        connection.taken(value)
+    elif operation == Operation.CLOSE:
+        connection.close()
+    elif operation == Operation.ABORT:
+        connection.abort()
+    elif operation == Operation.PAUSE:
+        connection.set_paused(is_paused=True)
+    elif operation == Operation.RESUME:
+        connection.set_paused(is_paused=False)
+    elif operation == Operation.WRITE_END:
+        connection.write_end()
+    elif operation == Operation.ACKNOWLEDGE:
+        connection.report_acknowledgement()

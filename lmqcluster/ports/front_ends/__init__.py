@@ -1,0 +1,1 @@
+"""Front-end processes, which accept the connections of client ports and relay their bytes to the node's process."""

@@ -1,0 +1,127 @@
+"""The node's end of the channel to one front-end process: its connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import structlog
+
+from ..connection_limiter import ConnectionLimiter, ConnectionSlot
+from ..ending import Ending
+from .channel import Channel, Operation
+from .relayed_transport import RelayedTransport
+
+__all__ = ["Link", "Relayed"]
+
+log = structlog.get_logger("lmq.ports")
+
+_DATA = int(Operation.DATA)
+
+
+class Relayed(Protocol):
+    """A port whose connections front ends accept."""
+
+    @property
+    def gate(self) -> ConnectionLimiter: ...
+    @property
+    def factory(self) -> Callable[[ConnectionSlot], asyncio.BaseProtocol]: ...
+    @property
+    def is_tls(self) -> bool: ...
+
+
+class Link:
+    """The connections of one front-end process.
+
+    Attributes:
+        channel: leads to the process.
+    """
+
+    def __init__(self, ports: Mapping[int, Relayed]) -> None:
+        self._ports = ports
+        self.channel = Channel(self._receive, self._lost)
+        self._connections: dict[int, RelayedTransport] = {}
+        self._opening: dict[int, tuple[Relayed, ConnectionSlot]] = {}
+
+    @property
+    def connections(self) -> int:
+        """Return the number of open connections."""
+        return len(self._connections) + len(self._opening)
+
+    def _receive(self, frame: list[Any]) -> None:
+        each, connections = iter(frame), self._connections
+        for operation, number, value in zip(each, each, each, strict=True):
+            if operation == _DATA:
+                if (transport := connections.get(number)) is not None:
+                    transport.received(value)
+            else:
+                try:
+                    self._carry_out(operation, number, value)
+                except Exception:
+                    log.exception("connection failed")
+
+    def _carry_out(self, operation: int, number: int, value: Any) -> None:
+        if operation == Operation.OPEN:
+            self._open(number, value)
+        elif operation == Operation.UP:
+            self._connect(number)
+        elif operation == Operation.FAILED:
+            self._fail(number, value)
+        elif operation == Operation.LOST:
+            self._lose(number)
+        elif (transport := self._connections.get(number)) is None:
+            # The node has aborted the connection, and the front end does not know it yet.
+            return
+        elif operation == Operation.END:
+            transport.received(None)
+        elif operation == Operation.WRITTEN:
+            transport.written(value)
+        elif operation == Operation.ACKNOWLEDGED:
+            transport.acknowledged(value)
+
+    def _open(self, number: int, value: list[Any]) -> None:
+        """Count a connection, before its front end reads from it or begins its TLS handshake."""
+        port, (host, *rest) = self._ports.get(value[0]), value[1]
+        slot = None if port is None else port.gate.enter((host.decode(), *rest))
+        if port is None or slot is None:
+            self.channel.send(Operation.ABORT, number)
+            return
+        slot.set_abort(partial(self._abort, number))
+        self._opening[number] = port, slot
+        self.channel.send(Operation.ADMIT, number)
+
+    def _connect(self, number: int) -> None:
+        if number not in self._opening:
+            return
+        port, slot = self._opening.pop(number)
+        protocol: Any = port.factory(slot)
+        transport = RelayedTransport(self.channel, number, slot.address, protocol, is_tls=port.is_tls)
+        self._connections[number] = transport
+        slot.set_abort(transport.abort)
+        protocol.connection_made(transport)
+
+    def _abort(self, number: int) -> None:
+        self._opening.pop(number, None)
+        self.channel.send(Operation.ABORT, number)
+
+    def _fail(self, number: int, reason: bytes) -> None:
+        if number in self._opening:
+            _port, slot = self._opening.pop(number)
+            slot.note(Ending.HANDSHAKE, reason.decode())
+            slot.release()
+
+    def _lose(self, number: int) -> None:
+        if (transport := self._connections.pop(number, None)) is not None:
+            transport.lost()
+        elif number in self._opening:
+            self._opening.pop(number)[1].release()
+
+    def _lost(self) -> None:
+        """End all connections, because the front end has ended."""
+        for number in [*self._connections, *self._opening]:
+            try:
+                self._lose(number)
+            except Exception:
+                log.exception("connection failed")

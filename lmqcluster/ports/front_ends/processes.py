@@ -1,0 +1,201 @@
+"""Starts the front-end processes of a node, and restarts those that end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+import sys
+from asyncio.subprocess import Process
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+from ..connection_limiter import ConnectionLimiter, ConnectionSlot
+from .channel import Operation
+from .link import Link
+
+__all__ = ["FrontEndSettings", "FrontEnds", "RelayedPort"]
+
+log = structlog.get_logger("lmq.ports")
+
+PROGRAM: Final = "lmqcluster.front_end"
+RESTART_S, RESTART_S_MAX = 0.1, 5.0
+"""Pause before a front end is started again. It doubles with each one that ends early."""
+STEADY_S: Final = 10.0
+"""A front end that runs this long did not end early."""
+END_S: Final = 2.0
+"""How long a front end may take to send its last answers."""
+
+
+class RelayedPort:
+    """A port whose connections the front ends accept.
+
+    Attributes:
+        gate: the limits of the port.
+        factory: makes the protocol of each connection.
+        is_tls: whether its clients use TLS.
+        sockets: the listening sockets, which all front ends share: the one that is free first accepts.
+    """
+
+    def __init__(
+        self,
+        front_ends: FrontEnds,
+        gate: ConnectionLimiter,
+        factory: Callable[[ConnectionSlot], asyncio.BaseProtocol],
+        sockets: Sequence[socket.socket],
+        *,
+        is_tls: bool,
+    ) -> None:
+        self._front_ends = front_ends
+        self.gate = gate
+        self.factory = factory
+        self.sockets = sockets
+        self.is_tls = is_tls
+
+    def close(self) -> None:
+        """Stop accepting; open connections stay open."""
+        self._front_ends.retire(self)
+
+
+@dataclass(frozen=True, slots=True)
+class FrontEndSettings:
+    """What a front end needs to know of the node's configuration.
+
+    Attributes:
+        tls: the files of certificate, key and client authority; None without TLS.
+        log_level, log_format: as in the configuration.
+    """
+
+    tls: tuple[Path, Path, Path | None] | None = None
+    log_level: str = "info"
+    log_format: str = "auto"
+
+
+class FrontEnds:
+    """The front-end processes of a node.
+
+    Attributes:
+        count: number of processes.
+        restarts: how many have ended and were started again.
+    """
+
+    def __init__(self, count: int, settings: FrontEndSettings) -> None:
+        self.count = count
+        self.restarts = 0
+        self._settings = settings
+        self._ports: dict[int, RelayedPort] = {}
+        self._links: set[Link] = set()
+        self._keepers: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    @property
+    def running(self) -> int:
+        """Return the number of processes that are connected."""
+        return len(self._links)
+
+    def relay(
+        self,
+        gate: ConnectionLimiter,
+        factory: Callable[[ConnectionSlot], asyncio.BaseProtocol],
+        sockets: Sequence[socket.socket],
+        *,
+        is_tls: bool,
+    ) -> RelayedPort:
+        """Let front ends that are started later accept from these sockets."""
+        port = RelayedPort(self, gate, factory, sockets, is_tls=is_tls)
+        self._ports[len(self._ports)] = port
+        return port
+
+    def retire(self, port: RelayedPort) -> None:
+        """Stop accepting on a port."""
+        for number, one in self._ports.items():
+            if one is port:
+                for link in self._links:
+                    link.channel.send(Operation.RETIRE, number)
+        for listening in port.sockets:
+            listening.close()
+        port.sockets = ()
+
+    def start(self) -> None:
+        """Start the processes, after all ports were added."""
+        self._keepers = [asyncio.get_running_loop().create_task(self._keep()) for _ in range(self.count)]
+
+    def reload(self) -> None:
+        """Let the processes read the certificate again."""
+        for link in self._links:
+            link.channel.send(Operation.RELOAD, 0)
+
+    async def stop(self) -> None:
+        """End the processes, after all connections were closed."""
+        self._stopping.set()
+        for link in list(self._links):
+            link.channel.close()
+        if self._keepers:
+            await asyncio.wait(self._keepers, timeout=END_S)
+        for keeper in self._keepers:
+            keeper.cancel()
+        await asyncio.gather(*self._keepers, return_exceptions=True)
+
+    async def _keep(self) -> None:
+        """Start one process again whenever it ends."""
+        loop = asyncio.get_running_loop()
+        pause_s = RESTART_S
+        while not self._stopping.is_set():
+            began_s = loop.time()
+            try:
+                outcome = f"ended with status {await self._run()}"
+            except OSError as exc:
+                outcome = f"cannot be started: {exc}"
+            if self._stopping.is_set():
+                return
+            pause_s = RESTART_S if loop.time() - began_s > STEADY_S else min(2 * pause_s, RESTART_S_MAX)
+            log.error("a front-end process failed; its connections are closed", reason=outcome, restart_after_s=pause_s)
+            self.restarts += 1
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause_s)
+
+    async def _run(self) -> int:
+        """Run one process until it ends; return its exit status."""
+        link = Link(self._ports)
+        ours, theirs = socket.socketpair()
+        with theirs:
+            process = await self._spawn(theirs)
+        self._links.add(link)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: link.channel, sock=ours)
+            return await process.wait()
+        finally:
+            self._links.discard(link)
+            link.channel.close()
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await process.wait()
+
+    async def _spawn(self, channel: socket.socket) -> Process:
+        descriptors = [channel.fileno()]
+        ports: list[Any] = []
+        for number, port in self._ports.items():
+            own = [listening.fileno() for listening in port.sockets]
+            descriptors += own
+            ports.append([number, port.gate.port, own, port.is_tls])
+        settings = {
+            "channel": channel.fileno(),
+            "ports": ports,
+            "tls": None if self._settings.tls is None else [str(file or "") for file in self._settings.tls],
+            "log_level": self._settings.log_level,
+            "log_format": self._settings.log_format,
+        }
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            PROGRAM,
+            json.dumps(settings),
+            stdin=asyncio.subprocess.DEVNULL,
+            pass_fds=descriptors,
+        )
