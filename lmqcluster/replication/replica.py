@@ -45,6 +45,7 @@ from .storage.io.worker import ThreadWorker, Worker
 from .storage.node_storage import NodeStorage
 from .storage.page_files import PageFiles
 from .storage.snapshots.snapshot_store import SnapshotInfo
+from .taken_batches import TakenBatches
 
 __all__ = ["Replica", "ReplicaListener"]
 
@@ -173,7 +174,10 @@ class Replica:
         self.core.link_changed = self._link_changed
         self._addresses = MemberAddresses(self.core, self.transport, self.peers)
         self.core.begins_to_lead = lambda: self.clock.lead(self._latest_stamp_us())
-        self._peer_proposals = PeerProposals(self.core, self.clock, self.lost_receipts, self._propose, self._answer)
+        self._taken_batches = TakenBatches(self.core)
+        self._peer_proposals = PeerProposals(
+            self.core, self.clock, self.lost_receipts, self._taken_batches, self._propose, self._answer
+        )
         self._signs_of_life = SyncHeartbeats(self.core, self.transport)
         self.pages.on_written = self.wake
         self.page_supply = PageSupply(self, lacking, self._send_at_once)
@@ -474,7 +478,7 @@ class Replica:
         return max(self.machine.state.now_us, self.journal.stamped_us)
 
     def _propose(self, batch: bytes) -> bool:
-        return self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch)
+        return self._taken_batches.take(batch, lambda: self.core.propose(self.clock.now_us().to_bytes(8, "big"), batch))
 
     def _apply(self, index: int, command: bytes | memoryview) -> bool:
         """Apply an entry; False if it has to wait."""

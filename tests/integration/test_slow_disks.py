@@ -16,6 +16,7 @@ from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 from .cluster import Cluster, NodeProcess, wait_for
 from .elections import assert_no_election
 from .test_durability_restart import CUT_BYTES, snapshot
+from .test_metrics import value
 
 TIMEOUT_S = 120.0
 SLOW_S = 1.5
@@ -24,6 +25,8 @@ PIECE_S = 0.25
 """For one sync; a large entry takes so many that their sum exceeds a leader's patience."""
 VOTE_S = 1.0
 """For one sync, of which a vote takes several."""
+RESENT_BYTES = 5 * 1024 * 1024
+"""A node sends such a batch again while a sync takes `SLOW_S`; it is large enough to travel in pieces."""
 HUNG_S = 15.0
 LINE_BODY_BYTES = 200_000
 BATCH = 20
@@ -85,6 +88,30 @@ def test_a_slow_write_of_a_large_entry_causes_no_election(disks: Disks) -> None:
             assert message.content == body
 
     assert_no_election(disks.cluster, push)
+
+
+@pytest.mark.parametrize("role", ["leader", "follower"])
+def test_a_batch_that_is_sent_again_is_in_the_log_once(disks: Disks, role: str) -> None:
+    """Otherwise slow disks would write copies of large batches faster than they can, and no push would end."""
+    grown_bytes = resent = 0.0
+
+    def push() -> None:
+        nonlocal grown_bytes, resent
+        leader = disks.cluster.leader()
+        node = leader if role == "leader" else disks.cluster.followers()[0]
+        before_bytes = value(leader.http, "lmq_raft_log_bytes")
+        with Client(node.rpc, timeout_s=TIMEOUT_S) as client:
+            disks.slow(SLOW_S)
+            client.push("q", bytes(RESENT_BYTES))
+            disks.slow(0.0)
+            # Behind all copies.
+            client.push("q", b"after")
+        grown_bytes = value(leader.http, "lmq_raft_log_bytes") - before_bytes
+        resent = value(node.http, "lmq_batches_resent_total")
+
+    assert_no_election(disks.cluster, push)
+    assert resent
+    assert RESENT_BYTES <= grown_bytes < 2 * RESENT_BYTES
 
 
 def test_a_leader_whose_disk_hangs_is_replaced(disks: Disks) -> None:

@@ -67,7 +67,7 @@ CASES = [
     Case("D19", "core", "exception", profile="net", seed=2),
     Case("D20", "node", "not answered", profile="restart", seed=3),
     Case("D20 snapshot over what waits", "node", "stuck", profile="snapshot", seed=1),
-    Case("D21", "node", "batches out of order", profile="calm", seed=1),
+    Case("D21", "node", "batches out of order", profile="restart", seed=1),
     Case("D22", "core", "not converged", script="D22 candidate cut off"),
     Case("D23", "core", "leader disturbed", script="D23 deaf follower"),
     Case("D24", "core", "commits differ", script="D24 two changes at once"),
