@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
+import os
 import signal
 import socket
 import sys
@@ -14,6 +16,8 @@ from typing import Any
 from ..node.access.tls import ServerTls
 from ..node.process.logs import configure_logging
 from .front_end import FrontEnd
+
+_PR_SET_PDEATHSIG = 1
 
 
 async def run(settings: dict[str, Any]) -> None:
@@ -32,6 +36,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     settings = json.loads(sys.argv[1])
+    _end_with_the_node(settings["node"])
     configure_logging(settings["log_level"], settings["log_format"])
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     try:
@@ -42,6 +47,13 @@ def main() -> None:
         loop_factory = uvloop.new_event_loop
     with asyncio.Runner(loop_factory=loop_factory) as runner:
         runner.run(run(settings))
+
+
+def _end_with_the_node(pid: int) -> None:
+    """Make the kernel end this process when the node is killed, so that a new node can listen on the ports at once."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != pid:
+        raise SystemExit("the node has ended already")
 
 
 if __name__ == "__main__":

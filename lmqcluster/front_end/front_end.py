@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import resource
 import socket
 from functools import partial
 from typing import Any, Final
@@ -21,6 +22,10 @@ log = structlog.get_logger("lmq.front_end")
 
 ACCEPTS_PER_TURN: Final = 2
 """Few, so that the front ends of a node share a burst of connections."""
+UNCOUNTED_MAX: Final = 16
+"""Accepted connections that the node has not counted yet."""
+OTHER_DESCRIPTORS: Final = 32
+"""Descriptors that are no connections: listening sockets, the channel, those of Python."""
 LAST_ANSWERS_S: Final = 1.0
 """How long clients may take to read their last answers after the node has ended."""
 
@@ -41,6 +46,7 @@ class FrontEnd:
         self._opening: dict[int, socket.socket] = {}
         self._connections: dict[int, ClientConnection] = {}
         self._last_number = 0
+        self._connections_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_DESCRIPTORS
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended = asyncio.Event()
 
@@ -50,7 +56,7 @@ class FrontEnd:
         for number, name, descriptors, is_tls in ports:
             sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             accept = partial(self._accept, number, is_tls=is_tls)
-            self._acceptors[number] = Acceptor(name, sockets, ACCEPTS_PER_TURN, accept)
+            self._acceptors[number] = Acceptor(name, sockets, ACCEPTS_PER_TURN, accept, self._may_accept)
 
     async def finish(self) -> None:
         """Close all connections after their last answers."""
@@ -62,6 +68,11 @@ class FrontEnd:
         if closing:
             waits = [asyncio.ensure_future(connection.ended.wait()) for connection in closing]
             await asyncio.wait(waits, timeout=LAST_ANSWERS_S)
+
+    def _may_accept(self) -> bool:
+        # The node may have counted connections out that this process has not closed yet.
+        open_here = len(self._accepted) + len(self._opening) + len(self._connections)
+        return len(self._accepted) < UNCOUNTED_MAX and open_here < self._connections_max
 
     # --- clients ------------------------------------------------------------------------------------------------------
 

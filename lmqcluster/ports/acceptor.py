@@ -14,6 +14,8 @@ log = structlog.get_logger("lmq.ports")
 
 PAUSE_S = 0.2
 """How long accepting pauses after the system failed to accept a connection."""
+BUSY_PAUSE_S = 0.01
+"""How long accepting pauses while no further connection may be accepted."""
 
 
 class Acceptor:
@@ -29,6 +31,7 @@ class Acceptor:
         sockets: Iterable[socket.socket],
         accepts_per_turn: int,
         accepted: Callable[[socket.socket, object], None],
+        may_accept: Callable[[], bool] = lambda: True,
     ) -> None:
         """Start to accept.
 
@@ -37,11 +40,13 @@ class Acceptor:
             sockets: they listen and do not block.
             accepts_per_turn: limited so that other tasks can run.
             accepted: called with each accepted socket and its peer's address.
+            may_accept: returns whether one more connection may be accepted now.
         """
         self._port = port
         self._sockets = list(sockets)
         self._accepts = accepts_per_turn
         self._accepted = accepted
+        self._may_accept = may_accept
         self._resumption: asyncio.TimerHandle | None = None
         self._resume()
 
@@ -56,22 +61,25 @@ class Acceptor:
 
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(self._accepts):
+            if not self._may_accept():
+                self._pause(BUSY_PAUSE_S)
+                return
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as exc:
-                self._pause(exc)
+                log.error("accepting connections failed", port=self._port, reason=str(exc), retry_after_s=PAUSE_S)  # noqa: TRY400
+                self._pause(PAUSE_S)
                 return
             accepted.setblocking(False)
             self._accepted(accepted, address)
 
-    def _pause(self, error: OSError) -> None:
-        log.error("accepting connections failed", port=self._port, reason=str(error), retry_after_s=PAUSE_S)
+    def _pause(self, seconds: float) -> None:
         loop = asyncio.get_running_loop()
         for one in self._sockets:
             loop.remove_reader(one)
-        self._resumption = loop.call_later(PAUSE_S, self._resume)
+        self._resumption = loop.call_later(seconds, self._resume)
 
     def _resume(self) -> None:
         for one in self._sockets:

@@ -153,13 +153,15 @@ reaper = _Reaper()
 
 def clean_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment for a program under test: unbuffered output; no settings, contexts or terminal size of the
-    caller.
+    caller. ``TEST_FRONT_ENDS`` is the number of front-end processes of each node.
     """
     kept = (name for name in os.environ if not name.startswith("LMQ_") and name not in {"COLUMNS", "LINES"})
     environment = {name: os.environ[name] for name in kept}
     # Contexts of the user who runs the tests do not count.
     nowhere = f"{tempfile.gettempdir()}/lmqcluster-tests-without-contexts"
     fixed = {"PYTHONUNBUFFERED": "1", "LMQ_LOG_FORMAT": "json", "XDG_CONFIG_HOME": nowhere}
+    if "TEST_FRONT_ENDS" in os.environ:
+        fixed["LMQ_FRONT_ENDS"] = os.environ["TEST_FRONT_ENDS"]
     return {**environment, **fixed, **(extra or {})}
 
 

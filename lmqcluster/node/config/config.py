@@ -26,6 +26,12 @@ __all__ = ["FRONT_ENDS_MAX", "OPTIONS", "Address", "ConfigError", "NodeConfig", 
 SECRET_BYTES_MIN: Final = 16
 NAME_CHARACTERS_MAX: Final = 100
 FRONT_ENDS_MAX: Final = 64
+_AT_LEAST_ONE: Final = (
+    "connections_per_client_max",
+    "request_seconds_max",
+    "idle_seconds_max",
+    "event_journal_files_max",
+)
 MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
@@ -319,10 +325,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         default=0,
         metadata=option(
             values.count,
-            "Number of processes that accept the clients of all client ports, read and write their sockets and do their "
-            "TLS, so that the node uses more cores. 0: the node's process does it.",
-            extremes="Useful from 4 cores on; at most one less than the cores. Each takes about 40 MiB. A node of a small "
-            "machine is faster without them.",
+            "Number of processes that accept clients and do their TLS, so that the node uses more cores; 0 for none.",
+            extremes="Useful from 4 cores on, at most one less than the cores. Each takes about 40 MiB.",
             metavar="COUNT",
             default="0",
         ),
@@ -475,20 +479,14 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         """
         if len(self.name) > NAME_CHARACTERS_MAX or not self.name.isprintable():
             self._fail("name", f"must be printable and at most {NAME_CHARACTERS_MAX} characters long")
-        if not 1 <= self.message_bytes_max <= MESSAGE_BYTES_MAX:
-            self._fail(
-                "message_bytes_max", f"must be 1 B to {MESSAGE_BYTES_MAX >> 20}MiB, not {self.message_bytes_max} B"
-            )
+        size = self.message_bytes_max
+        if not 1 <= size <= MESSAGE_BYTES_MAX:
+            self._fail("message_bytes_max", f"must be 1 B to {MESSAGE_BYTES_MAX >> 20}MiB, not {size} B")
         if self.memory_bytes_max < MEMORY_BYTES_MIN:
             self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
         if self.event_journal_bytes_max < EVENT_FILE_BYTES_MIN:
             self._fail("event_journal_bytes_max", f"must be at least 64KiB, not {self.event_journal_bytes_max} B")
-        for name in (
-            "connections_per_client_max",
-            "request_seconds_max",
-            "idle_seconds_max",
-            "event_journal_files_max",
-        ):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 self._fail(name, f"must be at least 1, not {getattr(self, name)}")
         if not 0 <= self.front_ends <= FRONT_ENDS_MAX:

@@ -91,7 +91,10 @@ class _Scrape:
         page.value("lmq_waiters", pulls.waiting())
         connections = (((protocol,), count()) for protocol, count in observed.connections.items())
         page.values("lmq_connections", connections)
-        gates = self._node.gates
+        gates, front_ends = self._node.gates, self._node.front_ends
+        if front_ends is not None:
+            page.value("lmq_front_ends", front_ends.running)
+            page.value("lmq_front_end_failures_total", front_ends.failures)
         page.values(
             "lmq_unauthenticated_connections", (((gate.port,), len(gate.unauthenticated)) for gate in gates.all)
         )

@@ -44,6 +44,7 @@ class Section:
 
 MARKDOWN_COLUMNS: Final = 100
 _ONCE_PUSHED: Final = "after the first push"
+_FRONT_ENDS: Final = "with `front_ends`"
 
 SECTIONS: Final = (
     Section(
@@ -116,6 +117,14 @@ SECTIONS: Final = (
             Definition("lmq_empty_pulls_total", "counter", "Pulls that returned no message."),
             Definition("lmq_waiters", "gauge", "Pulls that wait for a message."),
             Definition("lmq_connections", "gauge", "Open connections of clients.", ("protocol",)),
+            Definition("lmq_front_ends", "gauge", "Running front-end processes.", (), _FRONT_ENDS),
+            Definition(
+                "lmq_front_end_failures_total",
+                "counter",
+                "Front-end processes that have ended by themselves; the connections of each were closed.",
+                (),
+                _FRONT_ENDS,
+            ),
             Definition(
                 "lmq_unauthenticated_connections",
                 "gauge",

@@ -18,7 +18,7 @@ WINDOW_BYTES: Final = 256 * 1024
 """Bytes of one connection that may be on their way in each direction, so that no client fills the memory of a process."""
 READ_REPORT_BYTES: Final = 64 * 1024
 """The node's process reports that it has taken this many bytes from a client."""
-WRITE_REPORT_BYTES: Final = 8 * 1024
+WRITE_REPORT_BYTES: Final = 4 * 1024
 """A front end reports that a client's socket has taken this many bytes. It is less than any limit on unread answers."""
 FRAME_BYTES: Final = 256 * 1024
 """A frame with this much data is sent before the turn ends."""
@@ -27,7 +27,7 @@ FULL_BYTES: Final = 4 * 1024 * 1024
 
 
 class Operation(IntEnum):
-    """What one side tells the other about a connection. The value is None unless stated."""
+    """The operations on a connection. The value is None unless stated."""
 
     # From a front end.
     OPEN = 0  # accepted; value: number of the port, address of the client

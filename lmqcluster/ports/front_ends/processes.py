@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import socket
 import sys
 from asyncio.subprocess import Process
@@ -64,7 +65,7 @@ class RelayedPort:
 
 @dataclass(frozen=True, slots=True)
 class FrontEndSettings:
-    """What a front end needs to know of the node's configuration.
+    """The part of the node's configuration that a front end uses.
 
     Attributes:
         tls: the files of certificate, key and client authority; None without TLS.
@@ -81,12 +82,12 @@ class FrontEnds:
 
     Attributes:
         count: number of processes.
-        restarts: how many have ended and were started again.
+        failures: how many have ended by themselves.
     """
 
     def __init__(self, count: int, settings: FrontEndSettings) -> None:
         self.count = count
-        self.restarts = 0
+        self.failures = 0
         self._settings = settings
         self._ports: dict[int, RelayedPort] = {}
         self._links: set[Link] = set()
@@ -106,7 +107,7 @@ class FrontEnds:
         *,
         is_tls: bool,
     ) -> RelayedPort:
-        """Let front ends that are started later accept from these sockets."""
+        """Add listening sockets from which front ends that are started later accept."""
         port = RelayedPort(self, gate, factory, sockets, is_tls=is_tls)
         self._ports[len(self._ports)] = port
         return port
@@ -126,7 +127,7 @@ class FrontEnds:
         self._keepers = [asyncio.get_running_loop().create_task(self._keep()) for _ in range(self.count)]
 
     def reload(self) -> None:
-        """Let the processes read the certificate again."""
+        """Tell the processes to read the certificate again."""
         for link in self._links:
             link.channel.send(Operation.RELOAD, 0)
 
@@ -155,7 +156,7 @@ class FrontEnds:
                 return
             pause_s = RESTART_S if loop.time() - began_s > STEADY_S else min(2 * pause_s, RESTART_S_MAX)
             log.error("a front-end process failed; its connections are closed", reason=outcome, restart_after_s=pause_s)
-            self.restarts += 1
+            self.failures += 1
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
 
@@ -185,6 +186,7 @@ class FrontEnds:
             descriptors += own
             ports.append([number, port.gate.port, own, port.is_tls])
         settings = {
+            "node": os.getpid(),
             "channel": channel.fileno(),
             "ports": ports,
             "tls": None if self._settings.tls is None else [str(file or "") for file in self._settings.tls],

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import structlog
 
-from .channel import READ_REPORT_BYTES, WINDOW_BYTES, Channel, Operation
+from .channel import READ_REPORT_BYTES, WINDOW_BYTES, WRITE_REPORT_BYTES, Channel, Operation
 
 __all__ = ["RelayedTransport"]
 
@@ -184,7 +184,8 @@ class RelayedTransport(asyncio.Transport):
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
         """Set the sizes at which the protocol stops writing and goes on."""
         self._high_bytes = HIGH_BYTES if high is None else high
-        self._low_bytes = self._high_bytes // 4 if low is None else low
+        # The front end reports bytes only from a number on.
+        self._low_bytes = max(self._high_bytes // 4 if low is None else low, WRITE_REPORT_BYTES)
 
     def get_write_buffer_size(self) -> int:
         """Return the number of bytes that the client's socket has not taken, as far as the front end has reported."""
