@@ -7,9 +7,9 @@ table of docs/configuration.md are derived from its fields. `load` reads the sou
 from __future__ import annotations
 
 import socket
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 from ...wire.address import Address
 from ...wire.limits import MESSAGE_BYTES_MAX
@@ -26,7 +26,7 @@ __all__ = ["FRONT_ENDS_MAX", "OPTIONS", "Address", "ConfigError", "NodeConfig", 
 SECRET_BYTES_MIN: Final = 16
 NAME_CHARACTERS_MAX: Final = 100
 FRONT_ENDS_MAX: Final = 64
-_AT_LEAST_ONE: Final = (
+_TIMES_AND_COUNTS: Final = (
     "connections_per_client_max",
     "request_seconds_max",
     "idle_seconds_max",
@@ -486,13 +486,12 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
         if self.event_journal_bytes_max < EVENT_FILE_BYTES_MIN:
             self._fail("event_journal_bytes_max", f"must be at least 64KiB, not {self.event_journal_bytes_max} B")
-        for name in _AT_LEAST_ONE:
-            if getattr(self, name) < 1:
-                self._fail(name, f"must be at least 1, not {getattr(self, name)}")
-        if not 0 <= self.front_ends <= FRONT_ENDS_MAX:
-            self._fail("front_ends", f"must be 0 to {FRONT_ENDS_MAX}, not {self.front_ends}")
-        if self.requests_per_client_max < 0:
-            self._fail("requests_per_client_max", f"must be 0 or more, not {self.requests_per_client_max}")
+        for least, names in ((0, ("requests_per_client_max", "front_ends")), (1, _TIMES_AND_COUNTS)):
+            for name in names:
+                if getattr(self, name) < least:
+                    self._fail(name, f"must be at least {least}, not {getattr(self, name)}")
+        if self.front_ends > FRONT_ENDS_MAX:
+            self._fail("front_ends", f"must be at most {FRONT_ENDS_MAX}, not {self.front_ends}")
         self.validate_statsd(self._fail)
         self._validate_listeners()
         self._validate_kestrel()
@@ -594,12 +593,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         raise ConfigError(f"{name} {reason} ({self.origin(name)})")
 
 
-def _to_option(item: Field[Any]) -> Option:
-    return Option(name=item.name, **item.metadata)
-
-
 _INHERITED: Final = frozenset(item.name for item in (*fields(KestrelOptions), *fields(StatsdOptions)))
 OPTIONS: Final = tuple(
-    _to_option(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
+    Option.of(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
 )
 """All options in the order of the documentation."""

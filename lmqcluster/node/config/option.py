@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import Field, dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,6 +33,11 @@ class Option:
     extremes: str
     metavar: str
     default: str
+
+    @classmethod
+    def of(cls, item: Field[Any]) -> Self:
+        """Return the option of a field."""
+        return cls(name=item.name, **item.metadata)
 
     @property
     def flag(self) -> str:
