@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Spent", "Usage"]
+__all__ = ["Spent", "Usage", "machine_seconds", "tree_seconds"]
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -57,7 +57,7 @@ class Usage:
     def now(self) -> Spent:
         """Return the processor time so far, including ended processes."""
         nodes = jvm = python = 0.0
-        for pid, process in _tree():
+        for pid, process in _tree(os.getpid(), _processes()):
             if pid in self._nodes:
                 nodes += process.own_s + process.ended_children_s
             elif process.is_java:
@@ -71,23 +71,37 @@ class Usage:
         """Return processor seconds of each Python process that Spark's daemon has forked and that is alive,
         by process id.
         """
-        tree = dict(_tree())
+        tree = dict(_tree(os.getpid(), _processes()))
         parents = {pid: tree.get(process.parent) for pid, process in tree.items()}
         daemons = {pid for pid, parent in parents.items() if parent is not None and parent.is_java}
         return {pid: process.own_s for pid, process in tree.items() if process.parent in daemons}
 
 
-def _tree() -> Iterator[tuple[int, _Process]]:
-    """Yield this process and all its descendants."""
+def tree_seconds(roots: Iterable[int]) -> list[float]:
+    """Return the processor seconds of each of these processes with its descendants, including ended ones."""
     processes = _processes()
+    return [sum(one.own_s + one.ended_children_s for _, one in _tree(root, processes)) for root in roots]
+
+
+def machine_seconds() -> float:
+    """Return the seconds that the processors of this machine have been busy."""
+    user, nice, system, _idle, _waiting, *interrupts = (
+        int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:8]
+    )
+    return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
+
+
+def _tree(root: int, processes: Mapping[int, _Process]) -> Iterator[tuple[int, _Process]]:
+    """Yield a process and all its descendants."""
     children: dict[int, list[int]] = defaultdict(list)
     for pid, process in processes.items():
         children[process.parent].append(pid)
-    waiting = [os.getpid()]
+    waiting = [root]
     while waiting:
         pid = waiting.pop()
         waiting += children[pid]
-        yield pid, processes[pid]
+        if pid in processes:
+            yield pid, processes[pid]
 
 
 def _processes() -> dict[int, _Process]:

@@ -1,0 +1,1 @@
+"""Benchmarks with a load generator in Go, so that the client limits nothing: ``python -m tests.benchmarks.native``."""
