@@ -100,7 +100,11 @@ class Link:
         transport = RelayedTransport(self.channel, number, slot.address, protocol, is_tls=port.is_tls)
         self._connections[number] = transport
         slot.set_abort(transport.abort)
-        protocol.connection_made(transport)
+        try:
+            protocol.connection_made(transport)
+        except Exception:
+            transport.abort()
+            raise
 
     def _abort(self, number: int) -> None:
         self._opening.pop(number, None)

@@ -164,8 +164,13 @@ class FrontEnds:
         """Run one process until it ends; return its exit status."""
         link = Link(self._ports)
         ours, theirs = socket.socketpair()
-        with theirs:
+        try:
             process = await self._spawn(theirs)
+        except OSError:
+            ours.close()
+            raise
+        finally:
+            theirs.close()
         self._links.add(link)
         try:
             await asyncio.get_running_loop().create_connection(lambda: link.channel, sock=ours)

@@ -21,7 +21,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """What the generator is asked to do."""
+    """The work of one run of the generator."""
 
     protocol: str
     operation: str

@@ -21,7 +21,7 @@ SETTLED_S: Final = 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What is measured.
+    """The rows to measure, and how.
 
     Attributes:
         queues: number of queues that the connections share.
@@ -39,7 +39,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """What a row shows of one system: the run with the median rate.
+    """The figures of one system in a row: those of the run with the median rate.
 
     Attributes:
         rates: the rates of all repeats.
