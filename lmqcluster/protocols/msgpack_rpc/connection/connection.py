@@ -60,6 +60,7 @@ class Connection(Stream):
     """A client connection, the `DeliverySink` of its pulls.
 
     Attributes:
+        answers: answers its requests that share commands.
         last_number: number of the command that the last request is in, see `Proposer.open_command`.
         is_local: whether the client is on this machine.
         producer: the producer whose numbers its pushes get, None if they are not numbered.
@@ -81,6 +82,7 @@ class Connection(Stream):
         self.next_sequence = 1
         self.push_error: LmqError | None = None
         self.last_number = 0
+        self.answers = port.answers
         self._rated = port.node.gates.rpc.bounds.requests_per_s > 0
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, Protocol
 
 from ....core import PushFlag
@@ -14,6 +16,7 @@ from ..values import replies
 
 __all__ = ["SharedAnswers"]
 
+_CONNECTION: Final = itemgetter(0)
 _OF_SETTLEMENT: Final[dict[bool, bytes | str]] = {True: replies.OK, False: "throw:not_found"}
 
 
@@ -42,7 +45,8 @@ class SharedAnswers:
         if not requests:
             return
         if result is not None and result.count(0 if isinstance(pending.command, Push) else True) == len(requests):
-            _answer_ok(requests)
+            for connection, adjacent in groupby(requests, _CONNECTION):
+                connection.answer_ok([msgid for _connection, msgid in adjacent])
             return
         for (connection, msgid), answer in zip(requests, _answers(pending, result, len(requests)), strict=True):
             if isinstance(answer, bytes):
@@ -58,18 +62,6 @@ class SharedAnswers:
             if is_push:
                 connection.push_refused(error)
             connection.fail(msgid, text)
-
-
-def _answer_ok(requests: list[tuple[Answered, Any]]) -> None:
-    """Answer each connection's adjacent requests together."""
-    connection = requests[0][0]
-    msgids: list[Any] = []
-    for one, msgid in requests:
-        if one is not connection:
-            connection.answer_ok(msgids)
-            connection, msgids = one, []
-        msgids.append(msgid)
-    connection.answer_ok(msgids)
 
 
 def _answers(pending: PendingCommand, result: Any, count: int) -> Iterator[bytes | str]:

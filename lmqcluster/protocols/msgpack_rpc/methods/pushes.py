@@ -79,7 +79,7 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
         service.sender.check_push(size)
     else:
         service.sender.check_packed(body)
-    proposer, answers = service.sender.proposer, connection.port.answers
+    proposer, answers = service.sender.proposer, connection.answers
     command = proposer.open_command(answers, Push, name, connection.last_number)
     # The numbers of a producer have no gaps within a command, because a command of its other pushes raises `last_number`.
     if command is not None and command.producer is connection.producer:

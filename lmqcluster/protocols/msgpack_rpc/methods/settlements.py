@@ -67,7 +67,7 @@ def _settle(kind: _Kind) -> Handler:
         if type(name) is not bytes or type(receipt) is not bytes:
             raise LmqError("bad_arguments", "a queue name and a message id must be strings")
         number = connection.service.receipts().parse(receipt)
-        proposer, answers = connection.service.sender.proposer, connection.port.answers
+        proposer, answers = connection.service.sender.proposer, connection.answers
         command = proposer.open_command(answers, kind, name, connection.last_number)
         if command is not None:
             command.numbers.append(number)
