@@ -107,6 +107,7 @@ bench: install ## Measure speed, with plots in build/bench: make bench BENCH_ARG
 	@mkdir -p build/bench
 	$(BIN)/python -m tests.benchmarks --json build/bench/result.json $(BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.plots build/bench/result.json build/bench
+	$(if $(shell command -v go),$(BIN)/python -m tests.benchmarks.native --json build/bench/native.json $(NATIVE_BENCH_ARGS))
 	$(BIN)/python -m tests.benchmarks.backlog $(BACKLOG_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.observed $(OBSERVED_BENCH_ARGS)
 	$(BIN)/python -m tests.benchmarks.core $(CORE_BENCH_ARGS)

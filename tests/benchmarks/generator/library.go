@@ -26,7 +26,8 @@ func (c *libraryConnection) dial() error {
 		return err
 	}
 	c.client = client
-	c.context, err = jetstream.New(client, jetstream.WithPublishAsyncMaxPending(c.slots))
+	// This connection limits what is in flight; at its own limit, the library gives up after a short time.
+	c.context, err = jetstream.New(client, jetstream.WithPublishAsyncMaxPending(2*c.slots))
 	return err
 }
 
@@ -57,7 +58,8 @@ type published struct {
 }
 
 func (c *libraryConnection) pipelined() error {
-	waiting := make(chan published, c.slots-1)
+	// One more is with the goroutine that waits, and one is being published.
+	waiting := make(chan published, c.slots-2)
 	failed := make(chan error, 1)
 	go func() {
 		var failure error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import platform
 import sys
@@ -43,6 +42,12 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--body", type=int, default=plan.body, help="bytes of a message (%(default)s)")
     options.add_argument("--queues", type=int, default=plan.queues, help="queues that connections share (%(default)s)")
     options.add_argument("--messages", type=int, default=plan.messages, help="to consume per second (%(default)s)")
+    options.add_argument(
+        "--tries", type=int, default=plan.tries, help="measurements of a row if other work disturbs it (%(default)s)"
+    )
+    options.add_argument(
+        "--calm", type=float, default=plan.calm, help="part of one processor that other work may use (%(default)g)"
+    )
     options.add_argument("--only", metavar="PATTERN", help="only rows that match this regular expression")
     options.add_argument(
         "--load",
@@ -100,6 +105,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             body=given.body,
             queues=given.queues,
             messages=given.messages,
+            calm=given.calm,
+            tries=given.tries,
         )
         kinds = chosen(given.systems, plan)
         options = node_options(given)
@@ -122,7 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def benchmark(plan: Plan, kinds: Sequence[type[Servers]], options: dict[str, str], nats: str | None) -> Report:
-    """Start the systems, measure them and stop them.
+    """Build the programs and measure the systems.
 
     Raises:
         MissingProgramError: a program is missing.
@@ -139,23 +146,20 @@ def benchmark(plan: Plan, kinds: Sequence[type[Servers]], options: dict[str, str
         "kernel": platform.release(),
     }
     machine = Machine.here("load generator in Go")
-    systems = [kind(Settings(options, str(nats_server or ""))) for kind in kinds]
+    settings = Settings(options, str(nats_server or ""))
+    systems = [kind(settings) for kind in kinds]
     started, clock = datetime.now(UTC), time.monotonic()
-    with contextlib.ExitStack() as stack:
-        for system in systems:
-            stack.callback(system.stop)
-            system.start()
-        result, failures = measure(generator, systems, plan, lambda text: print(text, file=sys.stderr))
-        return Report(
-            started=started.isoformat(timespec="seconds"),
-            elapsed_s=time.monotonic() - clock,
-            machine=machine,
-            versions=versions,
-            systems={system.name: system.description() for system in systems},
-            plan=plan,
-            result=result,
-            failures=failures,
-        )
+    result, failures = measure(generator, systems, plan, lambda text: print(text, file=sys.stderr))
+    return Report(
+        started=started.isoformat(timespec="seconds"),
+        elapsed_s=time.monotonic() - clock,
+        machine=machine,
+        versions=versions,
+        systems={system.name: system.description() for system in systems},
+        plan=plan,
+        result=result,
+        failures=failures,
+    )
 
 
 if __name__ == "__main__":

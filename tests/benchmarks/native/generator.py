@@ -21,7 +21,7 @@ class LoadError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """The work of one run of the generator."""
+    """The load that the generator is asked for."""
 
     protocol: str
     operation: str

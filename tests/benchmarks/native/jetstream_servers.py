@@ -127,11 +127,7 @@ class JetStreamServers(Servers):
 
     def stored(self, queue: str) -> int:
         """Return the number of messages in the stream."""
-        return int(wait_for(lambda: self._stream(queue), f"the state of {queue}")["state"]["messages"])
-
-    def delete(self, queue: str) -> None:
-        """Delete the stream."""
-        self._call(f"STREAM.DELETE.{queue}", {})
+        return int(wait_for(lambda: self._stream(queue).get("state"), f"the state of {queue}")["messages"])
 
     def _stream(self, queue: str) -> dict[str, Any]:
         return self._request(f"STREAM.INFO.{queue}", {})

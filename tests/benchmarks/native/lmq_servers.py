@@ -108,12 +108,6 @@ class LmqServers(Servers):
             raise RuntimeError(f"queue {queue}: {status} {body!r}")
         return int(json.loads(body)["size"]) if status == 200 else 0
 
-    def delete(self, queue: str) -> None:
-        """Delete the queue."""
-        status, body = self._call("DELETE", self._nodes()[self.leader(queue)], f"/queues/{queue}")
-        if status not in {204, 404}:
-            raise RuntimeError(f"the deletion of {queue}: {status} {body!r}")
-
 
 class LmqTlsServers(LmqServers):
     """The same with TLS on the ports of clients."""

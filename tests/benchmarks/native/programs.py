@@ -75,9 +75,13 @@ def nats_go_version() -> str:
 
 
 def commit() -> str:
-    """Return the commit of the working tree, with a mark if files differ from it."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=8", "--exclude=*"]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    """Return the last commit that changed the nodes, with a mark if their files differ from it."""
+    changed = _git("status", "--porcelain", "--", "lmqcluster", "cli")
+    return _git("log", "-1", "--format=%h", "--abbrev=8", "--", "lmqcluster", "cli") + ("-dirty" if changed else "")
+
+
+def _git(*arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def _go(*arguments: str, folder: Path, environment: dict[str, str] | None = None) -> str:

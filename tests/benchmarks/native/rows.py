@@ -16,8 +16,8 @@ class Protocol(StrEnum):
     """The system's binary protocol: MessagePack-RPC, or that of NATS."""
     HTTP = "HTTP"
     HTTPS = "HTTPS"
-    LIBRARY = "library"
-    """The system's client library for Go, to compare it with the bare protocol."""
+    LIBRARY = "nats.go"
+    """JetStream's client library, to compare it with the bare protocol."""
 
 
 class Operation(StrEnum):

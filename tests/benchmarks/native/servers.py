@@ -67,10 +67,6 @@ class Servers(ABC):
     def stored(self, queue: str) -> int:
         """Return the number of messages in a queue."""
 
-    @abstractmethod
-    def delete(self, queue: str) -> None:
-        """Delete a queue with its messages."""
-
     def targets(self, row: Row, queues: Sequence[str]) -> list[tuple[str, str]]:
         """Return the addresses and queues that the connections of a row take in turn."""
         servers = list(self.processes())

@@ -7,13 +7,17 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from tests.benchmarks.native import programs
+from tests.benchmarks.machine import Machine
+from tests.benchmarks.native import pages, programs
 from tests.benchmarks.native.__main__ import SYSTEMS, chosen, main, node_options, parser
 from tests.benchmarks.native.generator import Load, LoadError, Run, parse, run
+from tests.benchmarks.native.report import Report, read_rows
 from tests.benchmarks.native.rows import ROWS, Operation, Protocol, Row, Via, parse_load, select
 from tests.benchmarks.native.servers import Servers, Settings
 from tests.benchmarks.native.suite import Figure, Measured, Plan, figure, measure
@@ -32,7 +36,7 @@ LINE = {
 }
 
 
-def one_run(rate: float = 10, operations: int = 20) -> Run:
+def one_run(rate: float = 10, operations: int = 20, elsewhere: float = 0.1) -> Run:
     return Run(
         operations=operations,
         all_operations=operations,
@@ -42,7 +46,7 @@ def one_run(rate: float = 10, operations: int = 20) -> Run:
         p99_ms=2,
         p999_ms=3,
         processor_s={"generator": 1e-5, "n1": 4e-5, "n2": 2e-5},
-        elsewhere=0.1,
+        elsewhere=elsewhere,
     )
 
 
@@ -101,6 +105,83 @@ def test_the_figure_is_the_run_with_the_median_rate() -> None:
     assert (found.generator_us, found.leader_us, found.servers_us) == pytest.approx((0.5, 2, 3))
 
 
+def test_the_stored_result_has_all_rows_of_all_systems() -> None:
+    document = json.loads(pages.RESULT.read_text(encoding="utf-8"))
+    expected = {row: {kind.name for kind in SYSTEMS.values() if row.protocol in kind.protocols} for row in ROWS}
+    assert {row: set(figures) for row, figures in read_rows(document).items()} == expected
+    assert "dirty" not in document["versions"]["lmqcluster"]
+
+
+@pytest.mark.parametrize("page", pages.PAGES, ids=lambda page: page.name)
+def test_a_page_has_the_tables_of_the_stored_result(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert text == pages.filled(text, pages.blocks(json.loads(pages.RESULT.read_text(encoding="utf-8"))))
+
+
+def report_of(*figures: Mapping[str, Figure]) -> Report:
+    rows = [PUSH, Row(Operation.PUSH, Protocol.HTTPS, 1, 1, Via.LEADER)]
+    return Report(
+        started="2026-11-27T10:00:00+00:00",
+        elapsed_s=1,
+        machine=Machine.here("none"),
+        versions={
+            "lmqcluster": "abc",
+            "nats-server": "2.15.3",
+            "nats.go": "1",
+            "Go": "2",
+            "Python": "3",
+            "kernel": "4",
+        },
+        systems={"lmqcluster": "disk"},
+        plan=Plan(rows=rows, seconds=2.5, repeats=3),
+        result=dict(zip(rows, figures, strict=False)),
+        failures=["one failed"],
+    )
+
+
+def test_tables_have_a_column_for_each_system_and_version() -> None:
+    ours = figure([Measured(one_run(123_456), "n1")])
+    theirs = figure([Measured(one_run(99.4), "n1")])
+    texts = pages.blocks(report_of({"lmqcluster": ours, "JetStream": theirs}, {"lmqcluster, TLS": ours}).document())
+    assert texts["rates"] == (
+        "| Per second | lmqcluster | JetStream 2.15.3, synced | JetStream 2.15.3 |\n"
+        "|---|---|---|---|\n"
+        "| push, 64 connections, one at a time, all nodes | 123,000 | - | 99 |\n"
+        "| HTTPS push, 1 connection, one at a time, leader | 123,000 | - | - |\n"
+    )
+    assert "| 1.00 / 2.00 / 3.00 | - | 1.00 / 2.00 / 3.00 |" in texts["latencies"]
+    assert "| 2.0 / 3.0 / 0.5 | - | 2.0 / 3.0 / 0.5 |" in texts["processor"]
+    assert "commit abc" in texts["versions"]
+    assert "2.5 seconds a row, the median of 3 repeats, 100 bytes, one queue" in texts["versions"]
+    assert texts["summary"].count("| - | - | - |") == len(pages.SUMMARY) + 1
+
+
+def test_a_result_survives_its_document() -> None:
+    ours = figure([Measured(one_run(20), "n1")])
+    document = json.loads(json.dumps(report_of({"lmqcluster": ours}, {}).document()))
+    assert read_rows(document)[PUSH] == {"lmqcluster": ours}
+    assert document["settings"]["repeats"] == 3
+
+
+def test_the_printed_table_has_ratios_and_failures() -> None:
+    output = StringIO()
+    fast, slow = (figure([Measured(one_run(rate), "n1")]) for rate in (30, 20))
+    report_of({"lmqcluster": fast, "JetStream": slow}).print(Console(file=output, width=180))
+    assert "1.50" in output.getvalue()
+    assert "one failed" in output.getvalue()
+
+
+@pytest.mark.parametrize("page", ["no place", "<!-- benchmarks:other -->\n<!-- /benchmarks:other -->"])
+def test_a_page_without_a_known_place_is_refused(page: str) -> None:
+    with pytest.raises(pages.StalePageError, match="there are rates"):
+        pages.filled(page, {"rates": ""})
+
+
+def test_a_page_gets_its_texts() -> None:
+    page = "a\n<!-- benchmarks:b -->\n\nold\n\n<!-- /benchmarks:b -->\nc\n"
+    assert pages.filled(page, {"b": "new\n"}) == page.replace("old", "new")
+
+
 class FakeServers(Servers):
     """Holds as many messages as the test says."""
 
@@ -110,13 +191,13 @@ class FakeServers(Servers):
     def __init__(self, stored: int) -> None:
         super().__init__(Settings())
         self.messages = stored
-        self.deleted: list[str] = []
+        self.calls: list[str] = []
 
     def start(self) -> None:
-        raise NotImplementedError
+        self.calls.append("start")
 
     def stop(self) -> None:
-        raise NotImplementedError
+        self.calls.append("stop")
 
     def description(self) -> str:
         return "fake"
@@ -131,13 +212,10 @@ class FakeServers(Servers):
         return f"{server}:1"
 
     def create(self, queue: str, row: Row) -> None:
-        pass
+        self.calls.append(f"create {queue}")
 
     def stored(self, queue: str) -> int:
         return self.messages
-
-    def delete(self, queue: str) -> None:
-        self.deleted.append(queue)
 
 
 def test_connections_take_nodes_and_queues_in_turn() -> None:
@@ -162,7 +240,16 @@ def test_a_row_has_figures_only_if_everything_acknowledged_is_stored(monkeypatch
     assert failures == []
     figures, failures = measure(Path(), [bad], plan, print)
     assert (figures, failures) == ({PUSH: {}}, [f"{PUSH}: fake: 19 messages are stored, not 20"])
-    assert good.deleted == bad.deleted == ["bench0"]
+    assert good.calls == bad.calls == ["start", "create bench0", "stop"]
+
+
+def test_a_disturbed_measurement_is_repeated_and_the_calmest_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = iter([0.9, 0.5, 0.7, 0.6, 0.1, 0.0])
+    monkeypatch.setattr("tests.benchmarks.native.suite.run", lambda *_: one_run(elsewhere=next(parts)))
+    found = [
+        measure(Path(), [FakeServers(20)], Plan(rows=[PUSH], tries=3), print)[0][PUSH]["fake"].elsewhere for _ in "ab"
+    ]
+    assert found == [0.5, 0.1]
 
 
 def test_processor_time_counts_a_process_with_its_children() -> None:
