@@ -11,6 +11,9 @@ RUNTIME := $(VENV)/.installed-runtime
 # Number of concurrent test files.
 TEST_JOBS ?= 3
 UNIT_JOBS ?= 3
+# Tests that attack ports or depend on how connections end; they run once more with front-end processes.
+FRONT_END_TESTS := refusals refusal_flood unauthenticated half_closed foreign_protocols greedy_clients client_limits \
+	few_descriptors hang_up http_memory bad_input_http bad_input_rpc access_tls kestrel_security pipelining
 # Tests start about a thousand Python processes, each of which would compile all modules without byte code on disk.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -81,6 +84,7 @@ check: install ## Run lint and unit: before every commit
 
 test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
+	TEST_FRONT_ENDS=2 $(BIN)/pytest $(FRONT_END_TESTS:%=tests/integration/test_%.py) -q -n $(TEST_JOBS)
 
 # Downloads and builds Helm and Docker Compose, which takes minutes, and starts a separate systemd, which needs root.
 deploy-check: install ## Build Helm and Docker Compose, and check deploy/ with them and systemd (minutes)
