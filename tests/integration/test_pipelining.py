@@ -10,7 +10,7 @@ import msgpack
 
 from .cluster import NodeProcess
 from .guarded_node import guarded_node
-from .raw_rpc import Reply, Rpc, contents, notification, pull_all, request
+from .raw_rpc import Reply, Rpc, contents, notification, open_rpc, pull_all, request
 
 MANY = 1_000
 
@@ -104,3 +104,41 @@ def test_waiting_requests_are_bounded_by_memory(tmp_path: Path) -> None:
                 unpacker.feed(await reader.read(65536))
 
     asyncio.run(main())
+
+
+def test_a_push_does_not_overtake_an_earlier_request_of_its_connection(node: NodeProcess, queue_name: str) -> None:
+    """Pushes of a queue share a command of the log, but not across a request in between that depends on their order."""
+    other = queue_name + "-bound"
+    with Rpc(node.rpc) as rpc:
+        rpc.call("bind", other, queue_name)
+        assert errors(rpc.many([("push", queue_name, "1"), ("push", other, "2"), ("push", queue_name, "3")])) == set()
+        assert pull_all(rpc, queue_name) == [b"1", b"2", b"3"]
+
+        limit = ("update_props", queue_name, {"max_items": 1})
+        first, limited, second = rpc.many([("push", queue_name, "1"), limit, ("push", queue_name, "2")])
+        assert (first.error, limited.error) == (None, None)
+        assert second.error.startswith(b"full")
+
+        replies = rpc.many([("pull", queue_name, 0), ("push", queue_name, "3"), ("pull", queue_name, 0)])
+        assert [reply.result[b"content"] for reply in (replies[0], replies[2])] == [b"1", b"3"]
+        done = ("done", queue_name, replies[0].result[b"id"])
+        once, _pushed, again = rpc.many([done, ("push", queue_name, "4"), done])
+        assert (once.result, again.error) == (b"ok", b"throw:not_found")
+
+
+def test_pushes_of_many_connections_and_queues_are_each_answered_once(node: NodeProcess, queue_name: str) -> None:
+    with open_rpc(node.rpc, 20) as rpcs:
+        for number in range(50):
+            for place, rpc in enumerate(rpcs):
+                for queue in range(3):
+                    rpc.ask("push", f"{queue_name}-{queue}", f"{place:02}-{number:02}")
+        for rpc in rpcs:
+            answers = [rpc.read() for _ in range(150)]
+            assert errors(answers) == set()
+            assert len({answer.msgid for answer in answers}) == 150
+        for queue in range(3):
+            pulled = pull_all(rpcs[0], f"{queue_name}-{queue}")
+            assert len(pulled) == 1000
+            for place in range(20):
+                own = [content for content in pulled if content.startswith(b"%02d-" % place)]
+                assert own == [b"%02d-%02d" % (place, number) for number in range(50)]
