@@ -16,13 +16,19 @@ _DATA: Final = int(Operation.DATA)
 class ClientConnection(asyncio.Protocol):
     """The socket of a client. The node's process decides what happens with it.
 
+    Args:
+        channel: leads to the node.
+        number: the number of the connection.
+        connections: all open connections by number; the connection registers itself.
+
     Attributes:
         ended: set when the connection has ended.
     """
 
-    def __init__(self, channel: Channel, number: int) -> None:
+    def __init__(self, channel: Channel, number: int, connections: dict[int, ClientConnection]) -> None:
         self._channel = channel
         self._number = number
+        self._connections = connections
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         # Reasons not to read: the node's wish, its window, and the channel.
@@ -43,6 +49,7 @@ class ClientConnection(asyncio.Protocol):
         # So that `resume_writing` reports when everything is written.
         self._transport.set_write_buffer_limits(high=0)
         keep_alive(transport)
+        self._connections[self._number] = self
         self._channel.send(Operation.UP, self._number)
 
     def data_received(self, data: bytes) -> None:
@@ -76,6 +83,7 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Report the end of the connection."""
+        self._connections.pop(self._number, None)
         for task in self._tasks:
             task.cancel()
         self._channel.send(Operation.LOST, self._number)

@@ -82,7 +82,7 @@ class FrontEnd:
         self._channel.send(Operation.OPEN, number, [port, address])
 
     async def _open(self, number: int, accepted: socket.socket, *, is_tls: bool) -> None:
-        connection = _Connection(self._channel, number, self._connections)
+        connection = ClientConnection(self._channel, number, self._connections)
         tls = handshake(self._tls) if is_tls else {}
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -141,23 +141,6 @@ class FrontEnd:
 
     def _node_ended(self) -> None:
         self.ended.set()
-
-
-class _Connection(ClientConnection):
-    """A connection that registers itself while it is open."""
-
-    def __init__(self, channel: Channel, number: int, connections: dict[int, ClientConnection]) -> None:
-        super().__init__(channel, number)
-        self._own_number = number
-        self._connections = connections
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._connections[self._own_number] = self
-        super().connection_made(transport)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._connections.pop(self._own_number, None)
-        super().connection_lost(exc)
 
 
 def _carry_out(connection: ClientConnection, operation: int, value: Any) -> None:
