@@ -31,9 +31,10 @@ def found(result: Result) -> set[str]:
 
 def test_an_ack_before_the_sync_does_not_survive_a_power_failure(tmp_path: Path) -> None:
     """In durability ``process`` nodes acknowledge data that is written and not synced; here disks keep half of that."""
-    power = "[[fault]]\nkind = 'power_failure'\ntarget = 'all'\nkept = 0.5\nat_s = 2\nfor_s = 0.5"
-    rest = "[cluster]\ndurability = 'process'\n[limits]\ndrain_s = 1"
-    result = drill(tmp_path, f"[load]\nseconds = 3\ntimeout_s = 5\n{rest}\n{power}")
+    power = "[[fault]]\nkind = 'power_failure'\ntarget = 'all'\nkept = 0.5\nat_s = 3\nfor_s = 0.5"
+    rest = "[cluster]\ndurability = 'process'\n[limits]\ndrain_s = 3"
+    # Long enough for deliveries after the failure on a busy machine, too.
+    result = drill(tmp_path, f"[load]\nseconds = 8\ntimeout_s = 5\n{rest}\n{power}")
     assert result.verdict == "fail"
     # Earlier settlements and deliveries are repeated under the same ids.
     assert "doubled_receipts" in found(result)
