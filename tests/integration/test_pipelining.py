@@ -114,6 +114,10 @@ def test_a_push_does_not_overtake_an_earlier_request_of_its_connection(node: Nod
         assert errors(rpc.many([("push", queue_name, "1"), ("push", other, "2"), ("push", queue_name, "3")])) == set()
         assert pull_all(rpc, queue_name) == [b"1", b"2", b"3"]
 
+        pushes = [("push", queue_name, "1"), ("push", queue_name, "2", {"wait": 9}), ("push", queue_name, "3")]
+        assert errors(rpc.many(pushes)) == set()
+        assert pull_all(rpc, queue_name) == [b"1", b"2", b"3"]
+
         limit = ("update_props", queue_name, {"max_items": 1})
         first, limited, second = rpc.many([("push", queue_name, "1"), limit, ("push", queue_name, "2")])
         assert (first.error, limited.error) == (None, None)

@@ -40,7 +40,7 @@ _UNDEF = "undef"
 _UNREAD = f"overloaded: the client leaves more than {UNREAD_BYTES_MAX} bytes of responses unread"
 _PUSHES = (b"push", b"push_many", b"push_each")
 _SHARING = frozenset((b"push", b"pull", b"done"))
-"""Methods that set `Connection.last_number` themselves."""
+"""Methods that set `Connection.last_number` themselves if they have no options, which are the third argument."""
 
 
 class _Notification:
@@ -227,7 +227,7 @@ class Connection(Stream):
                 if self._rated:
                     self._charge(method, arguments)
                 handler(self, msgid, arguments)
-                if method not in _SHARING:
+                if method not in _SHARING or len(arguments) > 2:
                     self.last_number = self.service.sender.proposer.last_number
         except LmqError as exc:
             if method in _PUSHES:
