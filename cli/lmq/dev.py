@@ -39,7 +39,7 @@ __all__ = ["dev"]
     default=0,
     show_default=True,
     type=click.IntRange(0, FRONT_ENDS_MAX),
-    help="Processes per node for clients.",
+    help="Front-end processes of each node.",
 )
 def dev(nodes: int, data_dir: Path, offset: int, respawn: bool, event_journal: Path | None, front_ends: int) -> int:
     """Run a cluster on this machine, in the foreground, for trying and developing.

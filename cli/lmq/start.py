@@ -6,13 +6,13 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.config.load import load_config
+from lmqcluster.node.process.event_loop import loop_factory
 from lmqcluster.node.process.logs import configure_logging
 from lmqcluster.node.process.standard_output import never_wait_for_readers
 
@@ -55,11 +55,5 @@ def _stop_at_end_of_input() -> None:
 def _serve(config: NodeConfig) -> int:
     from lmqcluster.server import serve  # noqa: PLC0415  imported here so that help is fast
 
-    try:
-        import uvloop  # noqa: PLC0415
-    except ImportError:
-        loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    else:
-        loop_factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         return runner.run(serve(config))

@@ -9,11 +9,11 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..node.access.tls import ServerTls
+from ..node.process.event_loop import loop_factory
 from ..node.process.logs import configure_logging
 from .front_end import FrontEnd
 
@@ -38,20 +38,16 @@ def main() -> None:
     settings = json.loads(sys.argv[1])
     _end_with_the_node(settings["node"])
     configure_logging(settings["log_level"], settings["log_format"])
-    loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None
-    try:
-        import uvloop  # noqa: PLC0415
-    except ImportError:
-        pass
-    else:
-        loop_factory = uvloop.new_event_loop
-    with asyncio.Runner(loop_factory=loop_factory) as runner:
+    with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(run(settings))
 
 
 def _end_with_the_node(pid: int) -> None:
     """Make the kernel end this process when the node is killed, so that a new node can listen on the ports at once."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    prctl = getattr(ctypes.CDLL(None), "prctl", None)
+    # Without it, the end of the channel ends the process, a little later.
+    if prctl is not None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != pid:
         raise SystemExit("the node has ended already")
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Final
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
 
 from ..ports import HALF_CLOSED_S, keep_alive, may_be_half_closed, wait_for_acknowledgement, wait_for_reset
 from ..ports.front_ends.channel import WINDOW_BYTES, WRITE_REPORT_BYTES, Channel, Operation
@@ -19,16 +20,21 @@ class ClientConnection(asyncio.Protocol):
     Args:
         channel: leads to the node.
         number: the number of the connection.
-        connections: all open connections by number; the connection registers itself.
-
-    Attributes:
-        ended: set when the connection has ended.
+        made: called with the connection when it can be used.
+        lost: called with its number when it has ended.
     """
 
-    def __init__(self, channel: Channel, number: int, connections: dict[int, ClientConnection]) -> None:
+    def __init__(
+        self,
+        channel: Channel,
+        number: int,
+        made: Callable[[int, ClientConnection], None],
+        lost: Callable[[int], None],
+    ) -> None:
         self._channel = channel
         self._number = number
-        self._connections = connections
+        self._made = made
+        self._lost = lost
         self._transport: asyncio.Transport
         self._loop = asyncio.get_running_loop()
         # Reasons not to read: the node's wish, its window, and the channel.
@@ -39,7 +45,6 @@ class ClientConnection(asyncio.Protocol):
         self._written_bytes = 0
         self._is_full = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self.ended = asyncio.Event()
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
@@ -49,7 +54,7 @@ class ClientConnection(asyncio.Protocol):
         # So that `resume_writing` reports when everything is written.
         self._transport.set_write_buffer_limits(high=0)
         keep_alive(transport)
-        self._connections[self._number] = self
+        self._made(self._number, self)
         self._channel.send(Operation.UP, self._number)
 
     def data_received(self, data: bytes) -> None:
@@ -83,11 +88,10 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
         """Report the end of the connection."""
-        self._connections.pop(self._number, None)
+        self._lost(self._number)
         for task in self._tasks:
             task.cancel()
         self._channel.send(Operation.LOST, self._number)
-        self.ended.set()
 
     # --- the node -----------------------------------------------------------------------------------------------------
 
@@ -147,7 +151,7 @@ class ClientConnection(asyncio.Protocol):
     async def _acknowledge(self) -> None:
         self._channel.send(Operation.ACKNOWLEDGED, self._number, await wait_for_acknowledgement(self._transport))
 
-    def _run(self, work: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(work)  # type: ignore[arg-type]
+    def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -29,6 +29,8 @@ OTHER_DESCRIPTORS: Final = 32
 LAST_ANSWERS_S: Final = 1.0
 """How long clients may take to read their last answers after the node has ended."""
 
+_WRITE, _RETIRE = int(Operation.WRITE), int(Operation.RETIRE)
+
 
 class FrontEnd:
     """One front-end process.
@@ -48,6 +50,8 @@ class FrontEnd:
         self._last_number = 0
         self._connections_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - OTHER_DESCRIPTORS
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_paused = False
+        self._is_empty = asyncio.Event()
         self.ended = asyncio.Event()
 
     async def start(self, channel: socket.socket, ports: list[Any]) -> None:
@@ -56,23 +60,27 @@ class FrontEnd:
         for number, name, descriptors, is_tls in ports:
             sockets = [socket.socket(fileno=descriptor) for descriptor in descriptors]
             accept = partial(self._accept, number, is_tls=is_tls)
-            self._acceptors[number] = Acceptor(name, sockets, ACCEPTS_PER_TURN, accept, self._may_accept)
+            self._acceptors[number] = Acceptor(name, sockets, ACCEPTS_PER_TURN, accept)
 
     async def finish(self) -> None:
         """Close all connections after their last answers."""
         for acceptor in self._acceptors.values():
             acceptor.close()
-        closing = list(self._connections.values())
-        for connection in closing:
+        self._is_empty.clear()
+        for connection in list(self._connections.values()):
             connection.close()
-        if closing:
-            waits = [asyncio.ensure_future(connection.ended.wait()) for connection in closing]
-            await asyncio.wait(waits, timeout=LAST_ANSWERS_S)
+        if self._connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._is_empty.wait(), LAST_ANSWERS_S)
 
-    def _may_accept(self) -> bool:
-        # The node may have counted connections out that this process has not closed yet.
+    def _choose_accepting(self) -> None:
+        """Pause accepting while a limit is reached. The node may have counted out connections that are not closed yet."""
         open_here = len(self._accepted) + len(self._opening) + len(self._connections)
-        return len(self._accepted) < UNCOUNTED_MAX and open_here < self._connections_max
+        is_paused = len(self._accepted) >= UNCOUNTED_MAX or open_here >= self._connections_max
+        if is_paused != self._is_paused:
+            self._is_paused = is_paused
+            for acceptor in self._acceptors.values():
+                acceptor.pause() if is_paused else acceptor.resume()
 
     # --- clients ------------------------------------------------------------------------------------------------------
 
@@ -80,9 +88,10 @@ class FrontEnd:
         self._last_number = number = self._last_number + 1
         self._accepted[number] = accepted, is_tls
         self._channel.send(Operation.OPEN, number, [port, address])
+        self._choose_accepting()
 
     async def _open(self, number: int, accepted: socket.socket, *, is_tls: bool) -> None:
-        connection = ClientConnection(self._channel, number, self._connections)
+        connection = ClientConnection(self._channel, number, self._made, self._lost)
         tls = handshake(self._tls) if is_tls else {}
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -92,6 +101,16 @@ class FrontEnd:
             self._channel.send(Operation.FAILED, number, str(exc))
         finally:
             del self._opening[number]
+            self._choose_accepting()
+
+    def _made(self, number: int, connection: ClientConnection) -> None:
+        self._connections[number] = connection
+
+    def _lost(self, number: int) -> None:
+        del self._connections[number]
+        self._choose_accepting()
+        if not self._connections:
+            self._is_empty.set()
 
     def _channel_drained(self) -> None:
         for connection in self._connections.values():
@@ -103,9 +122,9 @@ class FrontEnd:
         each, connections = iter(frame), self._connections
         for operation, number, value in zip(each, each, each, strict=True):
             connection = connections.get(number)
-            if connection is None or operation >= Operation.RETIRE:
+            if connection is None or operation >= _RETIRE:
                 self._carry_out(operation, number)
-            elif operation == Operation.WRITE:
+            elif operation == _WRITE:
                 connection.write(value)
             else:
                 _carry_out(connection, operation, value)
@@ -118,6 +137,7 @@ class FrontEnd:
             task = asyncio.get_running_loop().create_task(self._open(number, accepted, is_tls=is_tls))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+            self._choose_accepting()
         elif operation == Operation.ABORT:
             self._refuse(number)
         elif operation == Operation.RETIRE:
@@ -134,6 +154,7 @@ class FrontEnd:
         if number in self._accepted:
             accepted, _is_tls = self._accepted.pop(number)
             accepted.close()
+            self._choose_accepting()
         elif number in self._opening:
             # It ends the handshake, whose task closes the socket.
             with contextlib.suppress(OSError):

@@ -14,8 +14,6 @@ log = structlog.get_logger("lmq.ports")
 
 PAUSE_S = 0.2
 """How long accepting pauses after the system failed to accept a connection."""
-BUSY_PAUSE_S = 0.01
-"""How long accepting pauses while no further connection may be accepted."""
 
 
 class Acceptor:
@@ -31,7 +29,6 @@ class Acceptor:
         sockets: Iterable[socket.socket],
         accepts_per_turn: int,
         accepted: Callable[[socket.socket, object], None],
-        may_accept: Callable[[], bool] = lambda: True,
     ) -> None:
         """Start to accept.
 
@@ -39,48 +36,55 @@ class Acceptor:
             port: name of the port, for people.
             sockets: they listen and do not block.
             accepts_per_turn: limited so that other tasks can run.
-            accepted: called with each accepted socket and its peer's address.
-            may_accept: returns whether one more connection may be accepted now.
+            accepted: called with each accepted socket and its peer's address. It may call `pause`.
         """
         self._port = port
         self._sockets = list(sockets)
         self._accepts = accepts_per_turn
         self._accepted = accepted
-        self._may_accept = may_accept
+        self._is_paused = True
         self._resumption: asyncio.TimerHandle | None = None
-        self._resume()
+        self.resume()
 
     def close(self) -> None:
         """Stop accepting and close the listening sockets."""
-        if self._resumption is not None:
-            self._resumption.cancel()
+        self.pause()
         for one in self._sockets:
-            asyncio.get_running_loop().remove_reader(one)
             one.close()
         self._sockets = []
 
+    def pause(self) -> None:
+        """Accept nothing until `resume`."""
+        if self._resumption is not None:
+            self._resumption.cancel()
+            self._resumption = None
+        if not self._is_paused:
+            self._is_paused = True
+            for one in self._sockets:
+                asyncio.get_running_loop().remove_reader(one)
+
+    def resume(self) -> None:
+        """Accept again."""
+        if self._is_paused:
+            self._is_paused = False
+            for one in self._sockets:
+                asyncio.get_running_loop().add_reader(one, self._accept, one)
+
     def _accept(self, listening: socket.socket) -> None:
         for _ in range(self._accepts):
-            if not self._may_accept():
-                self._pause(BUSY_PAUSE_S)
+            if self._is_paused:
                 return
             try:
                 accepted, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as exc:
-                log.error("accepting connections failed", port=self._port, reason=str(exc), retry_after_s=PAUSE_S)  # noqa: TRY400
-                self._pause(PAUSE_S)
+                self._failed(exc)
                 return
             accepted.setblocking(False)
             self._accepted(accepted, address)
 
-    def _pause(self, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
-        for one in self._sockets:
-            loop.remove_reader(one)
-        self._resumption = loop.call_later(seconds, self._resume)
-
-    def _resume(self) -> None:
-        for one in self._sockets:
-            asyncio.get_running_loop().add_reader(one, self._accept, one)
+    def _failed(self, error: OSError) -> None:
+        log.error("accepting connections failed", port=self._port, reason=str(error), retry_after_s=PAUSE_S)
+        self.pause()
+        self._resumption = asyncio.get_running_loop().call_later(PAUSE_S, self.resume)

@@ -14,8 +14,8 @@ _OPTIONS: Final = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 
 def keep_alive(transport: asyncio.BaseTransport) -> None:
     """End the connection within about a minute if the client's machine vanishes.
 
-    Such a client must not keep its waiting pulls and open reads forever. A front-end process has done this for its
-    connections.
+    Such a client must not keep its waiting pulls and open reads forever. A relayed connection has no socket here; its
+    front-end process has called this function.
     """
     sock = transport.get_extra_info("socket")
     if sock is not None and sock.family != socket.AF_UNIX:

@@ -15,7 +15,8 @@ from ..net.resolver import SocketAddress
 from .acceptor import Acceptor
 from .connection_limiter import ConnectionLimiter, ConnectionSlot
 from .ending import Ending
-from .front_ends.processes import FrontEnds, RelayedPort
+from .front_ends.processes import FrontEnds
+from .front_ends.relayed_port import RelayedPort
 
 __all__ = ["Listener"]
 

@@ -40,30 +40,30 @@ class TakenBatches:
 
     def has(self, batch: bytes) -> bool:
         """Return whether this node leads and has appended the batch in this term."""
+        return self._has(batch_number(batch))
+
+    def take(self, batch: bytes, append: Callable[[], bool]) -> bool:
+        """Call `append`, which proposes the batch, unless that was done in this term; return whether the log has it."""
         number = batch_number(batch)
+        if self._has(number):
+            return True
+        if not append():
+            return False
+        if number is not None:
+            self._note(*number)
+        return True
+
+    def _has(self, number: tuple[bytes, int, int] | None) -> bool:
         if number is None or self._term != self._core.term() or not self._core.is_leader():
             return False
         origin, incarnation, sequence = number
         run = self._runs.get(origin)
         return run is not None and run.incarnation == incarnation and run.first <= sequence <= run.last
 
-    def take(self, batch: bytes, append: Callable[[], bool]) -> bool:
-        """Call `append`, which proposes the batch, unless that was done in this term; return whether the log has it."""
-        if self.has(batch):
-            return True
-        if not append():
-            return False
-        self._note(batch)
-        return True
-
-    def _note(self, batch: bytes) -> None:
+    def _note(self, origin: bytes, incarnation: int, sequence: int) -> None:
         if self._term != self._core.term():
             self._term = self._core.term()
             self._runs.clear()
-        number = batch_number(batch)
-        if number is None:
-            return
-        origin, incarnation, sequence = number
         run = self._runs.get(origin)
         first = sequence
         if run is not None and (run.incarnation, run.last + 1) == (incarnation, sequence):

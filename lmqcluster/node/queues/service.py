@@ -180,8 +180,7 @@ class QueueService:
             return await self.push_or_wait(queue, items, wait_s, owner)
         is_single = len(items) == 1 and not has_options and not tells_sequence
         if is_single and not items[0].headers and items[0].key is None:
-            # A caller that waits for the result has no later request whose order matters.
-            return [Stored(await self._push_plain(queue, items[0], 0))]
+            return [Stored(await self._push_plain(queue, items[0]))]
         return [
             stored(*one)
             for one in await self.sender.ask(requests.push_rows(self.sender.due_times, queue, items, owner))
@@ -198,15 +197,6 @@ class QueueService:
         for item in items:
             self.sender.check_item(item)
         return self._waiting_pushes.push(queue, items, wait_s, owner)
-
-    def push_soon(self, queue: bytes, content: bytes, owner: bytes = b"") -> asyncio.Future[int]:
-        """Send a push of a bare message now; return a future of its flag, which raises like `push`.
-
-        Raises: like `push`, if the message cannot be sent.
-        """
-        self.sender.check_name(queue, owner)
-        self.sender.check_push(len(content))
-        return self._push_plain(queue, PushItem(content), self.sender.proposer.last_number)
 
     def push_run(self, queue: bytes, contents: list[bytes], owner: bytes = b"") -> asyncio.Future[list[int]]:
         """Send pushes of bare messages now, in order; return a future of their flags, which raises like `push`.
@@ -229,11 +219,12 @@ class QueueService:
             proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
-    def _push_plain(self, queue: bytes, item: PushItem, since: int) -> asyncio.Future[int]:
-        """Send a push; it may join the commands from the number `since` on."""
+    def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8
-        command = self.sender.proposer.open_command(self._flags, Push, queue, since)
+        # A client of HTTP awaits each answer, and the pushes of Kestrel's clients keep their order within a queue, which has
+        # one open command. So the push may join it whatever was added later.
+        command = self.sender.proposer.open_command(self._flags, Push, queue, 0)
         if command is not None and command.content_type == item.content_type:
             command.contents.append(item.content)
             self.sender.proposer.share(size, future)

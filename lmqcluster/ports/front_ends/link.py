@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
-from ..connection_limiter import ConnectionLimiter, ConnectionSlot
+from ..connection_limiter import ConnectionSlot
 from ..ending import Ending
 from .channel import Channel, Operation
+from .relayed_port import RelayedPort
 from .relayed_transport import RelayedTransport
 
-__all__ = ["Link", "Relayed"]
+__all__ = ["Link"]
 
 log = structlog.get_logger("lmq.ports")
 
 _DATA = int(Operation.DATA)
-
-
-class Relayed(Protocol):
-    """A port whose connections front ends accept."""
-
-    @property
-    def gate(self) -> ConnectionLimiter: ...
-    @property
-    def factory(self) -> Callable[[ConnectionSlot], asyncio.BaseProtocol]: ...
-    @property
-    def is_tls(self) -> bool: ...
 
 
 class Link:
@@ -39,16 +28,11 @@ class Link:
         channel: leads to the process.
     """
 
-    def __init__(self, ports: Mapping[int, Relayed]) -> None:
+    def __init__(self, ports: Mapping[int, RelayedPort]) -> None:
         self._ports = ports
         self.channel = Channel(self._receive, self._lost)
         self._connections: dict[int, RelayedTransport] = {}
-        self._opening: dict[int, tuple[Relayed, ConnectionSlot]] = {}
-
-    @property
-    def connections(self) -> int:
-        """Return the number of open connections."""
-        return len(self._connections) + len(self._opening)
+        self._opening: dict[int, tuple[RelayedPort, ConnectionSlot]] = {}
 
     def _receive(self, frame: list[Any]) -> None:
         each, connections = iter(frame), self._connections

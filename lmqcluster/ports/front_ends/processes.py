@@ -11,6 +11,7 @@ import sys
 from asyncio.subprocess import Process
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,8 +20,9 @@ import structlog
 from ..connection_limiter import ConnectionLimiter, ConnectionSlot
 from .channel import Operation
 from .link import Link
+from .relayed_port import RelayedPort
 
-__all__ = ["FrontEndSettings", "FrontEnds", "RelayedPort"]
+__all__ = ["FrontEndSettings", "FrontEnds"]
 
 log = structlog.get_logger("lmq.ports")
 
@@ -31,36 +33,6 @@ STEADY_S: Final = 10.0
 """A front end that runs this long did not end early."""
 END_S: Final = 2.0
 """How long a front end may take to send its last answers."""
-
-
-class RelayedPort:
-    """A port whose connections the front ends accept.
-
-    Attributes:
-        gate: the limits of the port.
-        factory: makes the protocol of each connection.
-        is_tls: whether its clients use TLS.
-        sockets: the listening sockets, which all front ends share: the one that is free first accepts.
-    """
-
-    def __init__(
-        self,
-        front_ends: FrontEnds,
-        gate: ConnectionLimiter,
-        factory: Callable[[ConnectionSlot], asyncio.BaseProtocol],
-        sockets: Sequence[socket.socket],
-        *,
-        is_tls: bool,
-    ) -> None:
-        self._front_ends = front_ends
-        self.gate = gate
-        self.factory = factory
-        self.sockets = sockets
-        self.is_tls = is_tls
-
-    def close(self) -> None:
-        """Stop accepting; open connections stay open."""
-        self._front_ends.retire(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,19 +80,13 @@ class FrontEnds:
         is_tls: bool,
     ) -> RelayedPort:
         """Add listening sockets from which front ends that are started later accept."""
-        port = RelayedPort(self, gate, factory, sockets, is_tls=is_tls)
-        self._ports[len(self._ports)] = port
+        number = len(self._ports)
+        port = self._ports[number] = RelayedPort(gate, factory, sockets, partial(self._retire, number), is_tls=is_tls)
         return port
 
-    def retire(self, port: RelayedPort) -> None:
-        """Stop accepting on a port."""
-        for number, one in self._ports.items():
-            if one is port:
-                for link in self._links:
-                    link.channel.send(Operation.RETIRE, number)
-        for listening in port.sockets:
-            listening.close()
-        port.sockets = ()
+    def _retire(self, number: int) -> None:
+        for link in self._links:
+            link.channel.send(Operation.RETIRE, number)
 
     def start(self) -> None:
         """Start the processes, after all ports were added."""
@@ -150,8 +116,9 @@ class FrontEnds:
             began_s = loop.time()
             try:
                 outcome = f"ended with status {await self._run()}"
-            except OSError as exc:
-                outcome = f"cannot be started: {exc}"
+            except Exception as exc:
+                log.exception("a front-end process cannot be started")
+                outcome = str(exc)
             if self._stopping.is_set():
                 return
             pause_s = RESTART_S if loop.time() - began_s > STEADY_S else min(2 * pause_s, RESTART_S_MAX)
@@ -166,14 +133,15 @@ class FrontEnds:
         ours, theirs = socket.socketpair()
         try:
             process = await self._spawn(theirs)
-        except OSError:
+        except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
-        self._links.add(link)
         try:
             await asyncio.get_running_loop().create_connection(lambda: link.channel, sock=ours)
+            self._links.add(link)
+            self._tell_missed(link)
             return await process.wait()
         finally:
             self._links.discard(link)
@@ -182,6 +150,14 @@ class FrontEnds:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+
+    def _tell_missed(self, link: Link) -> None:
+        """Tell a process what has happened since it was started."""
+        for number, port in self._ports.items():
+            if not port.sockets:
+                link.channel.send(Operation.RETIRE, number)
+        if self._stopping.is_set():
+            link.channel.close()
 
     async def _spawn(self, channel: socket.socket) -> Process:
         descriptors = [channel.fileno()]

@@ -56,7 +56,11 @@ class RelayedTransport(asyncio.Transport):
         """Pass on bytes from the client, None for their end."""
         if not self._is_reading or self._unread:
             self._unread.append(data)
-        elif data is None:
+        else:
+            self._pass_on(data)
+
+    def _pass_on(self, data: bytes | None) -> None:
+        if data is None:
             self._end()
         elif not self._is_closing:
             self._taken_bytes += len(data)
@@ -91,8 +95,7 @@ class RelayedTransport(asyncio.Transport):
         """End the connection, because it was closed or its front end has ended. Idempotent."""
         if not self._is_lost:
             self._is_lost = self._is_closing = True
-            self._kept.clear()
-            self._unread.clear()
+            self._drop()
             self.acknowledged(False)
             self._protocol.connection_lost(None)
 
@@ -129,15 +132,13 @@ class RelayedTransport(asyncio.Transport):
                 self._loop.call_soon(self._take_unread)
 
     def _take_unread(self) -> None:
-        unread, self._unread = self._unread, deque()
-        while unread and self._is_reading:
-            self.received(unread.popleft())
-        self._unread.extendleft(reversed(unread))
+        while self._unread and self._is_reading:
+            self._pass_on(self._unread.popleft())
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes to the client."""
         size = len(data)
-        if self._is_lost or not size:
+        if self._is_closing or not size:
             return
         if not self._kept and self._sent_bytes + size <= WINDOW_BYTES:
             self._sent_bytes += size
@@ -203,10 +204,15 @@ class RelayedTransport(asyncio.Transport):
         """End the connection now."""
         if not self._is_lost:
             self._is_closing = True
-            self._kept.clear()
-            self._unread.clear()
+            self._drop()
             self._channel.send(Operation.ABORT, self._number)
             self._loop.call_soon(self.lost)
+
+    def _drop(self) -> None:
+        """Drop what was neither sent nor passed on."""
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._unread.clear()
 
     async def wait_for_acknowledgement(self) -> bool:
         """Wait like the function of this name for a socket, see `half_closed`."""
