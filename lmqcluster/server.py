@@ -1,4 +1,4 @@
-"""The server process: a node with its front ends, signals and the pid file."""
+"""The server process: a node with its ports, signals and the pid file."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .node.config.config import NodeConfig
 from .node.node import Node
 from .node.process.garbage import GarbageCollection
 from .node.process.service_manager import ServiceManager
-from .protocols.http import HttpFrontEnd
+from .protocols.http import LmqHttpPort
 from .protocols.kestrel.port import Factory, KestrelPort
 from .protocols.kestrel.status import ServerStatus
 from .protocols.memcache import MemcacheConnection
-from .protocols.msgpack_rpc import RpcFrontEnd
-from .protocols.queued import QueuedFrontEnd
+from .protocols.msgpack_rpc import RpcPort
+from .protocols.queued import QueuedPort
 from .protocols.text import TextConnection
 from .replication.offline.salvage import is_alone
 from .replication.storage.io.disk import DamagedFileError, Folder
 from .replication.storage.node_storage import DurabilityError
 
-__all__ = ["FrontEnd", "front_ends_of", "serve"]
+__all__ = ["Port", "ports_of", "serve"]
 
 log = structlog.get_logger("lmq.server")
 
@@ -50,7 +50,7 @@ IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 """Signals that would otherwise end the process; SIGHUP is ignored only until the node has started."""
 
 
-class FrontEnd(Protocol):
+class Port(Protocol):
     """A port for clients."""
 
     async def start(self) -> None:
@@ -79,13 +79,13 @@ async def serve(config: NodeConfig) -> int:
         loop.add_signal_handler(number, _signalled, stop, loop)
     for number in IGNORED_SIGNALS:
         loop.add_signal_handler(number, _ignored, number)
-    front_ends: list[FrontEnd] = []
+    ports: list[Port] = []
     try:
         node = Node(config)
         await node.start()
-        front_ends = front_ends_of(node)
-        for front_end in front_ends:
-            await front_end.start()
+        ports = ports_of(node)
+        for port in ports:
+            await port.start()
         if node.front_ends is not None:
             node.front_ends.start()
         pid_file = _write_pid(config.data_dir)
@@ -121,24 +121,24 @@ async def serve(config: NodeConfig) -> int:
         reports.cancel()
         garbage.cancel()
         manager.stopping()
-        await _shut_down(node, front_ends, pid_file)
+        await _shut_down(node, ports, pid_file)
 
 
-def front_ends_of(node: Node) -> list[FrontEnd]:
-    """Return the front ends that the node's configuration enables."""
+def ports_of(node: Node) -> list[Port]:
+    """Return the ports that the node's configuration enables."""
     config = node.config
-    front_ends: list[FrontEnd] = []
+    ports: list[Port] = []
     if config.rpc is not None:
-        front_ends.append(RpcFrontEnd(node, config.rpc.host, config.rpc.port))
+        ports.append(RpcPort(node, config.rpc.host, config.rpc.port))
     if config.http is not None:
-        front_ends.append(HttpFrontEnd(node, config.http.host, config.http.port))
+        ports.append(LmqHttpPort(node, config.http.host, config.http.port))
     if config.queued is not None:
-        front_ends.append(QueuedFrontEnd(node, config.queued.host, config.queued.port))
-    return front_ends + _kestrel_ports(node)
+        ports.append(QueuedPort(node, config.queued.host, config.queued.port))
+    return ports + _kestrel_ports(node)
 
 
-def _kestrel_ports(node: Node) -> list[FrontEnd]:
-    """Return the enabled front ends for Kestrel's clients."""
+def _kestrel_ports(node: Node) -> list[Port]:
+    """Return the enabled ports for Kestrel's clients."""
     status = ServerStatus(node.config.data_dir / "kestrel-status")
     node.observed.kestrel.status = lambda: status.present.name
     return [
@@ -214,11 +214,11 @@ def _described(node: Node) -> str:
     return f"{leader}; {reached} of {len(status.members)} nodes can be reached"
 
 
-async def _shut_down(node: Node, front_ends: list[FrontEnd], pid_file: Path) -> None:
-    for front_end in front_ends:
-        front_end.retire()
+async def _shut_down(node: Node, ports: list[Port], pid_file: Path) -> None:
+    for port in ports:
+        port.retire()
     node.retire()
-    await asyncio.gather(node.settle(OUTCOME_S), *(front_end.stop(GRACE_S) for front_end in front_ends))
+    await asyncio.gather(node.settle(OUTCOME_S), *(port.stop(GRACE_S) for port in ports))
     if node.front_ends is not None:
         await node.front_ends.stop()
     await node.stop()

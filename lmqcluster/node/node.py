@@ -69,7 +69,7 @@ SESSION_END_S = 1.0
 
 
 class Node:
-    """A member of a cluster, without front ends.
+    """A member of a cluster, without client ports.
 
     Attributes:
         service: the queue operations; the same object for the lifetime of the node.
@@ -135,7 +135,7 @@ class Node:
     # --- life cycle -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start replication. Front ends may start after this returns; requests wait for a leader.
+        """Start replication. Client ports may start after this returns; requests wait for a leader.
 
         Raises:
             OSError: an address or the data directory cannot be used.
@@ -336,7 +336,7 @@ class Node:
         await transfer_leadership(self.replica)
 
     async def stop(self) -> None:
-        """Transfer leadership and close all connections. Front ends must have stopped."""
+        """Transfer leadership and close all connections. Client ports must have stopped."""
         self.retire()
         self._periodic.close()
         self.timed_reads.close()

@@ -27,7 +27,7 @@ from lmqcluster.node.queues.patterns.patterns import compile_pattern
 from lmqcluster.node.queues.patterns.views import PatternViews
 from lmqcluster.node.queues.pulls.pulls import Pulls
 from lmqcluster.node.queues.service import QueueService
-from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
+from lmqcluster.protocols.msgpack_rpc import RpcPort
 from lmqcluster.wire.errors import LmqError
 
 from .clock import MovableClock, MovableLoop
@@ -80,7 +80,7 @@ class MemoryNode:
         )
         self.service.founded(salt)
         self.access.follow(self._machine.state.tokens, self._machine.state.api_keys, time_of_day_us())
-        self._front_end = RpcFrontEnd(self, _LOOPBACK[0], _LOOPBACK[1])
+        self._port = RpcPort(self, _LOOPBACK[0], _LOOPBACK[1])
         self._timer: asyncio.TimerHandle | None = None
 
     def _get_state(self) -> State:
@@ -102,14 +102,12 @@ class MemoryNode:
         task.add_done_callback(self._opening.discard)
 
     async def _open(self, connected: socket.socket) -> None:
-        place = self._front_end.gate.enter(_LOOPBACK)
+        place = self._port.gate.enter(_LOOPBACK)
         if place is None:
             connected.close()
             return
         connected.setblocking(False)
-        transport, _protocol = await self._loop.connect_accepted_socket(
-            partial(self._front_end.connect, place), connected
-        )
+        transport, _protocol = await self._loop.connect_accepted_socket(partial(self._port.connect, place), connected)
         place.set_abort(transport.abort)
         self._transports.add(transport)
 
@@ -195,7 +193,7 @@ class MemoryNode:
             self._timer.cancel()
         self.views.close()
         await asyncio.gather(*self._opening)
-        await self._front_end.stop(0)
+        await self._port.stop(0)
         for transport in self._transports:
             # Data that its client has not read is dropped.
             transport.abort()

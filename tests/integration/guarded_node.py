@@ -1,4 +1,4 @@
-"""A node with both front ends in this process, so that tests can inspect its tables, and tokens of every kind
+"""A node with both ports in this process, so that tests can inspect its tables, and tokens of every kind
 for it.
 """
 
@@ -17,8 +17,8 @@ import msgpack
 from lmqcluster.node.access.tokens import create_token
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
-from lmqcluster.protocols.http import HttpFrontEnd
-from lmqcluster.protocols.msgpack_rpc import RpcFrontEnd
+from lmqcluster.protocols.http import LmqHttpPort
+from lmqcluster.protocols.msgpack_rpc import RpcPort
 from lmqcluster.wire.address import Address
 
 from .cluster import ports
@@ -31,8 +31,8 @@ class Guarded:
     """The node and its clients."""
 
     node: Node
-    http: HttpFrontEnd
-    rpc: RpcFrontEnd
+    http: LmqHttpPort
+    rpc: RpcPort
     session: aiohttp.ClientSession
     _connections: list[AsyncRpc] = field(default_factory=list)
 
@@ -88,7 +88,7 @@ async def guarded_node(
     )
     node = Node(config)
     await node.start()
-    http, rpc = HttpFrontEnd(node, host, 0), RpcFrontEnd(node, host, 0)
+    http, rpc = LmqHttpPort(node, host, 0), RpcPort(node, host, 0)
     try:
         await http.start()
         await rpc.start()

@@ -32,7 +32,7 @@ def run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - the front ends report no waits
+    while not condition():  # noqa: ASYNC110 - the ports report no waits
         await asyncio.sleep(0.01)
 
 

@@ -19,7 +19,7 @@ import lmqcluster
 from lmqcluster.node.access.tokens import create_token
 from lmqcluster.node.config.config import NodeConfig
 from lmqcluster.node.node import Node
-from lmqcluster.server import front_ends_of
+from lmqcluster.server import ports_of
 from lmqcluster.wire.address import Address
 from lmqcluster.wire.errors import LmqError
 
@@ -43,17 +43,17 @@ async def open_node(folder: Path, **options: Any) -> AsyncIterator[tuple[Node, T
         )
     )
     await node.start()
-    front_ends = front_ends_of(node)
-    for front_end in front_ends:
-        await front_end.start()
+    ports = ports_of(node)
+    for port in ports:
+        await port.start()
     while node.replica.machine.state.version < node.replica.machine.state.VERSION_MAX:
         await node.service.sender.barrier()
     try:
         yield node, Target({name: str(address) for name, address in addresses.items()}, SIZE)
     finally:
-        for front_end in front_ends:
-            front_end.retire()
-            await front_end.stop(1.0)
+        for port in ports:
+            port.retire()
+            await port.stop(1.0)
         await node.stop()
 
 

@@ -107,7 +107,7 @@ def test_a_pull_with_an_invalid_count_takes_nothing(count: Any) -> None:
     ids=repr,
 )
 def test_values_of_the_wrong_kind_are_refused(command: list[Any]) -> None:
-    """None of these may be stored: a front end could not show it, or a snapshot could not hold it."""
+    """None of these may be stored: a protocol could not show it, or a snapshot could not hold it."""
     driver = Driver()
     assert isinstance(driver.batch(command)[0], Fault)
     assert driver.batch([Op.PULL, b"q", 1]) == [[]]

@@ -60,7 +60,7 @@ def checked_properties(pairs: Any) -> list[tuple[str, Any]]:
     """Convert a command's property pairs to the stored form.
 
     Raises:
-        ValueError: a name is unknown or a value has the wrong type; front ends refuse these earlier with a better
+        ValueError: a name is unknown or a value has the wrong type; protocols refuse these earlier with a better
             message.
     """
     result: list[tuple[str, Any]] = []

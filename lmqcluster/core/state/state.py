@@ -296,7 +296,7 @@ class State:
     def _settings(self, own: Mapping[str, Any], name: bytes) -> Settings:
         settings = settings_of(effective(own, self.defaults.of(name), self._inherited(name)))
         if settings.deliveries < 1:
-            # Front ends refuse a negative retry. One that the log has anyway must not drop every push.
+            # Protocols refuse a negative retry. One that the log has anyway must not drop every push.
             return settings._replace(deliveries=1)
         return settings
 

@@ -1,7 +1,7 @@
 """Authentication and permissions on the client ports.
 
 While the cluster has no tokens and the node has no admin token file, clients on the node's own machine may do everything and
-others nothing. After the first token is created, every client needs one. Front ends authenticate a secret as a `Principal` and
+others nothing. After the first token is created, every client needs one. Protocols authenticate a secret as a `Principal` and
 check permissions with it.
 """
 

@@ -316,7 +316,7 @@ class Proposer:
         self._made_room(copies)
         payload = self._encode(commands, size)
         if len(payload) > BATCH_BYTES_MAX:
-            # Front ends limit what they add, so this is a second check.
+            # Protocols limit what they add, so this is a second check.
             log.error("batch too large", size=len(payload), ops=[command.op for command in commands])
             for pending in pending_commands:
                 self._refuse(pending, LmqError("too_large", f"the request needs a log entry of {len(payload)} bytes"))

@@ -17,8 +17,8 @@ class Observed:
     """Counters and histograms that are updated as the node works; all other metrics are read at the scrape.
 
     Attributes:
-        connections: open connections by protocol; front ends register themselves.
-        in_flight: requests in flight by protocol; front ends register themselves.
+        connections: open connections by protocol; ports register themselves.
+        in_flight: requests in flight by protocol; ports register themselves.
         requests: durations of requests by (protocol, operation, code).
         time_in_queue: seconds for which delivered messages had been due.
         loop_lag: seconds by which a timer was late.

@@ -1,1 +1,1 @@
-"""The queue operations of one node: the service for front ends, waiting pulls, patterns, views."""
+"""The queue operations of one node: the service for protocols, waiting pulls, patterns, views."""

@@ -1,4 +1,4 @@
-"""Queues whose messages are named by id and tag, for front ends: polls, updates, deletions, limits, API keys."""
+"""Queues whose messages are named by id and tag, for protocols: polls, updates, deletions, limits, API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operations on queues for front ends: asynchronous, validated, independent of any protocol."""
+"""Operations on queues for protocols: asynchronous, validated, independent of any protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sessions for front ends: pulls whose leases end with the session, exclusive queues, locks."""
+"""Sessions for protocols: pulls whose leases end with the session, exclusive queues, locks."""
 
 from __future__ import annotations
 

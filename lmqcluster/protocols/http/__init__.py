@@ -1,10 +1,10 @@
 """HTTP: LMQ's routes byte for byte, the batch routes of ``/v1``, health and metrics.
 
 This package translates requests to calls of the node's service and results to answers; it has no queue logic.
-`frontend` starts, stops and dispatches. `server` has the parts that all routes share: connections, requests, replies,
+`port` starts, stops and dispatches. `server` has the parts that all routes share: connections, requests, replies,
 routing. `lmq` has LMQ's routes, `v1` those of lmqcluster, `openapi` their description.
 """
 
-from .frontend import HttpFrontEnd
+from .port import LmqHttpPort
 
-__all__ = ["HttpFrontEnd"]
+__all__ = ["LmqHttpPort"]

@@ -4,6 +4,6 @@ Source: MessagePack-RPC specification, https://github.com/msgpack-rpc/msgpack-rp
 the types of MessagePack's old specification, which LMQ's clients depend on.
 """
 
-from .frontend import RpcFrontEnd
+from .port import RpcPort
 
-__all__ = ["RpcFrontEnd"]
+__all__ = ["RpcPort"]

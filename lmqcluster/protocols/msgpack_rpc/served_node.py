@@ -1,4 +1,4 @@
-"""Interface of a node for the front end, implemented by `Node` and by the node of `lmqcluster.testing`."""
+"""Interface of a node for the port, implemented by `Node` and by the node of `lmqcluster.testing`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class _Membership(Protocol):
 
 
 class ServedNode(Protocol):
-    """The attributes of `Node` that the front end uses."""
+    """The attributes of `Node` that the port uses."""
 
     @property
     def access(self) -> Access: ...

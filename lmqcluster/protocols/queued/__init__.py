@@ -1,5 +1,5 @@
 """The protocol of queued's clients: HTTP with JSON or MessagePack, messages named by id and poll tag."""
 
-from .frontend import QueuedFrontEnd
+from .port import QueuedPort
 
-__all__ = ["QueuedFrontEnd"]
+__all__ = ["QueuedPort"]

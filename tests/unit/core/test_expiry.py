@@ -176,7 +176,7 @@ def test_a_snapshot_view_shows_the_state_at_its_opening(driver: Driver) -> None:
 
 
 def test_a_queue_with_a_retry_below_zero_delivers_once() -> None:
-    """Front ends refuse it."""
+    """Protocols refuse it."""
     driver = Driver()
     driver.set(Q, retry=-7)
     driver.push(Q, b"kept")

@@ -1,4 +1,4 @@
-"""Sessions, exclusive queues, locks, open reads and waiting pushes, as front ends use them at a node."""
+"""Sessions, exclusive queues, locks, open reads and waiting pushes, as protocols use them at a node."""
 
 from __future__ import annotations
 

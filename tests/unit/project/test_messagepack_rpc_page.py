@@ -15,7 +15,7 @@ from lmqcluster.node.queues.batches import subscriptions
 from lmqcluster.node.queues.patterns import views as pattern_views
 from lmqcluster.node.queues.pushes import copies as push_copies
 from lmqcluster.node.queues.pushes import jobs
-from lmqcluster.protocols.msgpack_rpc import frontend
+from lmqcluster.protocols.msgpack_rpc import port
 from lmqcluster.protocols.msgpack_rpc.connection import connection, slow_answers, stream
 from lmqcluster.protocols.msgpack_rpc.connection import request_reader as intake
 from lmqcluster.protocols.msgpack_rpc.methods.permissions import PERMISSIONS
@@ -128,7 +128,7 @@ def token(byte: int) -> bytes:
         ("| 128 at each node |", pattern_views.CLIENT_VIEWS_MAX, 128),
         ("| Responses that a client has not read | 96 MiB |", stream.UNREAD_BYTES_MAX, 96 * MiB),
         ("reads nothing of unread responses | 60 seconds |", stream.UNREAD_S_MAX, 60),
-        ("nothing of an unfinished request arrives | 5 seconds |", frontend.PARTIAL_S_MAX, 5),
+        ("nothing of an unfinished request arrives | 5 seconds |", port.PARTIAL_S_MAX, 5),
         ("1 second more for each 64 KiB", ARRIVAL_BYTES_PER_S, 64 * KiB),
         (
             "at most 1,024 bytes and 32 values",

@@ -139,7 +139,7 @@ def test_anything_else_is_refused_as_a_whole(value: Any) -> None:
     ],
 )
 def test_accepted_properties_are_accepted_by_the_core(value: Any) -> None:
-    """A front end must never accept properties that the state machine then refuses."""
+    """A protocol must never accept properties that the state machine then refuses."""
     try:
         parsed = parse_properties(value)
     except LmqError:

@@ -1,1 +1,1 @@
-"""Batch leases for front ends."""
+"""Batch leases for protocols."""

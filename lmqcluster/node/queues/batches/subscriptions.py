@@ -1,4 +1,4 @@
-"""Batch leases for front ends: commands repeated until they are complete, and up-to-date reads."""
+"""Batch leases for protocols: commands repeated until they are complete, and up-to-date reads."""
 
 from __future__ import annotations
 

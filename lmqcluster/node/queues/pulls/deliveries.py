@@ -1,4 +1,4 @@
-"""Leased messages in the form for front ends."""
+"""Leased messages in the form for protocols."""
 
 from __future__ import annotations
 

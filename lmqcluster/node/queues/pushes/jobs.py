@@ -1,4 +1,4 @@
-"""Pushes of writers that number what they write, for front ends; see `lmqcluster.core.dedup.stream_positions`."""
+"""Pushes of writers that number what they write, for protocols; see `lmqcluster.core.dedup.stream_positions`."""
 
 from __future__ import annotations
 

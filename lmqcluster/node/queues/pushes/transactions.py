@@ -1,4 +1,4 @@
-"""Several operations in one atomic step, for front ends; see `lmqcluster.core.handlers.transactions`."""
+"""Several operations in one atomic step, for protocols; see `lmqcluster.core.handlers.transactions`."""
 
 from __future__ import annotations
 

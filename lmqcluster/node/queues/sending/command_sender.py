@@ -101,7 +101,7 @@ class CommandSender:
         self.proposer.add(PendingCommand(command, [future], self._futures), size_bytes)
         return future
 
-    # --- checks, shared with front ends that go to the proposer themselves ----------------------------------------
+    # --- checks, shared with protocols that go to the proposer themselves ----------------------------------------
 
     def check_name(self, queue: bytes, owner: bytes = b"") -> None:
         """Refuse a name that no queue may have.

@@ -1,4 +1,4 @@
-"""Messages of a push and their results, for front ends."""
+"""Messages of a push and their results, for protocols."""
 
 from __future__ import annotations
 

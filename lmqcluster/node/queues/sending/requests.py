@@ -1,6 +1,6 @@
-"""Requests that are one command of the log: built here for all front ends, with their approximate size in bytes.
+"""Requests that are one command of the log: built here for all protocols, with their approximate size in bytes.
 
-A front end with coroutines awaits the result of `CommandSender.ask`. MessagePack-RPC, whose requests take effect in
+A protocol with coroutines awaits the result of `CommandSender.ask`. MessagePack-RPC, whose requests take effect in
 order of arrival, sends them at once and renders the results.
 """
 

@@ -1,4 +1,4 @@
-"""Listing of a queue's messages without taking them, page by page, for every front end.
+"""Listing of a queue's messages without taking them, page by page, for every protocol.
 
 A page holds the messages with the lowest sequences from a given one on. It ends because of its count, its bytes, or the
 bytes that had to be read, and names the sequence at which the next page starts. So a message that stays in the queue

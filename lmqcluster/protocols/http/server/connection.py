@@ -31,7 +31,7 @@ BEGINNING: Final = b"HTTP/1.1 "
 """First bytes of every answer."""
 HEADER_VALUE_BYTES_MAX: Final = 4096
 HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
-"""Maximum size of a header for the parser, whose limit includes the name. The front end checks the values exactly."""
+"""Maximum size of a header for the parser, whose limit includes the name. The port checks the values exactly."""
 HEADERS_MAX: Final = 128
 IDLE_S: Final = 5.0
 LINGER_S: Final = 5.0

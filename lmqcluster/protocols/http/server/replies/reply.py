@@ -1,7 +1,7 @@
 """One HTTP answer, laid out byte by byte.
 
 aiohttp capitalises header names and orders them differently. LMQ's clients expect lower-case names and empty bodies
-with a length, so the front end composes its answers itself and gives aiohttp only bytes.
+with a length, so the port composes its answers itself and gives aiohttp only bytes.
 """
 
 from __future__ import annotations

@@ -39,9 +39,9 @@ class Request(web.BaseRequest):
     """An HTTP request with its raw query string and a bounded body.
 
     Attributes:
-        raw_query: the undecoded query string; set by the front end.
-        route: the path of its resource, such as ``/messages/{name}``; set by the front end, empty for an unknown path.
-        principal: the principal of the client; set by the front end.
+        raw_query: the undecoded query string; set by the port.
+        route: the path of its resource, such as ``/messages/{name}``; set by the port, empty for an unknown path.
+        principal: the principal of the client; set by the port.
     """
 
     ATTRS = web.BaseRequest.ATTRS | frozenset(("_request_s", "principal", "raw_query", "route"))

@@ -15,7 +15,7 @@ from .methods.request_log import logged
 from .methods.table import METHODS
 from .served_node import ServedNode
 
-__all__ = ["RpcFrontEnd"]
+__all__ = ["RpcPort"]
 
 log = structlog.get_logger("lmq.rpc")
 
@@ -23,7 +23,7 @@ PARTIAL_S_MAX = 5.0
 SWEEP_S = 0.5
 
 
-class RpcFrontEnd:
+class RpcPort:
     """MessagePack-RPC on one address.
 
     Attributes:

@@ -1,4 +1,4 @@
-"""The HTTP front end: LMQ's routes, the ``/v1`` routes and health, on one port."""
+"""The HTTP port: LMQ's routes, the ``/v1`` routes and health."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ if TYPE_CHECKING:
     from ...wire.errors import LmqError
     from .server.requests.request import Request
 
-__all__ = ["HttpFrontEnd"]
+__all__ = ["LmqHttpPort"]
 
 _SERVED_OUTSIDE = ("/v1/cluster", "/v1/overview", "/v1/log-level", "/metrics", "/console")
 """Path prefixes that a node outside a cluster still serves: its own state, and joining a cluster."""
 
 
-class HttpFrontEnd(HttpPort):
-    """Front end that serves HTTP for one node."""
+class LmqHttpPort(HttpPort):
+    """Port that serves HTTP for one node."""
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""

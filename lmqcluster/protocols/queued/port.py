@@ -1,4 +1,4 @@
-"""Front end for queued's clients: its routes, served on a separate port."""
+"""The port for queued's clients: its routes, served separately."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from ...wire.errors import LmqError
     from ..http.server.requests.request import Request
 
-__all__ = ["QueuedFrontEnd"]
+__all__ = ["QueuedPort"]
 
 
 _KEY_PATH: Final = re.compile(r"(?is)(api[^/]*key[^/]*/).+")
 
 
-class QueuedFrontEnd(HttpPort):
-    """Front end that serves queued's clients for one node."""
+class QueuedPort(HttpPort):
+    """Port that serves queued's clients for one node."""
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
