@@ -7,21 +7,16 @@ import contextlib
 import functools
 import importlib.metadata
 import importlib.util
-import json
 import operator
-import shutil
 import subprocess
-import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-from tests.integration.cluster import ports
+from typing import TYPE_CHECKING, Final
 
 from .cases import IN_FLIGHT, Case, Mode, Via
-from .processes import ServerProcess, eventually, find_program
+from .native.jetstream_servers import JetStreamServers
+from .native.rows import Protocol
+from .native.servers import Settings
+from .processes import eventually, find_program
 from .system import Link, LostMessagesError, Message, Receiver, System, Tally
 
 if TYPE_CHECKING:
@@ -50,10 +45,9 @@ class JetStream(System):
     )
 
     def __init__(self) -> None:
-        self._servers: list[ServerProcess] = []
+        self.servers: JetStreamServers | None = None
         self._clients: list[Client] = []
         self._links: list[Link] = []
-        self._directory: Path | None = None
 
     @classmethod
     def missing(cls) -> str | None:
@@ -68,56 +62,26 @@ class JetStream(System):
         """Start three servers and connect to each."""
         import nats
 
-        self._directory = Path(tempfile.mkdtemp(prefix="lmqcluster-bench-nats-"))
-        clients = [ports.take() for _ in range(NODES)]
-        routes = [ports.take() for _ in range(NODES)]
-        monitors = [ports.take() for _ in range(NODES)]
         program = find_program("nats-server")
         assert program is not None
-        for i in range(NODES):
-            config = self._directory / f"n{i + 1}.conf"
-            config.write_text(self._config(i, clients[i], monitors[i], routes))
-            self._servers.append(ServerProcess(f"n{i + 1}", [program, "-c", str(config)], self._directory).start())
-        for monitor in monitors:
-            await eventually(functools.partial(self._healthy, monitor), "nats-server ready")
+        self.servers = JetStreamServers(Settings(nats_server=program))
+        await asyncio.to_thread(self.servers.start)
         self._clients = [
-            await nats.connect(f"nats://127.0.0.1:{port}", allow_reconnect=False, pending_size=1 << 28)
-            for port in clients
+            await nats.connect(
+                f"nats://{self.servers.address(name, Protocol.OWN)}", allow_reconnect=False, pending_size=1 << 28
+            )
+            for name in self.servers.servers
         ]
         await self._create()
         self._links = [await _link(client) for client in self._clients]
-
-    def _config(self, index: int, port: int, monitor: int, routes: Sequence[int]) -> str:
-        """Return the configuration file of one server, everything on loopback."""
-        assert self._directory is not None
-        name = f"n{index + 1}"
-        others = ", ".join(f"nats-route://127.0.0.1:{other}" for i, other in enumerate(routes) if i != index)
-        return f"""
-            server_name: {name}
-            listen: 127.0.0.1:{port}
-            http: 127.0.0.1:{monitor}
-            jetstream {{ store_dir: "{self._directory / name}", max_mem: 1G, max_file: 20G }}
-            cluster {{ name: bench, listen: 127.0.0.1:{routes[index]}, routes: [{others}] }}
-        """
-
-    async def _healthy(self, monitor: int) -> bool:
-        """Return whether a server serves JetStream and knows the leader and all three members of the cluster."""
-        for server in self._servers:
-            server.check_running()
-        healthy = await asyncio.to_thread(_get, monitor, "/healthz")
-        cluster = (await asyncio.to_thread(_get, monitor, "/jsz") or {}).get("meta_cluster", {})
-        return healthy is not None and bool(cluster.get("leader")) and cluster.get("cluster_size") == NODES
 
     async def stop(self) -> None:
         """Stop the servers and remove their files."""
         for client in self._clients:
             await client.close()
         self._clients = []
-        for server in self._servers:
-            server.stop()
-        self._servers = []
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self.servers is not None:
+            self.servers.stop()
 
     def version(self) -> str:
         """Return the versions of nats-server and nats-py."""
@@ -198,15 +162,6 @@ class JetStream(System):
             with contextlib.suppress(TimeoutError):  # The old leader may have stepped down before it answered.
                 await self._clients[0].request(f"$JS.API.STREAM.LEADER.STEPDOWN.{STREAM}", timeout=NO_LEADER_TIMEOUT_S)
         raise TimeoutError(f"JetStream: stream and consumer did not get one leader in {PLACEMENT_TRIES} elections")
-
-
-def _get(port: int, path: str) -> dict[str, Any] | None:
-    try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as response:
-            body = json.loads(response.read())
-    except (OSError, urllib.error.URLError):
-        return None  # Not up yet, or up and not healthy (503).
-    return body if isinstance(body, dict) else None
 
 
 async def _link(client: Client) -> Link:

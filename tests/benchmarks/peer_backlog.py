@@ -191,8 +191,12 @@ class Nats(Peer):
     async def held(self) -> int:
         return (await self._system._admin.stream_info(STREAM)).state.messages
 
+    def _processes(self) -> list[ServerProcess]:
+        assert self._system.servers is not None
+        return list(self._system.servers.servers.values())
+
     def memory_bytes(self) -> int:
-        return max(map(session_bytes, self._system._servers))
+        return max(map(session_bytes, self._processes()))
 
     async def restart(self, count: int) -> float:
         import nats
@@ -200,12 +204,12 @@ class Nats(Peer):
         # The last is the stream's leader, so that a single one is a follower.
         leader = await self._system._stream_leader()
         order = [(leader + n + 1) % 3 for n in range(3)][:count]
-        urls = [client.connected_url.netloc for client in self._system._clients]
+        urls, processes = [client.connected_url.netloc for client in self._system._clients], self._processes()
         for number in order:
-            self._system._servers[number].stop()
+            processes[number].stop()
         began_s = time.perf_counter()
         for number in order:
-            self._system._servers[number].start()
+            processes[number].start()
         for number in order:
 
             async def push(url: str = urls[number]) -> None:

@@ -28,11 +28,13 @@ class JetStreamServers(Servers):
     protocols: ClassVar[Mapping[Protocol, str]] = {Protocol.OWN: "jetstream", Protocol.LIBRARY: "nats.go"}
     sync_interval: ClassVar[str | None] = None
     """The configured value, None for the default."""
+    servers: dict[str, ServerProcess]
+    """The started processes by name."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self._directory: Path | None = None
-        self._servers: dict[str, ServerProcess] = {}
+        self.servers = {}
         self._clients = {f"n{i + 1}": ports.take() for i in range(NODES)}
         self._routes = {name: ports.take() for name in self._clients}
         self._monitors = {name: ports.take() for name in self._clients}
@@ -44,7 +46,7 @@ class JetStreamServers(Servers):
             config = self._directory / f"{name}.conf"
             config.write_text(self._config(name, self._directory / name))
             command = [self.settings.nats_server, "-c", str(config)]
-            self._servers[name] = ServerProcess(name, command, self._directory).start()
+            self.servers[name] = ServerProcess(name, command, self._directory).start()
         for name in self._clients:
             wait_for(partial(self._healthy, name), f"nats-server {name} ready")
 
@@ -62,7 +64,7 @@ class JetStreamServers(Servers):
 
     def _healthy(self, name: str) -> bool:
         """Return whether a server serves JetStream and knows the leader and all members of the cluster."""
-        self._servers[name].check_running()
+        self.servers[name].check_running()
         found = self._get(name, "/jsz").get("meta_cluster", {})
         healthy = self._get(name, "/healthz").get("status") == "ok"
         return healthy and bool(found.get("leader")) and found.get("cluster_size") == NODES
@@ -77,7 +79,7 @@ class JetStreamServers(Servers):
 
     def stop(self) -> None:
         """Kill the servers."""
-        for server in self._servers.values():
+        for server in self.servers.values():
             server.stop()
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -89,7 +91,7 @@ class JetStreamServers(Servers):
 
     def processes(self) -> Mapping[str, int]:
         """Return the process id of each server."""
-        return {name: server.pid for name, server in self._servers.items()}
+        return {name: server.pid for name, server in self.servers.items()}
 
     def leader(self, queue: str) -> str:
         """Return the leader of the stream."""
