@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-__all__ = ["Spent", "Usage", "machine_seconds", "tree_seconds"]
+__all__ = ["Spent", "Usage", "machine_seconds", "process_seconds"]
 
 _TICKS_PER_S: Final = os.sysconf("SC_CLK_TCK")
 
@@ -57,7 +57,7 @@ class Usage:
     def now(self) -> Spent:
         """Return the processor time so far, including ended processes."""
         nodes = jvm = python = 0.0
-        for pid, process in _tree(os.getpid(), _processes()):
+        for pid, process in _tree():
             if pid in self._nodes:
                 nodes += process.own_s + process.ended_children_s
             elif process.is_java:
@@ -71,16 +71,17 @@ class Usage:
         """Return processor seconds of each Python process that Spark's daemon has forked and that is alive,
         by process id.
         """
-        tree = dict(_tree(os.getpid(), _processes()))
+        tree = dict(_tree())
         parents = {pid: tree.get(process.parent) for pid, process in tree.items()}
         daemons = {pid for pid, parent in parents.items() if parent is not None and parent.is_java}
         return {pid: process.own_s for pid, process in tree.items() if process.parent in daemons}
 
 
-def tree_seconds(roots: Iterable[int]) -> list[float]:
-    """Return the processor seconds of each of these processes with its descendants, including ended ones."""
+def process_seconds(pids: Iterable[int]) -> list[float]:
+    """Return the processor seconds of each of these processes, with those of its ended children; 0 if it has ended."""
     processes = _processes()
-    return [sum(one.own_s + one.ended_children_s for _, one in _tree(root, processes)) for root in roots]
+    found = (processes.get(pid) for pid in pids)
+    return [0.0 if one is None else one.own_s + one.ended_children_s for one in found]
 
 
 def machine_seconds() -> float:
@@ -91,17 +92,17 @@ def machine_seconds() -> float:
     return (user + nice + system + sum(interrupts)) / _TICKS_PER_S
 
 
-def _tree(root: int, processes: Mapping[int, _Process]) -> Iterator[tuple[int, _Process]]:
-    """Yield a process and all its descendants."""
+def _tree() -> Iterator[tuple[int, _Process]]:
+    """Yield this process and all its descendants."""
+    processes = _processes()
     children: dict[int, list[int]] = defaultdict(list)
     for pid, process in processes.items():
         children[process.parent].append(pid)
-    waiting = [root]
+    waiting = [os.getpid()]
     while waiting:
         pid = waiting.pop()
         waiting += children[pid]
-        if pid in processes:
-            yield pid, processes[pid]
+        yield pid, processes[pid]
 
 
 def _processes() -> dict[int, _Process]:

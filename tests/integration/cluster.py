@@ -219,6 +219,11 @@ class NodeProcess:
         return self.process.pid if self.process is not None and self.process.poll() is None else None
 
     @property
+    def front_ends(self) -> list[int]:
+        """Return the process ids of its front ends, which are its children."""
+        return [int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()]
+
+    @property
     def running(self) -> bool:
         """Return whether the process exists (perhaps paused)."""
         return self.pid is not None

@@ -26,16 +26,12 @@ from .queued_http import QueuedHttp
 from .raw_http import Connection
 from .raw_rpc import Rpc, RpcError
 
-__all__ = ["Load", "front_ends_of", "kill_front_ends"]
+__all__ = ["FRONT_ENDS", "Load", "kill_front_ends", "with_front_ends"]
 
+FRONT_ENDS: Final = 2
 KILL_EVERY_S: Final = 5.0
 BROKEN: Final = (OSError, EOFError, AssertionError, RpcError)
 """Errors that a client of a killed front end may see. The outcome of its request is then unknown."""
-
-
-def front_ends_of(node: NodeProcess) -> list[int]:
-    """Return the process ids of the node's front ends."""
-    return [int(pid) for pid in Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text().split()]
 
 
 class Load:
@@ -259,31 +255,45 @@ class QueuedLoad(Client):
         return True
 
 
-def kill_front_ends(cluster: Cluster, memcache: str, seconds: float, seed: int) -> list[Load]:
-    """Run the load of all protocols for `seconds`, and kill a front end every few; return the loads with what they saw."""
+def with_front_ends(folder: Path) -> Cluster:
+    """Return a cluster whose nodes have two front ends each, and a port for memcache."""
+    cluster = Cluster(3, directory=folder, environment={"LMQ_FRONT_ENDS": str(FRONT_ENDS)})
+    for node in cluster:
+        node.environment["LMQ_MEMCACHE"] = f"127.0.0.1:{ports.take()}"
+    return cluster
+
+
+def kill_front_ends(cluster: Cluster, seconds: float, seed: int) -> tuple[list[Load], int]:
+    """Run the load of all protocols for `seconds`, and kill a front end every few.
+
+    Returns:
+        The loads with what they saw, and the number of kills.
+    """
     rng = random.Random(seed)
     node = cluster.followers()[0]
     loads = [
         Load(node, "rpc", lambda queue: RpcLoad(node.rpc, queue)),
         Load(node, "http", lambda queue: HttpLoad(node.http, queue)),
-        Load(node, "memcache", lambda queue: MemcacheLoad(memcache, queue)),
+        Load(node, "memcache", lambda queue: MemcacheLoad(node.environment["LMQ_MEMCACHE"], queue)),
         Load(node, "queued", lambda queue: QueuedLoad(node.queued, queue)),
     ]
-    deadline_s = time.monotonic() + seconds
+    deadline_s, kills, victim = time.monotonic() + seconds, 0, 0
+
+    def has_all() -> bool:
+        return victim not in node.front_ends and len(node.front_ends) == FRONT_ENDS
+
     try:
         while (left_s := deadline_s - time.monotonic()) > 0:
             time.sleep(min(left_s, rng.uniform(0.4, 1.6) * min(KILL_EVERY_S, seconds / 4)))
-            before = front_ends_of(node)
-            victim = rng.choice(before)
+            wait_for(has_all, "all front ends")
+            victim = rng.choice(node.front_ends)
             os.kill(victim, signal.SIGKILL)
-            wait_for(
-                lambda: victim not in (now := front_ends_of(node)) and len(now) == len(before),  # noqa: B023
-                "a new front end",
-            )
+            kills += 1
+        wait_for(has_all, "all front ends")
     finally:
         for load in loads:
             load.finish()
-    return loads
+    return loads, kills
 
 
 def main() -> int:
@@ -292,16 +302,10 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=180.0, help="duration of the load (default 180)")
     parser.add_argument("--seed", type=int, default=int(time.time()), help="chooses the victims (default: the clock)")
     options = parser.parse_args()
-    memcache = f"127.0.0.1:{ports.take()}"
-    with tempfile.TemporaryDirectory() as folder:
-        cluster = Cluster(3, directory=Path(folder), environment={"LMQ_FRONT_ENDS": "2"})
-        for node in cluster:
-            node.environment["LMQ_MEMCACHE"] = f"127.0.0.1:{ports.take()}"
-        with cluster:
-            memcache = cluster.followers()[0].environment["LMQ_MEMCACHE"]
-            loads = kill_front_ends(cluster, memcache, options.seconds, options.seed)
+    with tempfile.TemporaryDirectory() as folder, with_front_ends(Path(folder)) as cluster:
+        loads, kills = kill_front_ends(cluster, options.seconds, options.seed)
     violations = [text for load in loads for text in load.violations]
-    print(f"seed {options.seed}", *loads, *violations, sep="\n")
+    print(f"seed {options.seed}, {kills} front ends killed", *loads, *violations, sep="\n")
     return 1 if violations else 0
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.benchmarks.processor import machine_seconds, tree_seconds
+from tests.benchmarks.processor import machine_seconds, process_seconds
 
 GENERATOR_NAME: Final = "generator"
 
@@ -113,7 +113,7 @@ _MACHINE: Final = "/machine"
 
 def _spent(watched: Mapping[str, int]) -> dict[str, float]:
     """Return the processor seconds of the processes and of the machine so far, and the time."""
-    spent = dict(zip(watched, tree_seconds(watched.values()), strict=True))
+    spent = dict(zip(watched, process_seconds(watched.values()), strict=True))
     return {**spent, _MACHINE: machine_seconds(), _CLOCK: time.monotonic()}
 
 

@@ -77,8 +77,15 @@ class LmqServers(Servers):
         return f"durability disk: synced on a majority{options}"
 
     def processes(self) -> Mapping[str, int]:
-        """Return the process id of each node."""
-        return {name: node.pid for name, node in self._nodes().items() if node.pid is not None}
+        """Return the process id of each node and of its front ends."""
+        nodes = self._nodes()
+        found = {name: node.pid for name, node in nodes.items() if node.pid is not None}
+        front_ends = {
+            f"{name} front end {number}": pid
+            for name, node in nodes.items()
+            for number, pid in enumerate(node.front_ends, 1)
+        }
+        return found | front_ends
 
     def leader(self, queue: str) -> str:
         """Return the leader of the cluster."""

@@ -49,7 +49,7 @@ class Servers(ABC):
 
     @abstractmethod
     def processes(self) -> Mapping[str, int]:
-        """Return the process id of each server by its name."""
+        """Return the process ids by name. The servers come first."""
 
     @abstractmethod
     def leader(self, queue: str) -> str:
@@ -69,7 +69,7 @@ class Servers(ABC):
 
     def targets(self, row: Row, queues: Sequence[str]) -> list[tuple[str, str]]:
         """Return the addresses and queues that the connections of a row take in turn."""
-        servers = list(self.processes())
+        servers = list(self.processes())[:NODES]
         found = []
         for place, queue in enumerate(queues):
             leader = servers.index(self.leader(queue))
