@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -116,7 +117,7 @@ class Load:
         return True
 
 
-class Client:
+class Client(ABC):
     """A client of one protocol, which holds one message at a time. A context manager that closes the connection."""
 
     def __enter__(self) -> Self:
@@ -128,17 +129,17 @@ class Client:
     def close(self) -> None:
         """Close the connection, if there is one between requests."""
 
+    @abstractmethod
     def push(self, body: bytes) -> bool:
         """Store a message."""
-        raise NotImplementedError
 
+    @abstractmethod
     def pull(self) -> bytes | None:
         """Take a message; None if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def ack(self) -> bool:
         """Acknowledge it; False if the lease has ended."""
-        raise NotImplementedError
 
 
 class RpcLoad(Client):
