@@ -126,8 +126,9 @@ class Client(ABC):
     def __exit__(self, *_exc: object) -> None:
         self.close()
 
+    @abstractmethod
     def close(self) -> None:
-        """Close the connection, if there is one between requests."""
+        """Close the connection."""
 
     @abstractmethod
     def push(self, body: bytes) -> bool:
@@ -239,6 +240,9 @@ class QueuedLoad(Client):
         self._api, self._queue = QueuedHttp(address), queue
         self._polled: dict[str, Any] = {}
         self._api("PUT", f"/queue/{queue}")
+
+    def close(self) -> None:
+        """Do nothing: each request opens a connection."""
 
     def push(self, body: bytes) -> bool:
         self._api.push(self._queue, body.decode())
