@@ -7,6 +7,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, Protocol
 
+import structlog
+
 from ....core import PushFlag
 from ....core.log.commands import Push
 from ....node.commit.proposer import PendingCommand
@@ -16,7 +18,10 @@ from ..values import replies
 
 __all__ = ["SharedAnswers"]
 
+log = structlog.get_logger("lmq.rpc")
+
 _CONNECTION: Final = itemgetter(0)
+_FAILED: Final = "reply failed"
 _OF_SETTLEMENT: Final[dict[bool, bytes | str]] = {True: replies.OK, False: "throw:not_found"}
 
 
@@ -37,7 +42,10 @@ class Answered(Protocol):
 
 
 class SharedAnswers:
-    """Sink of commands whose requests are pairs of a connection and a msgid (`Sink`)."""
+    """Sink of commands whose requests are pairs of a connection and a msgid (`Sink`).
+
+    An error in the reply to one client does not stop the replies to the others.
+    """
 
     def completed(self, pending: PendingCommand, result: Any) -> None:
         """Answer the requests, once."""
@@ -46,22 +54,28 @@ class SharedAnswers:
             return
         if result is not None and result.count(0 if isinstance(pending.command, Push) else True) == len(requests):
             for connection, adjacent in groupby(requests, _CONNECTION):
-                connection.answer_ok([msgid for _connection, msgid in adjacent])
+                try:
+                    connection.answer_ok([msgid for _connection, msgid in adjacent])
+                except Exception:
+                    log.exception(_FAILED)
             return
         for (connection, msgid), answer in zip(requests, _answers(pending, result, len(requests)), strict=True):
-            if isinstance(answer, bytes):
-                connection.succeed(msgid, answer)
-            else:
-                connection.fail(msgid, answer)
+            try:
+                connection.succeed(msgid, answer) if isinstance(answer, bytes) else connection.fail(msgid, answer)
+            except Exception:
+                log.exception(_FAILED)
 
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse the requests, once."""
         requests, pending.requests = pending.requests, []
         is_push, text = isinstance(pending.command, Push), error.rpc_text()
         for connection, msgid in requests:
-            if is_push:
-                connection.push_refused(error)
-            connection.fail(msgid, text)
+            try:
+                if is_push:
+                    connection.push_refused(error)
+                connection.fail(msgid, text)
+            except Exception:
+                log.exception(_FAILED)
 
 
 def _answers(pending: PendingCommand, result: Any, count: int) -> Iterator[bytes | str]:
