@@ -76,7 +76,7 @@ def test_each_request_gets_its_result() -> None:
 
 def test_a_refusal_reaches_all_and_holds_back_only_pushes() -> None:
     sink, one, two = SharedAnswers(), _Client(), _Client()
-    error = LmqError("no_leader", "nobody leads")
+    error = LmqError("no_leader", "there is no leader")
     sink.failed(pushes(sink, (one, 1), (two, 2)), error)
     sink.failed(acks(sink, (one, 3)), error)
     assert [one.answers, two.answers] == [[(1, error.rpc_text()), (3, error.rpc_text())], [(2, error.rpc_text())]]
@@ -88,7 +88,7 @@ def test_an_error_in_the_reply_to_one_client_does_not_stop_the_others(result: li
     sink, one, broken, two = SharedAnswers(), _Client(), _Client(is_broken=True), _Client()
     pending = pushes(sink, (one, 1), (broken, 2), (two, 3))
     if result is None:
-        sink.failed(pending, LmqError("no_leader", "nobody leads"))
+        sink.failed(pending, LmqError("no_leader", "there is no leader"))
     else:
         sink.completed(pending, result)
     assert [msgid for msgid, _ in one.answers + two.answers] == [1, 3]
