@@ -43,15 +43,15 @@ async def open_node(folder: Path, **options: Any) -> AsyncIterator[tuple[Node, T
         )
     )
     await node.start()
-    ports = ports_of(node)
-    for port in ports:
+    opened = ports_of(node)
+    for port in opened:
         await port.start()
     while node.replica.machine.state.version < node.replica.machine.state.VERSION_MAX:
         await node.service.sender.barrier()
     try:
         yield node, Target({name: str(address) for name, address in addresses.items()}, SIZE)
     finally:
-        for port in ports:
+        for port in opened:
             port.retire()
             await port.stop(1.0)
         await node.stop()
