@@ -1,7 +1,7 @@
 // Tokens: access to the cluster.
 
 import { actionButton, ask, commandBox, commandLine, field, readOnlyNote } from "./actions.js";
-import { change, get, may } from "./api.js";
+import { access, change, get, may } from "./api.js";
 import { h, setText, syncRows, table, textRow } from "./dom.js";
 import { day, plural } from "./format.js";
 import { quoted } from "./names.js";
@@ -57,14 +57,14 @@ function tokenRow(token, state) {
 
 async function newToken(state) {
   const name = field("name", "Name", h("input", { required: true, maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Without spaces and slashes.");
-  const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (state.tokens.length ? "write" : "admin") }, one))), "read: view; write: also push, pull and settle; admin: also delete, purge and manage.");
+  const role = field("role", "Role", h("select", {}, ROLES.map((one) => h("option", { value: one, selected: one === (access.tokens ? "write" : "admin") }, one))), "read: view; write: also push, pull and settle; admin: also delete, purge and manage.");
   const queues = field("queues", "Queues", h("input", { required: true, value: ".*", autocomplete: "off", spellcheck: "false" }), "A regular expression that matches anywhere in queue names.");
   const principal = field("principal", "Principal", h("input", { maxlength: "100", pattern: "[^\\s\\/]+", autocomplete: "off", spellcheck: "false" }), "Owner of the state of its clients; several tokens can share one. Empty: the name of the token.");
   const lifetime = field("lifetime", "Expires", h("select", {}, LIFETIMES.map(([value, text]) => h("option", { value }, text))));
   let made = null;
   await ask({
     title: "New token",
-    text: state.tokens.length ? [] : ["The first token must be an admin for all queues that never expires. Every client then needs a token, this console included."],
+    text: access.tokens ? [] : ["The first token must be an admin for all queues that never expires. Every client then needs a token, this console included."],
     fields: [name, role, queues, principal, lifetime],
     verb: "Create",
     command: (values) => commandLine("token create", [values.name ? quoted(values.name) : "NAME"], [`--role=${values.role}`, ...(values.queues === ".*" ? [] : [`--queues=${quoted(values.queues)}`]), ...(values.principal ? [`--principal=${quoted(values.principal)}`] : []), ...(values.lifetime ? [`--expires-in=${values.lifetime}`] : [])]),
