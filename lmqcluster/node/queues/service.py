@@ -180,7 +180,7 @@ class QueueService:
             return await self.push_or_wait(queue, items, wait_s, owner)
         is_single = len(items) == 1 and not has_options and not tells_sequence
         if is_single and not items[0].headers and items[0].key is None:
-            return [Stored(await self._push_plain(queue, items[0]))]
+            return [Stored(await self._send_plain(queue, items[0]))]
         return [
             stored(*one)
             for one in await self.sender.ask(requests.push_rows(self.sender.due_times, queue, items, owner))
@@ -219,7 +219,16 @@ class QueueService:
             proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
-    def _push_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
+    def push_plain(self, queue: bytes, item: PushItem, owner: bytes = b"") -> asyncio.Future[int]:
+        """Send the push of a message without options, headers and key; return a future of its flag, which raises like `push`.
+
+        Raises: like `push`, if the message cannot be sent.
+        """
+        self.sender.check_name(queue, owner)
+        self.sender.check_item(item)
+        return self._send_plain(queue, item)
+
+    def _send_plain(self, queue: bytes, item: PushItem) -> asyncio.Future[int]:
         future: asyncio.Future[int] = self._loop.create_future()
         size = len(item.content) + len(item.content_type or b"") + 8
         # A client of HTTP awaits each answer, and the pushes of Kestrel's clients keep their order within a queue, which has

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
@@ -15,7 +17,7 @@ from ....wire.headers import is_reserved
 from ..server.replies.common_replies import OCTET_STREAM, no_content
 from ..server.replies.compact_json import dumps
 from ..server.replies.push_flags import ACCUMULATION, FLAGS
-from ..server.replies.reply import JSON, Reply, header_value
+from ..server.replies.reply import JSON, Repeatable, Reply, header_value
 from ..server.requests.target import check_name, has_control, pattern_of
 from ..server.routing import Resource, Router
 from . import parameters
@@ -76,12 +78,23 @@ class MessageRoutes:
         """Store the body as one message."""
         # A push that does not ask for the sequence is faster, because its message shares a command with others.
         tells = "sequence" in request.raw_query and parameters.tells_sequence(request.parameters())
-        item = await self._item(request)
-        (stored,) = await self._service.push(check_name(name), (item,), request.principal.owner, tells_sequence=tells)
-        head = JSON + REPLAYED if stored.flag & PushFlag.REPLAYED else JSON
+        item, owner = await self._item(request), request.principal.owner
+        (stored,) = await self._service.push(check_name(name), (item,), owner, tells_sequence=tells)
+        reply = _pushed(stored.flag)
         if stored.told_sequence is not None:
-            head += SEQUENCE % stored.told_sequence
-        return Reply(200, head, _PUSHED[stored.flag & ACCUMULATION])
+            reply.head += SEQUENCE % stored.told_sequence
+        if not tells and item.key is None and not item.headers:
+            start = partial(self._push_repeatedly, name, item.content_type, owner)
+            reply.repeatable = Repeatable(start, _pushed, on_error)
+        return reply
+
+    def _push_repeatedly(
+        self, name: bytes, content_type: bytes | None, owner: bytes, body: bytes
+    ) -> asyncio.Future[int] | None:
+        """Store another body like an earlier one, unless hooks may preserve headers of the push."""
+        if any(self._service.preserved_headers()):
+            return None
+        return self._service.push_plain(name, PushItem(body, content_type), owner)
 
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""
@@ -149,6 +162,11 @@ class MessageRoutes:
             if is_wanted and not is_reserved(name.decode("latin-1")) and not has_control(value):
                 found.setdefault(name, value)
         return tuple(found.items())
+
+
+def _pushed(flag: int) -> Reply:
+    """Return the answer to a push."""
+    return Reply(200, JSON + REPLAYED if flag & PushFlag.REPLAYED else JSON, _PUSHED[flag & ACCUMULATION])
 
 
 def _copied(flag: int) -> dict[str, str]:

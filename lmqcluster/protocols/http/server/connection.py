@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
 from aiohttp import EMPTY_PAYLOAD, hdrs, web
@@ -43,12 +44,20 @@ SMALL_BYTES: Final = 16 * 1024
 COUNTED_BYTES_MAX: Final = 112 * 1024 * 1024
 """Maximum size that is counted, so that a client that holds nothing else can be served."""
 _SMALL_HEAD_BYTES: Final = 4096
+_REPEATED_HEAD_BYTES_MAX: Final = 1024
+"""Maximum size of a head that a connection keeps for the requests that repeat it."""
 _PARSED_FACTOR: Final = 4
 """Memory that the parser needs for a head, as a multiple of its bytes."""
 
 
 ErrorReply = Callable[[web.BaseRequest, int, BaseException | None, str | None], web.StreamResponse]
 """Factory of the answer to a request that the parser refused or that failed: request, status, error, message."""
+
+
+Repeat = Callable[[bytes], asyncio.Future[Any] | None]
+"""Begins a request that repeats an earlier one; returns the future of its outcome, None if the bytes must be parsed."""
+AnswerRepetition = Callable[[asyncio.Future[Any]], tuple[bytes, bool]]
+"""Called with the outcome of a repetition; returns the answer, and whether the connection stays open."""
 
 
 class Connection(RequestHandler):
@@ -60,11 +69,13 @@ class Connection(RequestHandler):
         place: its slot in the limits on connections and memory.
         answered: number of answers that have begun.
         has_begun_answer: whether `BEGINNING` of the next answer was already sent.
+        head: bytes of the last head; empty if it is long, arrived in pieces, or is followed by another.
+        line: the request line of the last request that may be repeated.
     """
 
     __slots__ = (
-        "_body", "_error_reply", "_framing", "_head_bytes", "_is_over", "_rest", "_watch", "_work_bytes", "answered",
-        "has_begun_answer", "is_local", "place", "served",
+        "_body", "_error_reply", "_framing", "_head_bytes", "_is_over", "_repeat", "_repetition", "_rest", "_watch",
+        "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "line", "place", "served",
     )  # fmt: skip
 
     def __init__(
@@ -96,6 +107,9 @@ class Connection(RequestHandler):
         self.has_begun_answer = False
         self._head_bytes = 0
         self._work_bytes = 0
+        self.head = self.line = b""
+        self._repeat: tuple[Repeat, AnswerRepetition] | None = None
+        self._repetition: asyncio.Future[Any] | None = None
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client and give the parser one head or body at a time.
@@ -104,6 +118,12 @@ class Connection(RequestHandler):
         without data when parsing can continue.
         """
         if self._is_over:
+            return
+        if self._repetition is not None:
+            self._rest += data
+            self._pause_transport_reading()
+            return
+        if self._repeat is not None and self._begin_repetition(data, *self._repeat):
             return
         if not data:
             super().data_received(data)
@@ -124,6 +144,8 @@ class Connection(RequestHandler):
         if self._request_count != requests:
             before, (message, self._body) = self._body, self._messages[-1]
             if isinstance(message, RawRequestMessage):
+                is_whole = framing.head_bytes == size <= _REPEATED_HEAD_BYTES_MAX and requests == self.answered
+                self.head = data[:size] if is_whole else b""
                 framing.head_ended(None if message.chunked else int(message.headers.get(hdrs.CONTENT_LENGTH, "0")))
                 self._hold_head(0)
             else:
@@ -139,6 +161,48 @@ class Connection(RequestHandler):
         elif framing.head_bytes > _SMALL_HEAD_BYTES:
             self._check_head(framing.head_bytes)
         return b"" if self._is_over or self._force_close or self._close else data[size:]
+
+    def remember(self, repeat: Repeat, answer: AnswerRepetition) -> None:
+        """Offer what arrives between requests to `repeat` before it is parsed."""
+        self._repeat = repeat, answer
+
+    def _begin_repetition(self, data: bytes, repeat: Repeat, answer: AnswerRepetition) -> bool:
+        is_between = self._waiter is not None and not self._messages and not self._rest and not self._framing.head_bytes
+        if not is_between or len(data) > SMALL_BYTES or self._paused or self._close or self._watch is not None:
+            return False
+        self._repetition = outcome = repeat(data)
+        if outcome is None:
+            return False
+        self._request_count += 1
+        outcome.add_done_callback(partial(self._end_repetition, answer))
+        return True
+
+    def _end_repetition(self, answer: AnswerRepetition, outcome: asyncio.Future[Any]) -> None:
+        """Write the answer to a repetition, and take what has arrived since."""
+        self._repetition = None
+        content, stays_open = answer(outcome)
+        if self.transport is None:
+            return
+        self.transport.write(content)
+        self._next_keepalive_close_time = self._loop.time() + IDLE_S
+        if not stays_open:
+            self._is_over = True
+            self.transport.close()
+        elif self._rest:
+            rest, self._rest = self._rest, b""
+            self._resume_transport_reading()
+            self.data_received(rest)
+
+    def _process_keepalive(self) -> None:
+        if self._repetition is not None:
+            self._next_keepalive_close_time = self._loop.time() + IDLE_S
+        super()._process_keepalive()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:  # noqa: ASYNC109 - aiohttp's signature
+        """End the connection after the answer to its request, which may take `timeout` seconds."""
+        if self._repetition is not None:
+            await asyncio.wait((self._repetition,), timeout=timeout)
+        await super().shutdown(timeout)
 
     def _check_head(self, size_bytes: int) -> None:
         """Refuse a head that is too large; end the connection if there is no memory for the head."""
@@ -217,14 +281,14 @@ class Connection(RequestHandler):
     @property
     def is_last(self) -> bool:
         """Return whether no request follows the current one."""
-        return self._watch is not None and not self._messages and not self._rest
+        return self._close or (self._watch is not None and not self._messages and not self._rest)
 
     def close(self) -> None:
         """End the connection: immediately if it is idle, otherwise after the current answer.
 
         aiohttp only stops reading from an idle connection, which leaves a client's next request without an answer.
         """
-        is_idle = self._waiter is not None
+        is_idle = self._waiter is not None and self._repetition is None
         super().close()
         if is_idle and self.transport is not None:
             self.transport.close()
@@ -235,6 +299,9 @@ class Connection(RequestHandler):
         watch, self._watch = self._watch, None
         if watch is not None:
             watch.cancel()
+        if self._repetition is not None:
+            self._repetition.cancel()
+        self._repeat = None
         # Tasks and unread bodies refer to the connection; dropping them breaks the reference cycles.
         self._rest, self._body, self._is_over = b"", EMPTY_PAYLOAD, True
         self._messages.clear()

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
 
 from aiohttp import web
 
@@ -20,11 +21,14 @@ from ..connection import Connection
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
+    from .....wire.errors import LmqError
+
 __all__ = [
     "CONTINUE",
     "JSON",
     "REQUESTS_PER_CONNECTION_MAX",
     "STALL_S",
+    "Repeatable",
     "Reply",
     "drain",
     "header_value",
@@ -45,6 +49,8 @@ _JOIN_BYTES_MAX = 64 * 1024
 """Size in bytes up to which one write of head and body is cheaper than two writes."""
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
+
+T = TypeVar("T")
 
 
 class _Clock:
@@ -104,6 +110,22 @@ def open_transport(request: web.BaseRequest) -> asyncio.Transport:
     return transport
 
 
+@dataclass(frozen=True, slots=True)
+class Repeatable(Generic[T]):
+    """A request of which only the body matters once its head is known.
+
+    Attributes:
+        start: begins the request with another body; returns the future of its result, which raises `LmqError`, or None if
+            the request must be handled in full.
+        reply: formats the result.
+        on_error: formats an error.
+    """
+
+    start: Callable[[bytes], asyncio.Future[T] | None]
+    reply: Callable[[T], Reply]
+    on_error: Callable[[LmqError], Reply]
+
+
 class Reply(web.StreamResponse):
     """A finished answer.
 
@@ -111,6 +133,7 @@ class Reply(web.StreamResponse):
         code: HTTP status.
         head: header lines, each ended by CR LF, without length, date and connection.
         content: the body.
+        repeatable: answers later requests with the same head; None if they are handled in full.
     """
 
     def __init__(
@@ -127,6 +150,7 @@ class Reply(web.StreamResponse):
         self.code = code
         self.head = head
         self.content = content if isinstance(content, bytes) else b"".join(content)
+        self.repeatable: Repeatable[Any] | None = None
         self._closes = close
 
     @property
@@ -170,15 +194,24 @@ class Reply(web.StreamResponse):
         self.head = _WITHDRAWN
         self.content = b""
 
+    def repeated(self, client: Connection) -> bytes:
+        """Return the whole answer to a repeated request of this client, to be written immediately."""
+        return self._head_for(client, minor=1) + self.content
+
     def _compose(self, request: web.BaseRequest) -> bytes:
         """Return the answer up to its body, without the bytes that were already sent; to be written immediately."""
-        client = cast("Connection", request.protocol)
         # After an error, the rest of the body is not awaited, because the client may keep sending useless data.
-        if client.is_last or not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
+        if not request.keep_alive or (self.code >= 400 and not request.content.is_eof()):
+            self._closes = True
+        return self._head_for(cast("Connection", request.protocol), request.version.minor)
+
+    def _head_for(self, client: Connection, minor: int) -> bytes:
+        """Return the answer up to its body for this client, which uses version 1.`minor`."""
+        if client.is_last:
             self._closes = True
         if self._closes:
             connection = b"connection: close\r\n"
-        elif request.version.minor == 0:
+        elif minor == 0:
             connection = b"connection: keep-alive\r\n"
         else:
             connection = b""
