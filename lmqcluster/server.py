@@ -18,6 +18,7 @@ import structlog
 from .node.config.config import NodeConfig
 from .node.node import Node
 from .node.process.garbage import GarbageCollection
+from .node.process.pauses import PauseWatch
 from .node.process.service_manager import ServiceManager
 from .protocols.http import LmqHttpPort
 from .protocols.kestrel.port import Factory, KestrelPort
@@ -114,12 +115,15 @@ async def serve(config: NodeConfig) -> int:
     )
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
-    garbage = asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())
+    watches = [asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())]
+    if config.pause_log_milliseconds:
+        watches.append(asyncio.ensure_future(PauseWatch(config.pause_log_milliseconds / 1000).keep()))
     try:
         return await _run_until(stop, node)
     finally:
         reports.cancel()
-        garbage.cancel()
+        for watch in watches:
+            watch.cancel()
         manager.stopping()
         await _shut_down(node, ports, pid_file)
 

@@ -51,7 +51,7 @@ __all__ = ["Replica", "ReplicaListener"]
 
 log = structlog.get_logger("lmq.replica")
 
-PAGES_PER_BATCH = 4
+PAGES_PER_BATCH = 2
 """Most pages made after one batch, or in one step, to bound its duration."""
 
 

@@ -443,6 +443,17 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             default="off",
         ),
     )
+    pause_log_milliseconds: int = field(
+        default=0,
+        metadata=option(
+            values.count,
+            "Log each pause of the event loop longer than this many milliseconds, with its cause, to find what makes single "
+            "requests slow; 0 logs none.",
+            extremes="Below 3, the log has more lines than anyone reads. Measuring costs a few percent of a core.",
+            metavar="MILLISECONDS",
+            default="0",
+        ),
+    )
     origins: Mapping[str, str] = field(default_factory=dict, compare=False, repr=False)
     """The sources of values by option: ``flag --http``, ``environment LMQ_HTTP``, ``file PATH``; absent for the default."""
 

@@ -22,9 +22,9 @@ __all__ = ["GarbageCollection"]
 
 log = structlog.get_logger("lmq.memory")
 
-THRESHOLDS: Final = (15_000, 0, 0)
+THRESHOLDS: Final = (5_000, 0, 0)
 """New containers that trigger a collection of the next generation; every third collection includes the oldest one."""
-SET_ASIDE_S: Final = 0.003
+SET_ASIDE_S: Final = 0.0015
 """If a collection takes more processor time than this, its survivors are frozen, so that the next one is short again."""
 PERIOD_S: Final = 0.25
 GROWTH_BYTES: Final = 64 * 1024 * 1024

@@ -27,7 +27,7 @@ __all__ = ["SnapshotKeeper"]
 
 log = structlog.get_logger("lmq.snapshots")
 
-RECORDS_PER_SLICE = 4
+RECORDS_PER_SLICE = 2
 """Records packed or loaded in one turn of the event loop; each holds at most 500 messages or about 256 KiB."""
 RETRY_S = 5.0
 """Pause after a snapshot could not be written, for example because the disk is full."""
