@@ -115,17 +115,24 @@ async def serve(config: NodeConfig) -> int:
     )
     manager.ready()
     reports = asyncio.ensure_future(manager.report(partial(_described, node)))
-    watches = [asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())]
-    if config.pause_log_milliseconds:
-        watches.append(asyncio.ensure_future(PauseWatch(config.pause_log_milliseconds / 1000).keep()))
+    watches = [reports, *_watches(node)]
     try:
         return await _run_until(stop, node)
     finally:
-        reports.cancel()
         for watch in watches:
             watch.cancel()
         manager.stopping()
         await _shut_down(node, ports, pid_file)
+
+
+def _watches(node: Node) -> list[asyncio.Future[None]]:
+    """Start the watches over this process; they run until cancelled."""
+    watches: list[asyncio.Future[None]] = [
+        asyncio.ensure_future(GarbageCollection(node.accounted_bytes, node.step_aside).keep())
+    ]
+    if node.config.pause_log_milliseconds:
+        watches.append(asyncio.ensure_future(PauseWatch(node.config.pause_log_milliseconds / 1000).keep()))
+    return watches
 
 
 def ports_of(node: Node) -> list[Port]:

@@ -8,10 +8,13 @@ from typing import Any, Final
 
 from ..ports import HALF_CLOSED_S, keep_alive, may_be_half_closed, wait_for_acknowledgement, wait_for_reset
 from ..ports.front_ends.channel import WINDOW_BYTES, WRITE_REPORT_BYTES, Channel, Operation
+from ..wire.repeats import REPEATED_BYTES_MAX, Pattern
 
 __all__ = ["ClientConnection"]
 
 _DATA: Final = int(Operation.DATA)
+REPEAT_S: Final = 1.0
+"""How long a connection repeats a request before the node sees it in full again, and so knows that the client is active."""
 
 
 class ClientConnection(asyncio.Protocol):
@@ -45,6 +48,16 @@ class ClientConnection(asyncio.Protocol):
         self._written_bytes = 0
         self._is_full = False
         self._tasks: set[asyncio.Task[None]] = set()
+        # The request that may be repeated, its group, and until when.
+        self._pattern: Pattern | None = None
+        self._group = 0
+        self._repeat_until_s = 0.0
+        # The repetition without an answer, the tag of its answer, and what came after it: data, the end, and the node's wish
+        # to close.
+        self._repetition: bytes | None = None
+        self._tag = b""
+        self._later: list[bytes] = []
+        self._ends_later = self._closes_later = False
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
@@ -58,16 +71,40 @@ class ClientConnection(asyncio.Protocol):
         self._channel.send(Operation.UP, self._number)
 
     def data_received(self, data: bytes) -> None:
-        """Relay bytes."""
+        """Relay bytes, unless they repeat a request."""
+        if (self._pattern is not None or self._repetition is not None) and self._repeats(data):
+            return
         self._channel.send_data(_DATA, self._number, data)
         self._untaken_bytes += len(data)
         if self._untaken_bytes > WINDOW_BYTES or self._channel.is_full:
             self._is_held = self._channel.is_full
             self._choose_reading()
 
+    def _repeats(self, data: bytes) -> bool:
+        """Return whether the bytes are a repetition, which is sent, or come after one, and are kept."""
+        if self._repetition is not None:
+            self._later.append(data)
+            self._choose_reading()
+            return True
+        found = None
+        # A client that does not read its answers gets no more of them here, because only the node bounds them.
+        is_valid = len(data) <= REPEATED_BYTES_MAX and not self._is_full and self._loop.time() < self._repeat_until_s
+        if is_valid and self._pattern is not None:
+            found = self._pattern.match(data)
+        if found is None:
+            self._pattern = None
+            return False
+        self._repetition = data
+        self._tag, body = found
+        self._channel.send_repeat(self._group, self._number, body)
+        return True
+
     def eof_received(self) -> bool:
         """Report the end, and watch whether a client that waits for answers still exists."""
-        self._channel.send(Operation.END, self._number)
+        if self._repetition is not None:
+            self._ends_later = True
+        else:
+            self._channel.send(Operation.END, self._number)
         if not may_be_half_closed(self._transport):
             return False
         self._run(self._watch())
@@ -111,8 +148,52 @@ class ClientConnection(asyncio.Protocol):
         """Close the sending side."""
         self._transport.write_eof()
 
+    def repeat(self, group: int, pattern: Pattern) -> None:
+        """Recognize repetitions of the last request."""
+        self._group, self._pattern = group, pattern
+        self._repeat_until_s = self._loop.time() + REPEAT_S
+
+    def answer(self, before: bytes, after: bytes) -> None:
+        """Answer the repetition."""
+        self._transport.write(before + self._tag + after)
+        self._go_on()
+
+    def send_in_full(self) -> None:
+        """Send the repetition as data."""
+        self._pattern = None
+        if self._repetition is not None:
+            self._later.insert(0, self._repetition)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Continue with what came after the repetition, until the next one."""
+        self._repetition = None
+        if self._later:
+            later, self._later = self._later, []
+            for data in later:
+                self.data_received(data)
+            self._choose_reading()
+        self._end_after_answer()
+
+    def _end_after_answer(self) -> None:
+        """Carry out what waits for the answer to the last repetition."""
+        if self._repetition is not None:
+            return
+        if self._closes_later:
+            self._transport.close()
+        elif self._ends_later:
+            self._ends_later = False
+            self._channel.send(Operation.END, self._number)
+
     def close(self) -> None:
-        """Close after everything is written."""
+        """Close after everything is written and the repetition is answered."""
+        if self._repetition is not None:
+            self._closes_later = True
+        else:
+            self._transport.close()
+
+    def finish(self) -> None:
+        """Close after everything is written. There will be no answers."""
         self._transport.close()
 
     def abort(self) -> None:
@@ -136,7 +217,7 @@ class ClientConnection(asyncio.Protocol):
             self._choose_reading()
 
     def _choose_reading(self) -> None:
-        wanted = not (self._is_paused or self._is_held or self._untaken_bytes > WINDOW_BYTES)
+        wanted = not (self._is_paused or self._is_held or self._later or self._untaken_bytes > WINDOW_BYTES)
         if wanted != self._is_reading and not self._transport.is_closing():
             self._is_reading = wanted
             if wanted:

@@ -14,6 +14,7 @@ import structlog
 from ..node.access.tls import ServerTls, handshake
 from ..ports.acceptor import Acceptor
 from ..ports.front_ends.channel import Channel, Operation
+from ..wire.repeats import pattern_of
 from .client_connection import ClientConnection
 
 __all__ = ["FrontEnd"]
@@ -29,7 +30,7 @@ OTHER_DESCRIPTORS: Final = 32
 LAST_ANSWERS_S: Final = 1.0
 """How long clients may take to read their last answers after the node has ended."""
 
-_WRITE, _RETIRE = int(Operation.WRITE), int(Operation.RETIRE)
+_WRITE, _RETIRE, _ANSWERS = int(Operation.WRITE), int(Operation.RETIRE), int(Operation.ANSWERS)
 
 
 class FrontEnd:
@@ -68,7 +69,7 @@ class FrontEnd:
             acceptor.close()
         self._is_empty.clear()
         for connection in list(self._connections.values()):
-            connection.close()
+            connection.finish()
         if self._connections:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._is_empty.wait(), LAST_ANSWERS_S)
@@ -122,12 +123,26 @@ class FrontEnd:
         each, connections = iter(frame), self._connections
         for operation, number, value in zip(each, each, each, strict=True):
             connection = connections.get(number)
-            if connection is None or operation >= _RETIRE:
+            if operation >= _ANSWERS:
+                self._take_answers(operation, value)
+            elif connection is None or operation >= _RETIRE:
                 self._carry_out(operation, number)
             elif operation == _WRITE:
                 connection.write(value)
             else:
                 _carry_out(connection, operation, value)
+
+    def _take_answers(self, operation: int, value: list[Any]) -> None:
+        """Take the outcome of repeated requests. Their clients may have disconnected."""
+        if operation == _ANSWERS:
+            numbers, before, after = value
+            for number in numbers:
+                if (connection := self._connections.get(number)) is not None:
+                    connection.answer(before, after)
+        else:
+            for number in value:
+                if (connection := self._connections.get(number)) is not None:
+                    connection.send_in_full()
 
     def _carry_out(self, operation: int, number: int) -> None:
         """Carry out an operation that needs no open connection."""
@@ -175,6 +190,9 @@ def _carry_out(connection: ClientConnection, operation: int, value: Any) -> None
         connection.set_paused(is_paused=True)
     elif operation == Operation.RESUME:
         connection.set_paused(is_paused=False)
+    elif operation == Operation.REPEAT:
+        group, *pattern = value
+        connection.repeat(group, pattern_of(pattern))
     elif operation == Operation.WRITE_END:
         connection.write_end()
     elif operation == Operation.ACKNOWLEDGE:

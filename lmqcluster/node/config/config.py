@@ -497,7 +497,10 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
         if self.event_journal_bytes_max < EVENT_FILE_BYTES_MIN:
             self._fail("event_journal_bytes_max", f"must be at least 64KiB, not {self.event_journal_bytes_max} B")
-        for least, names in ((0, ("requests_per_client_max", "front_ends")), (1, _TIMES_AND_COUNTS)):
+        for least, names in (
+            (0, ("requests_per_client_max", "front_ends", "pause_log_milliseconds")),
+            (1, _TIMES_AND_COUNTS),
+        ):
             for name in names:
                 if getattr(self, name) < least:
                     self._fail(name, f"must be at least {least}, not {getattr(self, name)}")

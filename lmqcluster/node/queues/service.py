@@ -32,6 +32,7 @@ from .pulls.unsent import Unsent
 from .pulls.wait_lists import DeliverySink
 from .pushes.copies import push_copies
 from .pushes.jobs import Jobs
+from .pushes.repeated import RepeatedAnswers
 from .pushes.transactions import Step, run_transaction
 from .pushes.waiting import WaitingPushes
 from .sending import requests
@@ -74,6 +75,7 @@ class QueueService:
         board: requests that wait for something other than messages.
         events: subscribers to events of queues.
         rates: the rates of queues that the node measures.
+        repeated_answers: sink of the pushes that clients of front ends repeat.
     """
 
     def __init__(
@@ -107,6 +109,7 @@ class QueueService:
         self.operations = QueueOperations(self.sender)
         self.jobs = Jobs(self.sender)
         self._flags = _FlagSink()
+        self.repeated_answers = RepeatedAnswers()
         self.board = LogWaiters(state)
         self.events = QueueEvents(state)
         self.board.session_ended.append(self._session_ended)
@@ -219,11 +222,14 @@ class QueueService:
             proposer.add(PendingCommand(Push(queue, None, contents), requests, shares), size + 64)
         return outcome
 
-    def push_plain(self, queue: bytes, item: PushItem, owner: bytes = b"") -> asyncio.Future[int]:
+    def push_plain(
+        self, queue: bytes, content_type: bytes | None, content: bytes, owner: bytes = b""
+    ) -> asyncio.Future[int]:
         """Send the push of a message without options, headers and key; return a future of its flag, which raises like `push`.
 
         Raises: like `push`, if the message cannot be sent.
         """
+        item = PushItem(content, content_type)
         self.sender.check_name(queue, owner)
         self.sender.check_item(item)
         return self._send_plain(queue, item)

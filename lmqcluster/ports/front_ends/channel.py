@@ -38,18 +38,24 @@ class Operation(IntEnum):
     LOST = 5  # the connection has ended
     WRITTEN = 6  # value: how many more bytes the socket has taken
     ACKNOWLEDGED = 7  # value: whether the client's host has acknowledged everything written
+    REPEATS = 8  # requests that repeat earlier ones; the connection is a group, value: connections, bodies
     # To a front end.
-    ADMIT = 8  # the connection is counted; read from it
-    WRITE = 9  # value: bytes for the client
-    WRITE_END = 10  # close the sending side
-    CLOSE = 11  # close the connection after everything is written
-    ABORT = 12  # end the connection now
-    PAUSE = 13  # stop reading
-    RESUME = 14  # read again
-    TAKEN = 15  # value: how many more bytes the node has taken
-    ACKNOWLEDGE = 16  # report when the client's host has acknowledged everything written
-    RETIRE = 17  # accept no more connections; the connection is the number of a port
-    RELOAD = 18  # read the certificate again; the connection is 0
+    ADMIT = 9  # the connection is counted; read from it
+    WRITE = 10  # value: bytes for the client
+    WRITE_END = 11  # close the sending side
+    CLOSE = 12  # close the connection after everything is written
+    ABORT = 13  # end the connection now
+    PAUSE = 14  # stop reading
+    RESUME = 15  # read again
+    TAKEN = 16  # value: how many more bytes the node has taken
+    ACKNOWLEDGE = 17  # report when the client's host has acknowledged everything written
+    REPEAT = 18  # the next request may repeat this one; value: group, pattern
+    RETIRE = 19  # accept no more connections; the connection is the number of a port
+    RELOAD = 20  # read the certificate again; the connection is 0
+    ANSWERS = (
+        21  # to repeated requests; the connection is 0, value: connections, bytes before and after the tag of each
+    )
+    IN_FULL = 22  # send repeated requests as data instead; the connection is 0, value: connections
 
 
 class Channel(asyncio.Protocol):
@@ -79,6 +85,8 @@ class Channel(asyncio.Protocol):
         self._unpacker = msgpack.Unpacker(raw=True, max_buffer_size=0)
         self._frame: list[Any] = []
         self._frame_bytes = 0
+        # The repeated requests in the frame, by group.
+        self._repeats: dict[int, tuple[list[int], list[bytes]]] = {}
         self.is_full = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -105,7 +113,21 @@ class Channel(asyncio.Protocol):
         if self._frame_bytes > FRAME_BYTES:
             self._flush()
 
+    def send_repeat(self, group: int, connection: int, body: bytes) -> None:
+        """Send a repeated request like `send_data`; those of a group are one operation."""
+        repeats = self._repeats.get(group)
+        if repeats is None:
+            repeats = self._repeats[group] = [], []
+            self.send(Operation.REPEATS, group, repeats)
+        connections, bodies = repeats
+        connections.append(connection)
+        bodies.append(body)
+        self._frame_bytes += len(body)
+        if self._frame_bytes > FRAME_BYTES:
+            self._flush()
+
     def _flush(self) -> None:
+        self._repeats = {}
         frame, self._frame, self._frame_bytes = self._frame, [], 0
         if frame and self._transport is not None:
             self._transport.write(msgpack.packb(frame))

@@ -13,12 +13,13 @@ from ..ending import Ending
 from .channel import Channel, Operation
 from .relayed_port import RelayedPort
 from .relayed_transport import RelayedTransport
+from .repeats import Repeats
 
 __all__ = ["Link"]
 
 log = structlog.get_logger("lmq.ports")
 
-_DATA = int(Operation.DATA)
+_DATA, _REPEATS = int(Operation.DATA), int(Operation.REPEATS)
 
 
 class Link:
@@ -31,6 +32,7 @@ class Link:
     def __init__(self, ports: Mapping[int, RelayedPort]) -> None:
         self._ports = ports
         self.channel = Channel(self._receive, self._lost)
+        self._repeats = Repeats(self.channel)
         self._connections: dict[int, RelayedTransport] = {}
         self._opening: dict[int, tuple[RelayedPort, ConnectionSlot]] = {}
 
@@ -39,10 +41,14 @@ class Link:
         for operation, number, value in zip(each, each, each, strict=True):
             if operation == _DATA:
                 if (transport := connections.get(number)) is not None:
+                    self._repeats.end(number)
                     transport.received(value)
             else:
                 try:
-                    self._carry_out(operation, number, value)
+                    if operation == _REPEATS:
+                        self._repeats.received(number, *value)
+                    else:
+                        self._carry_out(operation, number, value)
                 except Exception:
                     log.exception("connection failed")
 
@@ -81,7 +87,7 @@ class Link:
             return
         port, slot = self._opening.pop(number)
         protocol: Any = port.factory(slot)
-        transport = RelayedTransport(self.channel, number, slot.address, protocol, is_tls=port.is_tls)
+        transport = RelayedTransport(self.channel, number, slot.address, protocol, self._repeats, is_tls=port.is_tls)
         self._connections[number] = transport
         slot.set_abort(transport.abort)
         try:
@@ -101,6 +107,7 @@ class Link:
             slot.release()
 
     def _lose(self, number: int) -> None:
+        self._repeats.end(number)
         if (transport := self._connections.pop(number, None)) is not None:
             transport.lost()
         elif number in self._opening:

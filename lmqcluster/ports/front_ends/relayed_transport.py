@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Any, Final
 
 import structlog
 
+from ...wire.repeats import Pattern
 from .channel import READ_REPORT_BYTES, WINDOW_BYTES, WRITE_REPORT_BYTES, Channel, Operation
+from .repeats import Answer, RepeatGroup, Repeats
 
 __all__ = ["RelayedTransport"]
 
@@ -21,7 +24,16 @@ _WRITE, _TAKEN = int(Operation.WRITE), int(Operation.TAKEN)
 class RelayedTransport(asyncio.Transport):
     """A client's connection in the node's process. The front end has the socket."""
 
-    def __init__(self, channel: Channel, number: int, address: object, protocol: asyncio.Protocol, *, is_tls: bool):
+    def __init__(
+        self,
+        channel: Channel,
+        number: int,
+        address: object,
+        protocol: asyncio.Protocol,
+        repeats: Repeats,
+        *,
+        is_tls: bool,
+    ) -> None:
         """Take a connection.
 
         Args:
@@ -29,12 +41,14 @@ class RelayedTransport(asyncio.Transport):
             number: the front end's number of the connection.
             address: the socket address of the client.
             protocol: receives the bytes.
+            repeats: the requests that the front end recognizes.
             is_tls: whether the client uses TLS, which the front end removes.
         """
         super().__init__({"peername": address, "sslcontext": True if is_tls else None})
         self._channel = channel
         self._number = number
         self._protocol = protocol
+        self._repeats = repeats
         self._loop = asyncio.get_running_loop()
         self._is_closing = self._is_lost = False
         # Bytes that the front end has not written yet, and those that do not fit its window.
@@ -98,6 +112,12 @@ class RelayedTransport(asyncio.Transport):
             self._drop()
             self.acknowledged(False)
             self._protocol.connection_lost(None)
+
+    def offer_repeat(
+        self, identity: Hashable, pattern: Pattern, make: Callable[[Answer], RepeatGroup]
+    ) -> RepeatGroup | None:
+        """Tell the front end to recognize repetitions of the last request, see `Repeats.offer`; None if the connection ends."""
+        return None if self._is_closing else self._repeats.offer(self._number, identity, pattern, make)
 
     # --- asyncio ----------------------------------------------------------------------------------------------------
 

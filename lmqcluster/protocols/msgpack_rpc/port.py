@@ -37,9 +37,9 @@ class RpcPort:
         self.port = port
         config = node.config
         self.gate = node.gates.rpc
-        self._port_context = PortContext(node)
-        self._connections: set[Connection] = set()
         is_logged = config.request_log == "on"
+        self._port_context = PortContext(node, may_repeat=not is_logged and not self.gate.bounds.requests_per_s)
+        self._connections: set[Connection] = set()
         self._methods = logged(METHODS) if is_logged else METHODS
         self._guarded = logged(guarded(METHODS)) if is_logged else guarded(METHODS)
         self._listener: Listener | None = None

@@ -17,6 +17,7 @@ from lmqcluster.ports.front_ends.channel import (
     Operation,
 )
 from lmqcluster.ports.front_ends.relayed_transport import HIGH_BYTES, RelayedTransport
+from lmqcluster.ports.front_ends.repeats import Repeats
 
 NUMBER = 7
 
@@ -77,7 +78,7 @@ Scenario = Callable[[RelayedTransport, _Recorder, _Protocol], Awaitable[None]]
 def run(scenario: Scenario, *, is_tls: bool = False) -> None:
     async def main() -> None:
         channel, protocol = _Recorder(), _Protocol()
-        transport = RelayedTransport(channel, NUMBER, ("127.0.0.1", 1), protocol, is_tls=is_tls)
+        transport = RelayedTransport(channel, NUMBER, ("127.0.0.1", 1), protocol, Repeats(channel), is_tls=is_tls)
         await scenario(transport, channel, protocol)
 
     asyncio.run(main())

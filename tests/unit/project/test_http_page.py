@@ -12,7 +12,6 @@ from lmqcluster.node.queues.views.listing import SORT_KEYS, STATES
 from lmqcluster.protocols.http.openapi.document import build
 from lmqcluster.protocols.http.server import connection, error_reply
 from lmqcluster.protocols.http.server.permissions import permissions_of
-from lmqcluster.protocols.http.server.replies import reply
 from lmqcluster.protocols.http.server.requests import framing, values
 from lmqcluster.protocols.http.v1 import queue_views, queues
 from lmqcluster.protocols.http.v1.bodies.rendering import QUEUE_FIELDS
@@ -98,7 +97,7 @@ def test_the_section_of_the_list_has_all_sort_keys() -> None:
         ),
         ("8 MiB, 10,000 ids", (limits.HTTP_PROPERTY_BYTES_MAX, queues.IDS_MAX), (8 * MiB, 10_000)),
         ("Time between two requests of a connection | 5 seconds", connection.IDLE_S, 5),
-        ("| Requests on one connection | 10,000 |", reply.REQUESTS_PER_CONNECTION_MAX, 10_000),
+        ("| Requests on one connection | 10,000 |", connection.REQUESTS_PER_CONNECTION_MAX, 10_000),
         ("maximum number of queues, 1 to 10,000", queue_views.QUEUES_PER_PAGE_MAX, 10_000),
         ("maximum number of messages, 1 to 1,000; missing: 20", queue_views.PEEK_MAX, 1_000),
         ("0 to 1,048,576; missing: 65,536", queue_views.CONTENT_BYTES_MAX, 1_048_576),

@@ -22,6 +22,7 @@ CODE = (".py", ".js", ".mjs", ".css", ".html", ".go", ".c", ".h", ".sh")
 LONG_FILES = {
     "lmqcluster/core/queue/queue.py": "one class with all that happens to the messages of a queue",
     "lmqcluster/core/log/commands.py": "the records of all commands, which together are the format of the log",
+    "lmqcluster/node/config/config.py": "the table of all options, most of whose lines describe them",
     "lmqcluster/client/aio/client.py": "one class with all calls, half of whose lines are docstrings",
     "lmqcluster/client/blocking/client.py": "one class with all calls of the asyncio client, in its order",
     "lmqcluster/replication/raft/core.py": "one class, because it overrides one class of PySyncObj",

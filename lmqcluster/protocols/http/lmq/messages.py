@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from aiohttp import hdrs
@@ -17,7 +15,7 @@ from ....wire.headers import is_reserved
 from ..server.replies.common_replies import OCTET_STREAM, no_content
 from ..server.replies.compact_json import dumps
 from ..server.replies.push_flags import ACCUMULATION, FLAGS
-from ..server.replies.reply import JSON, Repeatable, Reply, header_value
+from ..server.replies.reply import JSON, RepeatablePush, Reply, header_value
 from ..server.requests.target import check_name, has_control, pattern_of
 from ..server.routing import Resource, Router
 from . import parameters
@@ -84,17 +82,8 @@ class MessageRoutes:
         if stored.told_sequence is not None:
             reply.head += SEQUENCE % stored.told_sequence
         if not tells and item.key is None and not item.headers:
-            start = partial(self._push_repeatedly, name, item.content_type, owner)
-            reply.repeatable = Repeatable(start, _pushed, on_error)
+            reply.repeatable = RepeatablePush(name, item.content_type, _pushed, on_error)
         return reply
-
-    def _push_repeatedly(
-        self, name: bytes, content_type: bytes | None, owner: bytes, body: bytes
-    ) -> asyncio.Future[int] | None:
-        """Store another body like an earlier one, unless hooks may preserve headers of the push."""
-        if any(self._service.preserved_headers()):
-            return None
-        return self._service.push_plain(name, PushItem(body, content_type), owner)
 
     async def push_all(self, request: Request) -> Reply:
         """Store the body in every queue whose name matches."""

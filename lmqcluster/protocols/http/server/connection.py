@@ -34,6 +34,7 @@ HEADER_VALUE_BYTES_MAX: Final = 4096
 HEADER_BYTES_MAX: Final = HEADER_VALUE_BYTES_MAX + 256
 """Maximum size of a header for the parser, whose limit includes the name. The port checks the values exactly."""
 HEADERS_MAX: Final = 128
+REQUESTS_PER_CONNECTION_MAX: Final = 10_000
 IDLE_S: Final = 5.0
 LINGER_S: Final = 5.0
 """Time in seconds for which the rest of a refused body is read and dropped, so that the client receives the answer."""
@@ -270,6 +271,11 @@ class Connection(RequestHandler):
         if not self.has_begun_answer or await wait_for_acknowledgement(transport) or not self.has_begun_answer:
             await wait_for_reset(transport, HALF_CLOSED_S)
         transport.abort()
+
+    def count_answer(self) -> bool:
+        """Count an answer; return whether the connection must end with it."""
+        self.served += 1
+        return self.served >= REQUESTS_PER_CONNECTION_MAX or self.place.is_spare
 
     def begin_answer(self) -> int:
         """Mark the next answer as begun; return the number of its bytes that were already sent."""

@@ -7,8 +7,7 @@ import contextlib
 import math
 import time
 from abc import ABC, abstractmethod
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 from aiohttp import hdrs
@@ -20,8 +19,8 @@ from .anonymous import AnonymousRequests
 from .connection import HEADER_VALUE_BYTES_MAX, Connection
 from .error_reply import REQUEST_LINE_BYTES_MAX
 from .http_server import HttpServer
-from .repeats import RepeatedHead, RepeatedRequest
-from .replies.reply import REQUESTS_PER_CONNECTION_MAX, Reply
+from .repeats import NO_ANSWER, Repeats
+from .replies.reply import Reply
 from .requests.target import split_target
 from .routing import KNOWN_METHODS, Router
 from .waits import Waits
@@ -30,15 +29,12 @@ if TYPE_CHECKING:
     from ....node.access.access import Principal
     from ....node.node import Node
     from ....ports import ConnectionLimiter, ConnectionSlot
-    from .replies.reply import Repeatable
     from .requests.request import Request
     from .routing import Resource
 
 __all__ = ["HttpPort"]
 
 _LINE_REST_BYTES = len("  HTTP/1.1")
-_NO_ANSWER = 499
-"""Status that web servers log for a client that disconnects before its answer."""
 
 _log = structlog.get_logger("lmq.requests")
 
@@ -72,7 +68,10 @@ class HttpPort(ABC):
         self._observed.connections[protocol] = self._connections
         self._in_flight = 0
         self._logs_requests = node.config.request_log == "on"
-        self._observed.in_flight[protocol] = lambda: self._in_flight
+        self._observed.in_flight[protocol] = lambda: self._in_flight + self._repeats.in_flight
+        self._repeats = Repeats(node.service, node.access, self._repeated_ended)
+        # Each request is logged, or charged to its client, in full.
+        self._may_repeat = not self._logs_requests and not gate.bounds.requests_per_s
         node.membership.on_leave.append(self._end_connections)
         node.access.on_change.append(self._waits.end_revoked)
 
@@ -152,7 +151,7 @@ class HttpPort(ABC):
     async def _handle(self, request: Request) -> Reply:
         began_s = time.monotonic()
         self._in_flight += 1
-        status = _NO_ANSWER
+        status = NO_ANSWER
         try:
             reply = await self._answer(request)
             status = reply.status
@@ -161,49 +160,15 @@ class HttpPort(ABC):
             self._note(request, status, time.monotonic() - began_s)
         connection = request.protocol
         if isinstance(connection, Connection):
-            self._count(connection, reply)
-            if reply.repeatable is not None and reply.keep_alive and request.keep_alive and request.version.minor > 0:
-                self._remember(connection, request, reply.repeatable)
+            if connection.count_answer():
+                reply.force_close()
+            push, follows = reply.repeatable, reply.keep_alive and request.keep_alive and request.version.minor > 0
+            if push is not None and follows and self._may_repeat:
+                self._repeats.offer(connection, push, request.principal, self._operation(request))
         return reply
 
-    def _count(self, connection: Connection, reply: Reply) -> None:
-        """Count an answer of a connection, which may be its last."""
-        connection.served += 1
-        if connection.served >= REQUESTS_PER_CONNECTION_MAX or connection.place.is_spare:
-            reply.force_close()
-
-    def _remember(self, connection: Connection, request: Request, repeatable: Repeatable[Any]) -> None:
-        """Let later requests of the connection repeat this one, if it follows one with the same line."""
-        if self._logs_requests or self.gate.bounds.requests_per_s:
-            return
-        line = connection.head.partition(b"\r\n")[0]
-        former, connection.line = connection.line, line
-        head = RepeatedHead.of(connection.head) if line == former else None
-        if head is None:
-            return
-        principal, operation = request.principal, self._operation(request)
-        is_anonymous = principal is self._access.anonymous
-
-        def start(body: bytes) -> asyncio.Future[Any] | None:
-            access = self._access
-            is_current = principal is access.anonymous if is_anonymous else not principal.is_revoked
-            if access.outside is not None or not is_current:
-                return None
-            self._in_flight += 1
-            outcome = repeatable.start(body)
-            if outcome is None:
-                self._in_flight -= 1
-            return outcome
-
-        def end(reply: Reply | None, seconds: float) -> None:
-            self._in_flight -= 1
-            if reply is not None:
-                self._count(connection, reply)
-            status = _NO_ANSWER if reply is None else reply.status
-            self._observed.request_done(self._protocol, operation, str(status), seconds)
-
-        repeated = RepeatedRequest(connection, head, replace(repeatable, start=start), end)
-        connection.remember(repeated.start, repeated.answer)
+    def _repeated_ended(self, operation: str, status: int, seconds: float, count: int) -> None:
+        self._observed.request_done(self._protocol, operation, str(status), seconds, count)
 
     def _shown_path(self, request: Request) -> str:
         """Return the path for the log, without the query, which may contain private data."""

@@ -1,117 +1,182 @@
-"""Requests that repeat the head of an earlier request of their connection.
+"""Pushes that repeat the head of an earlier request of their connection, see `wire.repeats`.
 
-A client that keeps its connection open usually sends the same head each time, and only the body differs. Parsing, routing and
-authorization of the same bytes give the same result, so the port does them once for such requests. It handles every other
-request in full, and also these once the rights of the client have changed.
+The node begins them without parsing, routing and authorization. It handles every other request in full, and also these once
+the rights of the client have changed. A front end recognizes those of its connections.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
+from ....node.queues.pushes.repeated import RepeatedPushes
+from ....ports import Answer, RelayedTransport
 from ....wire.errors import LmqError, forget_frames
-from .replies.reply import Repeatable, Reply
+from ....wire.repeats import RepeatedHead
+from .replies.reply import RepeatablePush, Reply
 
 if TYPE_CHECKING:
+    from ....node.access.access import Access, Principal
+    from ....node.queues.service import QueueService
     from .connection import Connection
 
-__all__ = ["RepeatedHead", "RepeatedRequest"]
+__all__ = ["RepeatedRequest", "Repeats"]
 
 log = structlog.get_logger(__name__)
 
-_LENGTH: Final = re.compile(rb"(?i)\r\ncontent-length:[ \t]*([0-9]+)[ \t]*\r\n")
-_OTHER_FRAMING: Final = re.compile(rb"(?i)\r\n(transfer-encoding|upgrade)[ \t]*:")
-_DIGITS_MAX: Final = 6
+End = Callable[[str, int, float, int], None]
+"""Called with the operation, the status, the duration in seconds and the number of requests that have ended."""
+NO_ANSWER = 499
+"""Status that web servers log for a client that disconnects before its answer."""
 
 
-class RepeatedHead:
-    """The bytes of a head before and after the length of the body."""
+class Repeats:
+    """The repeated pushes of one port.
 
-    __slots__ = ("_after", "_before")
+    Args:
+        service: carries them out.
+        access: what their clients may do.
+        end: called when some have ended.
 
-    def __init__(self, before: bytes, after: bytes) -> None:
-        self._before = before
-        self._after = after
+    Attributes:
+        in_flight: number of them without an answer.
+    """
 
-    @classmethod
-    def of(cls, head: bytes) -> RepeatedHead | None:
-        """Return the form of a complete head, None if requests with this head do not simply follow each other."""
-        found = _LENGTH.search(head)
-        if found is None or head.lower().count(b"content-length") != 1 or _OTHER_FRAMING.search(head):
-            return None
-        return cls(head[: found.start(1)], head[found.end(1) :])
+    def __init__(self, service: QueueService, access: Access, end: End) -> None:
+        self.in_flight = 0
+        self._service = service
+        self._access = access
+        self._end = end
 
-    def body(self, data: bytes) -> bytes | None:
-        """Return the body if `data` is exactly one request with this head."""
-        before, after = self._before, self._after
-        start = len(before)
-        end = data.find(after[:2], start, start + _DIGITS_MAX + 2)
-        if end < 0 or not data.startswith(before) or not data.startswith(after, end):
-            return None
-        digits = data[start:end]
-        body = data[end + len(after) :]
-        return body if digits.isdigit() and int(digits) == len(body) else None
+    def offer(self, client: Connection, push: RepeatablePush, principal: Principal, operation: str) -> None:
+        """Permit a connection to repeat a push that it sends again to the same target.
+
+        Args:
+            client: the connection, whose last head is that of the push.
+            push: the push.
+            principal: the client, who may do this.
+            operation: its name in metrics.
+        """
+        line = client.head.partition(b"\r\n")[0]
+        former, client.line = client.line, line
+        head = RepeatedHead.of(client.head) if line == former else None
+        if head is None:
+            return
+        is_allowed = partial(self._is_allowed, principal, is_anonymous=principal is self._access.anonymous)
+        if isinstance(client.transport, RelayedTransport):
+            identity = ("http", operation, push.queue, push.content_type, principal)
+            make = partial(self._group, push, principal.owner, operation, is_allowed)
+            client.transport.offer_repeat(identity, head, make)
+            return
+
+        def start(body: bytes) -> asyncio.Future[int] | None:
+            if not is_allowed():
+                return None
+            self.in_flight += 1
+            return self._service.push_plain(push.queue, push.content_type, body, principal.owner)
+
+        repeated = RepeatedRequest(client, head, push, start, partial(self._ended, operation, 1))
+        client.remember(repeated.start, repeated.answer)
+
+    def _is_allowed(self, principal: Principal, *, is_anonymous: bool) -> bool:
+        """Return whether a client may still repeat a push, and the push would be plain again."""
+        access = self._access
+        is_current = principal is access.anonymous if is_anonymous else not principal.is_revoked
+        return is_current and access.outside is None and not any(self._service.preserved_headers())
+
+    def _group(
+        self, push: RepeatablePush, owner: bytes, operation: str, is_allowed: Callable[[], bool], answer: Answer
+    ) -> RepeatedPushes:
+        def begun(count: int) -> None:
+            self.in_flight += count
+
+        def ended(count: int, outcome: int | LmqError, seconds: float) -> None:
+            self._ended(operation, count, push.answer(outcome).status, seconds)
+
+        def render(outcome: int | LmqError) -> tuple[bytes, bytes]:
+            return push.answer(outcome).whole(), b""
+
+        service = self._service
+        target = push.queue, push.content_type, owner
+        return RepeatedPushes(
+            service.sender,
+            service.repeated_answers,
+            target,
+            answer,
+            is_allowed=is_allowed,
+            render=render,
+            begun=begun,
+            ended=ended,
+        )
+
+    def _ended(self, operation: str, count: int, status: int, seconds: float) -> None:
+        self.in_flight -= count
+        self._end(operation, status, seconds, count)
 
 
 class RepeatedRequest:
-    """A request that later requests of its connection may repeat.
+    """A push that later requests of its connection may repeat.
 
     Args:
         client: the connection.
         head: the head.
-        repeatable: carries out a repetition.
-        end: called with the answer to each repetition and its duration in seconds, before the answer is composed.
+        push: the push.
+        start: begins a repetition with another body; returns None if it must be handled in full.
+        end: called with the status of each answer, `NO_ANSWER` if there is none, and the duration in seconds.
     """
 
-    __slots__ = ("_began_s", "_client", "_end", "_head", "_repeatable")
+    __slots__ = ("_began_s", "_client", "_end", "_head", "_push", "_start")
 
     def __init__(
         self,
         client: Connection,
         head: RepeatedHead,
-        repeatable: Repeatable[Any],
-        end: Callable[[Reply | None, float], None],
+        push: RepeatablePush,
+        start: Callable[[bytes], asyncio.Future[int] | None],
+        end: Callable[[int, float], None],
     ) -> None:
         self._client = client
         self._head = head
-        self._repeatable = repeatable
+        self._push = push
+        self._start = start
         self._end = end
         self._began_s = 0.0
 
-    def start(self, data: bytes) -> asyncio.Future[Any] | None:
-        """Begin a repetition; return the future of its result, None if `data` must be handled in full."""
-        body = self._head.body(data)
-        if body is None:
+    def start(self, data: bytes) -> asyncio.Future[int] | None:
+        """Begin a repetition; return the future of its flag, None if `data` must be handled in full."""
+        found = self._head.match(data)
+        if found is None:
             return None
         self._began_s = time.monotonic()
         try:
-            return self._repeatable.start(body)
+            return self._start(found[1])
         except LmqError as exc:
-            refused: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-            refused.set_exception(exc)
+            refused: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+            refused.set_exception(exc.again())
             return refused
 
-    def answer(self, outcome: asyncio.Future[Any]) -> tuple[bytes, bool]:
+    def answer(self, outcome: asyncio.Future[int]) -> tuple[bytes, bool]:
         """Return the bytes of the answer, and whether the connection stays open."""
         reply = None if outcome.cancelled() else self._reply(outcome)
-        self._end(reply, time.monotonic() - self._began_s)
+        self._end(NO_ANSWER if reply is None else reply.status, time.monotonic() - self._began_s)
         if reply is None:
             return b"", False
+        if self._client.count_answer():
+            reply.force_close()
         return reply.repeated(self._client), reply.keep_alive
 
-    def _reply(self, outcome: asyncio.Future[Any]) -> Reply:
+    def _reply(self, outcome: asyncio.Future[int]) -> Reply:
         error = outcome.exception()
         if error is None:
-            return self._repeatable.reply(outcome.result())
+            return self._push.answer(outcome.result())
         try:
             if isinstance(error, LmqError):
-                return self._repeatable.on_error(error)
+                return self._push.answer(error)
             log.error("request failed", exc_info=error)
             return Reply(500, close=True)
         finally:

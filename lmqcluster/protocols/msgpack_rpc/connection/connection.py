@@ -16,7 +16,7 @@ from ....node.access.access import Principal
 from ....node.access.clients import client_of
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pulls.unsent import Unsent
-from ....ports import HALF_CLOSED_S, ConnectionSlot, is_gone, wait_for_acknowledgement
+from ....ports import HALF_CLOSED_S, ConnectionSlot, RelayedTransport, is_gone, wait_for_acknowledgement
 from ....wire.address import is_loopback
 from ....wire.errors import LmqError, Outcome, forget_frames
 from ....wire.legacy_msgpack import pack
@@ -25,6 +25,7 @@ from ..values import replies
 from ..values.arguments import pushes_of
 from .half_closed import until, until_applied
 from .port_context import PortContext
+from .repeats import RepeatedCalls
 from .slow_answers import SlowAnswers
 from .stream import UNREAD_BYTES_MAX, Stream, checked_msgid
 
@@ -84,6 +85,7 @@ class Connection(Stream):
         self.last_number = 0
         self.answers = port.answers
         self._rated = port.node.gates.rpc.bounds.requests_per_s > 0
+        self._repeats: RepeatedCalls | None = None
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
         # Deliveries that are being encoded, and how they are returned if the client disconnects first.
@@ -95,6 +97,8 @@ class Connection(Stream):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
+        if isinstance(transport, RelayedTransport) and self.port.may_repeat:
+            self._repeats = RepeatedCalls(transport, self.service, self.node.access)
         self.on_made(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -307,6 +311,11 @@ class Connection(Stream):
             return pack(await result())
 
         self.run(msgid, packed(), large=large, waits=waits)
+
+    def note_push(self, queue: bytes, msgid: Any) -> None:
+        """Note a push without options, which may be the first of many alike."""
+        if self._repeats is not None and self.producer is None and msgid is not NOTIFICATION:
+            self._repeats.pushed(queue, self.known_principal(), self._intake.received, self.last_number)
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 

@@ -25,10 +25,13 @@ class PortContext:
         node: the node whose queues are served.
         transcoder: limits the decoding of stored bodies per turn of the event loop.
         answers: answers requests that share a command.
+        may_repeat: whether front ends may recognize repeated pushes. Requests that are logged, or charged to their client,
+            are handled in full.
     """
 
-    def __init__(self, node: ServedNode) -> None:
+    def __init__(self, node: ServedNode, *, may_repeat: bool = False) -> None:
         self.node = node
+        self.may_repeat = may_repeat
         self.transcoder = Transcoder()
         self.answers = SharedAnswers()
         self._paced_s = 0.0

@@ -85,10 +85,12 @@ def _push(connection: Connection, msgid: Any, arguments: Arguments) -> None:
     if command is not None and command.producer is connection.producer:
         command.contents.append(body)
         connection.last_number = proposer.share(size + 8, (connection, msgid))
+        connection.note_push(name, msgid)
         return
     service.sender.check_name(name, connection.kept_for())
     command = Push(name, CONTENT_TYPE, [body], connection.producer, sequence, connection.producer_owner)
     connection.add(PendingCommand(command, [(connection, msgid)], answers), size + 64)
+    connection.note_push(name, msgid)
 
 
 def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments) -> None:

@@ -12,23 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from aiohttp import web
 
+from .....wire.errors import LmqError
 from ..connection import Connection
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
 
-    from .....wire.errors import LmqError
-
 __all__ = [
     "CONTINUE",
     "JSON",
-    "REQUESTS_PER_CONNECTION_MAX",
     "STALL_S",
-    "Repeatable",
+    "RepeatablePush",
     "Reply",
     "drain",
     "header_value",
@@ -37,7 +35,6 @@ __all__ = [
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 JSON = b"content-type: application/json\r\n"
-REQUESTS_PER_CONNECTION_MAX = 10_000
 _WITHDRAWN: Final = (
     b"x-lmq-error: overloaded: answers that are not read fill the client's share of the node's memory\r\n"
     b"retry-after: 1\r\n"
@@ -49,8 +46,6 @@ _JOIN_BYTES_MAX = 64 * 1024
 """Size in bytes up to which one write of head and body is cheaper than two writes."""
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _CONTROL = re.compile(rb"[\x00-\x08\x0a-\x1f\x7f]")
-
-T = TypeVar("T")
 
 
 class _Clock:
@@ -111,19 +106,23 @@ def open_transport(request: web.BaseRequest) -> asyncio.Transport:
 
 
 @dataclass(frozen=True, slots=True)
-class Repeatable(Generic[T]):
-    """A request of which only the body matters once its head is known.
+class RepeatablePush:
+    """A push of which only the body matters once its head is known.
 
     Attributes:
-        start: begins the request with another body; returns the future of its result, which raises `LmqError`, or None if
-            the request must be handled in full.
-        reply: formats the result.
+        queue, content_type: as in the request.
+        reply: formats the flag of a push.
         on_error: formats an error.
     """
 
-    start: Callable[[bytes], asyncio.Future[T] | None]
-    reply: Callable[[T], Reply]
+    queue: bytes
+    content_type: bytes | None
+    reply: Callable[[int], Reply]
     on_error: Callable[[LmqError], Reply]
+
+    def answer(self, outcome: int | LmqError) -> Reply:
+        """Return the answer for the flag of a push or its error."""
+        return self.on_error(outcome) if isinstance(outcome, LmqError) else self.reply(outcome)
 
 
 class Reply(web.StreamResponse):
@@ -133,7 +132,7 @@ class Reply(web.StreamResponse):
         code: HTTP status.
         head: header lines, each ended by CR LF, without length, date and connection.
         content: the body.
-        repeatable: answers later requests with the same head; None if they are handled in full.
+        repeatable: the push that was answered, if later requests with the same head are alike.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class Reply(web.StreamResponse):
         self.code = code
         self.head = head
         self.content = content if isinstance(content, bytes) else b"".join(content)
-        self.repeatable: Repeatable[Any] | None = None
+        self.repeatable: RepeatablePush | None = None
         self._closes = close
 
     @property
@@ -197,6 +196,10 @@ class Reply(web.StreamResponse):
     def repeated(self, client: Connection) -> bytes:
         """Return the whole answer to a repeated request of this client, to be written immediately."""
         return self._head_for(client, minor=1) + self.content
+
+    def whole(self) -> bytes:
+        """Return the whole answer to a client whose connection stays open."""
+        return b"".join((_STATUS_LINES[self.code], self.head, self._length(), _clock.lines(), b"\r\n", self.content))
 
     def _compose(self, request: web.BaseRequest) -> bytes:
         """Return the answer up to its body, without the bytes that were already sent; to be written immediately."""

@@ -1,0 +1,200 @@
+"""Pushes that a front end recognizes as repetitions behave like all others."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Iterator
+
+import msgpack
+import pytest
+
+from lmqcluster import Client
+
+from .cluster import NodeProcess, wait_for
+from .raw_http import Connection, call
+from .raw_rpc import Rpc, request
+from .test_http_repeats import make_token
+
+TEXT = {"Content-Type": "text/plain"}
+
+
+@pytest.fixture(scope="module")
+def relayed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeProcess]:
+    node = NodeProcess(tmp_path_factory.mktemp("repeats"), environment={"LMQ_FRONT_ENDS": "2"})
+    with node:
+        yield node
+        assert "Traceback" not in node.log()
+
+
+def push(rpc: Rpc, queue: str, count: int = 5) -> None:
+    """Push until the connection repeats its pushes."""
+    for number in range(count):
+        assert rpc.call("push", queue, b"early %d" % number) == b"ok"
+
+
+def contents(node: NodeProcess, queue: str) -> list[object]:
+    found: list[object] = []
+    with Client(node.rpc) as client:
+        while batch := client.pull_many(queue, 1000):
+            found += [one.content for one in batch]
+    return found
+
+
+class Sender(threading.Thread):
+    """A client of random habits that numbers its messages."""
+
+    def __init__(self, node: NodeProcess, queue: str, seed: int) -> None:
+        super().__init__()
+        self.node, self.queue, self.random = node, queue, random.Random(seed)
+        self.name = str(seed)
+        self.count = 0
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            with Rpc(self.node.rpc) as rpc, Connection(self.node.http) as http:
+                for _ in range(60):
+                    self.random.choice((self.singly, self.singly, self.in_a_burst, self.with_a_wait))(rpc)
+                    self.over_http(http)
+        except Exception as exc:  # noqa: BLE001 - the test raises it
+            self.error = exc
+
+    def next_body(self) -> bytes:
+        self.count += 1
+        return f"{self.name}:{self.count}".encode()
+
+    def singly(self, rpc: Rpc) -> None:
+        for _ in range(self.random.randint(1, 12)):
+            assert rpc.call("push", self.queue, self.next_body()) == b"ok"
+
+    def in_a_burst(self, rpc: Rpc) -> None:
+        replies = rpc.many([("push", self.queue, self.next_body()) for _ in range(self.random.randint(2, 9))])
+        assert [reply.result for reply in replies] == [b"ok"] * len(replies)
+
+    def with_a_wait(self, rpc: Rpc) -> None:
+        """A push with options, and others before its answer."""
+        calls: list[tuple[object, ...]] = [("push", self.queue, self.next_body(), {"wait": 5})]
+        calls += [("push", self.queue, self.next_body()) for _ in range(self.random.randint(0, 3))]
+        assert all(reply.error is None for reply in rpc.many(calls))
+
+    def over_http(self, http: Connection) -> None:
+        for _ in range(self.random.randint(0, 6)):
+            assert http.call("POST", f"/messages/{self.queue}", self.next_body(), TEXT).status == 200
+        if self.random.random() < 0.2:
+            assert http.call("GET", "/livez").status == 200
+
+
+def test_every_client_keeps_its_order(relayed: NodeProcess, queue_name: str) -> None:
+    senders = [Sender(relayed, queue_name, seed) for seed in range(8)]
+    for sender in senders:
+        sender.start()
+    for sender in senders:
+        sender.join()
+        assert sender.error is None
+    found: dict[str, list[int]] = {sender.name: [] for sender in senders}
+    for body in contents(relayed, queue_name):
+        assert isinstance(body, bytes | str)
+        name, _, number = (body.decode() if isinstance(body, bytes) else body).partition(":")
+        found[name].append(int(number))
+    assert found == {sender.name: list(range(1, sender.count + 1)) for sender in senders}
+
+
+def test_contents_of_any_kind(relayed: NodeProcess, queue_name: str) -> None:
+    bodies: list[object] = [
+        b"",
+        b"x" * 20_000,
+        "text",
+        7,
+        None,
+        [1, {b"a": 2}],
+        b"x" * 31,
+        b"x" * 32,
+        b"x" * 65_536,
+        b"end",
+    ]
+    with Rpc(relayed.rpc) as rpc:
+        push(rpc, queue_name)
+        for body in bodies:
+            assert rpc.call("push", queue_name, body) == b"ok"
+            push(rpc, queue_name)
+        for body in bodies:
+            for _ in range(5):
+                rpc.call("pull", queue_name, 0)
+            expected = body.encode() if isinstance(body, str) else body
+            assert rpc.call("pull", queue_name, 0)[b"content"] == expected
+
+
+def test_a_full_queue_refuses_and_has_room_again(relayed: NodeProcess, queue_name: str) -> None:
+    with Rpc(relayed.rpc) as rpc, Connection(relayed.http) as http, Client(relayed.rpc) as client:
+        push(rpc, queue_name, 3)
+        for _ in range(3):
+            assert http.call("POST", f"/messages/{queue_name}", b"x", TEXT).status == 200
+        client.update_props(queue_name, {"max_items": 3})
+        for _ in range(3):
+            reply = rpc.many([("push", queue_name, b"x")])[0]
+            assert b"full" in reply.error
+            assert http.call("POST", f"/messages/{queue_name}", b"x", TEXT)["x-lmq-error"].startswith(b"full: ")
+        client.purge(queue_name)
+        push(rpc, queue_name, 2)
+        assert http.call("POST", f"/messages/{queue_name}", b"x", TEXT).status == 200
+
+
+def test_a_producer_that_binds_later(relayed: NodeProcess, queue_name: str) -> None:
+    """Its pushes have numbers from then on, so that they are stored once."""
+    with Rpc(relayed.rpc) as rpc:
+        push(rpc, queue_name, 5)
+        for _ in range(2):
+            rpc.call("producer", queue_name.encode()[-60:], 1)
+            for number in range(4):
+                assert rpc.call("push", queue_name, b"numbered %d" % number) == b"ok"
+    found = contents(relayed, queue_name)
+    assert len(found) == 9
+
+
+def test_pushes_before_a_half_close_are_answered(relayed: NodeProcess, queue_name: str) -> None:
+    with Rpc(relayed.rpc) as rpc:
+        push(rpc, queue_name)
+        rpc.socket.sendall(request(77, "push", queue_name, b"last"))
+        rpc.socket.shutdown(1)
+        answer = b""
+        while more := rpc.socket.recv(4096):
+            answer += more
+        assert msgpack.unpackb(answer, raw=True) == [1, 77, None, b"ok"]
+    assert len(contents(relayed, queue_name)) == 6
+
+
+def test_clients_that_disconnect_leave_nothing_behind(relayed: NodeProcess, queue_name: str) -> None:
+    for _ in range(30):
+        with Rpc(relayed.rpc) as rpc, Connection(relayed.http) as http:
+            push(rpc, queue_name, 4)
+            rpc.socket.sendall(request(77, "push", queue_name, b"last"))
+            for _ in range(4):
+                http.call("POST", f"/messages/{queue_name}", b"x", TEXT)
+            http.ask("POST", f"/messages/{queue_name}", b"x", TEXT)
+    page = call(relayed.http, "GET", "/metrics").body.decode()
+    wait_for(
+        lambda: 'lmq_requests_in_flight{protocol="http"} 1' in call(relayed.http, "GET", "/metrics").body.decode(), page
+    )
+    with Rpc(relayed.rpc) as rpc:
+        push(rpc, queue_name)
+
+
+def test_rights_that_end(tmp_path) -> None:
+    with NodeProcess(tmp_path, environment={"LMQ_FRONT_ENDS": "2"}) as node:
+        with Rpc(node.rpc) as without, Connection(node.http) as http:
+            push(without, "q")
+            for _ in range(4):
+                assert http.call("POST", "/messages/q", b"x", TEXT).status == 200
+            admin = make_token(node, "admin", "admin")
+            assert http.call("POST", "/messages/q", b"x", TEXT).status == 401
+            with pytest.raises((EOFError, ConnectionError, OSError)):
+                push(without, "q")
+        writer = make_token(node, "writer", "write", admin)
+        with Rpc(node.rpc) as known:
+            known.call("auth", writer)
+            push(known, "q")
+            owner = {"Authorization": f"Bearer {admin}"}
+            assert call(node.http, "DELETE", "/v1/tokens/writer", headers=owner).status == 204
+            with pytest.raises((EOFError, ConnectionError, OSError)):
+                push(known, "q")
