@@ -133,8 +133,10 @@ class FrontEnd:
                 _carry_out(connection, operation, value)
 
     def _take_answers(self, operation: int, value: list[Any]) -> None:
-        """Take the outcome of repeated requests. Their clients may have disconnected."""
-        if operation == _ANSWERS:
+        """Take the outcome of repeated requests, whose clients may have disconnected, or a ping."""
+        if operation == Operation.PING:
+            self._channel.send(operation, 0)
+        elif operation == _ANSWERS:
             numbers, before, after = value
             for number in numbers:
                 if (connection := self._connections.get(number)) is not None:

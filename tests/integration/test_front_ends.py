@@ -212,3 +212,15 @@ def test_kills_of_front_ends_lose_and_duplicate_nothing(tmp_path: Path) -> None:
     print(kills, *loads, sep="\n")
     assert kills >= 2
     assert not [text for load in loads for text in load.violations]
+
+
+def test_a_front_end_that_hangs_is_replaced(relayed: NodeProcess, queue_name: str) -> None:
+    with Rpc(relayed.rpc) as rpc:
+        rpc.call("push", queue_name, b"x")
+        hung = front_end_of(relayed, rpc.socket)
+        os.kill(hung, signal.SIGSTOP)
+        wait_for(lambda: hung not in relayed.front_ends and len(relayed.front_ends) == 2, "another front end")
+        assert rpc.is_closed()
+    with Rpc(relayed.rpc) as rpc:
+        assert rpc.call("pull", queue_name, 0)[b"content"] == b"x"
+    assert "a front-end process hangs and is killed" in relayed.log()

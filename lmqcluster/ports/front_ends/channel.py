@@ -56,6 +56,8 @@ class Operation(IntEnum):
         21  # to repeated requests; the connection is 0, value: connections, bytes before and after the tag of each
     )
     IN_FULL = 22  # send repeated requests as data instead; the connection is 0, value: connections
+    # Both ways.
+    PING = 23  # send this back; the connection is 0
 
 
 class Channel(asyncio.Protocol):

@@ -27,16 +27,24 @@ class Link:
 
     Attributes:
         channel: leads to the process.
+        pings: number of pings since the process last sent anything.
     """
 
     def __init__(self, ports: Mapping[int, RelayedPort]) -> None:
         self._ports = ports
         self.channel = Channel(self._receive, self._lost)
+        self.pings = 0
         self._repeats = Repeats(self.channel)
         self._connections: dict[int, RelayedTransport] = {}
         self._opening: dict[int, tuple[RelayedPort, ConnectionSlot]] = {}
 
+    def ping(self) -> None:
+        """Ask the process for a sign of life."""
+        self.pings += 1
+        self.channel.send(Operation.PING, 0)
+
     def _receive(self, frame: list[Any]) -> None:
+        self.pings = 0
         each, connections = iter(frame), self._connections
         for operation, number, value in zip(each, each, each, strict=True):
             if operation == _DATA:

@@ -31,6 +31,9 @@ RESTART_S, RESTART_S_MAX = 0.1, 5.0
 """Pause before a front end is started again. It doubles with each one that ends early."""
 STEADY_S: Final = 10.0
 """A front end that runs this long did not end early."""
+PING_S: Final = 2.0
+PINGS_MAX: Final = 5
+"""A front end that answers none of so many pings in a row hangs, and is killed."""
 END_S: Final = 2.0
 """How long a front end may take to send its last answers."""
 
@@ -142,7 +145,7 @@ class FrontEnds:
             await asyncio.get_running_loop().create_connection(lambda: link.channel, sock=ours)
             self._links.add(link)
             self._tell_missed(link)
-            return await process.wait()
+            return await self._watched(link, process)
         finally:
             self._links.discard(link)
             link.channel.close()
@@ -150,6 +153,20 @@ class FrontEnds:
                 with contextlib.suppress(ProcessLookupError):
                     process.kill()
                 await process.wait()
+
+    async def _watched(self, link: Link, process: Process) -> int:
+        """Wait for the end of a process, which is killed if it hangs; return its exit status."""
+        ended = asyncio.ensure_future(process.wait())
+        try:
+            while not (await asyncio.wait((ended,), timeout=PING_S))[0]:
+                if link.pings >= PINGS_MAX:
+                    log.error("a front-end process hangs and is killed", pid=process.pid)
+                    process.kill()
+                    return await ended
+                link.ping()
+            return ended.result()
+        finally:
+            ended.cancel()
 
     def _tell_missed(self, link: Link) -> None:
         """Tell a process what has happened since it was started."""

@@ -17,7 +17,12 @@ from rich.console import Console
 from tests.benchmarks.machine import Machine
 from tests.benchmarks.native import programs
 from tests.benchmarks.native.jetstream_servers import JetStreamServers, SyncedJetStreamServers
-from tests.benchmarks.native.lmq_servers import LmqServers, LmqTlsServers
+from tests.benchmarks.native.lmq_servers import (
+    LmqFrontEndServers,
+    LmqServers,
+    LmqTlsFrontEndServers,
+    LmqTlsServers,
+)
 from tests.benchmarks.native.report import Report
 from tests.benchmarks.native.rows import parse_load, select
 from tests.benchmarks.native.servers import Servers, Settings
@@ -26,6 +31,8 @@ from tests.benchmarks.native.suite import Plan, measure
 SYSTEMS: Final[dict[str, type[Servers]]] = {
     "lmqcluster": LmqServers,
     "lmqcluster-tls": LmqTlsServers,
+    "lmqcluster-front-ends": LmqFrontEndServers,
+    "lmqcluster-tls-front-ends": LmqTlsFrontEndServers,
     "jetstream-synced": SyncedJetStreamServers,
     "jetstream": JetStreamServers,
 }

@@ -12,7 +12,7 @@ from typing import ClassVar, Final
 
 from lmqcluster_cli.shared.certificates import Authority
 
-from tests.benchmarks.native.rows import Protocol, Row
+from tests.benchmarks.native.rows import Operation, Protocol, Row
 from tests.benchmarks.native.servers import NODES, Servers, Settings
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 
@@ -26,6 +26,7 @@ class LmqServers(Servers):
     name = "lmqcluster"
     protocols: ClassVar[Mapping[Protocol, str]] = {Protocol.OWN: "rpc", Protocol.HTTP: "http"}
     scheme = "http"
+    front_ends: ClassVar[int] = 0
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -43,6 +44,13 @@ class LmqServers(Servers):
 
     def _prepare(self, cluster: Cluster) -> None:
         """Complete the arguments of the nodes."""
+        if self.front_ends:
+            for node in cluster:
+                node.arguments = (*node.arguments, f"--front-ends={self.front_ends}")
+
+    def has(self, row: Row) -> bool:
+        """Return whether a row is measured: with front ends, the pushes of many connections."""
+        return super().has(row) and (not self.front_ends or (row.operation is Operation.PUSH and row.connections > 1))
 
     def _ready(self, node: NodeProcess) -> bool:
         if not node.running:
@@ -124,8 +132,23 @@ class LmqTlsServers(LmqServers):
     scheme = "https"
 
     def _prepare(self, cluster: Cluster) -> None:
+        super()._prepare(cluster)
         authority = Authority.create(cluster.directory)
         paths = authority.issue("node", ["127.0.0.1"], days=2, replace=False)
         files = {path.suffix: path for path in paths}
         for node in cluster:
             node.arguments = (*node.arguments, f"--tls-cert={files['.crt']}", f"--tls-key={files['.key']}")
+
+
+class LmqFrontEndServers(LmqServers):
+    """The same as `LmqServers` with two front-end processes for each node."""
+
+    name = "lmqcluster, front ends"
+    front_ends = 2
+
+
+class LmqTlsFrontEndServers(LmqTlsServers):
+    """The same as `LmqTlsServers` with two front-end processes for each node."""
+
+    name = "lmqcluster, TLS, front ends"
+    front_ends = 2

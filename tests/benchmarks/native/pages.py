@@ -23,11 +23,12 @@ PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
 NOTHING: Final = "-"
 COLUMNS: Final = {
     "lmqcluster": "lmqcluster",
+    "lmqcluster, front ends": "lmqcluster, 2 front ends",
     "JetStream, synced": "JetStream {nats-server}, synced",
     "JetStream": "JetStream {nats-server}",
 }
-"""The heading of each system. That of TLS has the rows over HTTPS and shares the column of lmqcluster."""
-SHARED: Final = {"lmqcluster, TLS": "lmqcluster"}
+"""The heading of each system. Those of TLS have the rows over HTTPS and share the columns of the others."""
+SHARED: Final = {"lmqcluster, TLS": "lmqcluster", "lmqcluster, TLS, front ends": "lmqcluster, front ends"}
 SUMMARY: Final = (
     Row(Operation.PUSH, Protocol.OWN, 1, 256, Via.LEADER),
     Row(Operation.PUSH, Protocol.OWN, 64, 1, Via.LEADER),

@@ -35,6 +35,10 @@ class Servers(ABC):
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
 
+    def has(self, row: Row) -> bool:
+        """Return whether a row is measured on this system."""
+        return row.protocol in self.protocols
+
     @abstractmethod
     def start(self) -> None:
         """Start the servers and wait until they are ready."""

@@ -103,7 +103,7 @@ def measure(
     for repeat in range(plan.repeats):
         for row in plan.rows:
             for system in systems:
-                if row.protocol not in system.protocols:
+                if not system.has(row):
                     continue
                 progress(f"{repeat + 1}/{plan.repeats} {row}: {system.name}")
                 try:
