@@ -326,7 +326,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         metadata=option(
             values.count,
             "Number of processes that accept clients and do their TLS, so that the node uses more cores; 0 for none.",
-            extremes="At most one less than the cores. Each takes about 40 MiB. On two cores a node is slower with them.",
+            extremes="At most one less than the cores. Each takes about 40 MiB.",
             metavar="COUNT",
             default="0",
         ),

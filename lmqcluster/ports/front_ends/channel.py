@@ -52,9 +52,7 @@ class Operation(IntEnum):
     REPEAT = 18  # the next request may repeat this one; value: group, pattern
     RETIRE = 19  # accept no more connections; the connection is the number of a port
     RELOAD = 20  # read the certificate again; the connection is 0
-    ANSWERS = (
-        21  # to repeated requests; the connection is 0, value: connections, bytes before and after the tag of each
-    )
+    ANSWERS = 21  # to repeated requests; the connection is 0, value: connections, bytes before and after each tag
     IN_FULL = 22  # send repeated requests as data instead; the connection is 0, value: connections
     # Both ways.
     PING = 23  # send this back; the connection is 0

@@ -54,11 +54,20 @@ class Link:
             else:
                 try:
                     if operation == _REPEATS:
-                        self._repeats.received(number, *value)
+                        self._repeat(number, *value)
                     else:
                         self._carry_out(operation, number, value)
                 except Exception:
                     log.exception("connection failed")
+
+    def _repeat(self, group: int, numbers: list[int], bodies: list[bytes]) -> None:
+        try:
+            self._repeats.received(group, numbers, bodies)
+        except Exception:
+            # Their clients would wait for answers.
+            for number in numbers:
+                self._connections[number].abort()
+            raise
 
     def _carry_out(self, operation: int, number: int, value: Any) -> None:
         if operation == Operation.OPEN:

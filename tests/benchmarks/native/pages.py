@@ -19,7 +19,7 @@ from tests.benchmarks.native.rows import Operation, Protocol, Row, Via
 from tests.benchmarks.native.suite import Figure
 
 RESULT: Final = ROOT / "docs" / "plots" / "native.json"
-PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md")
+PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "sizing.md")
 NOTHING: Final = "-"
 COLUMNS: Final = {
     "lmqcluster": "lmqcluster",
@@ -36,6 +36,18 @@ SUMMARY: Final = (
     Row(Operation.CONSUME, Protocol.OWN, 1, 256, Via.LEADER),
 )
 ONE_AT_A_TIME: Final = Row(Operation.PUSH, Protocol.OWN, 1, 1, Via.LEADER)
+FRONT_ENDS: Final = {"lmqcluster": "lmqcluster, front ends", "lmqcluster, TLS": "lmqcluster, TLS, front ends"}
+"""The system with front ends for each system without them."""
+SIZED: Final = (
+    Row(Operation.PUSH, Protocol.OWN, 1, 256, Via.LEADER),
+    Row(Operation.PUSH, Protocol.OWN, 256, 1, Via.LEADER),
+    Row(Operation.PUSH, Protocol.OWN, 512, 1, Via.ALL),
+    Row(Operation.PUSH, Protocol.HTTP, 256, 1, Via.LEADER),
+    Row(Operation.PUSH, Protocol.HTTPS, 256, 1, Via.LEADER),
+)
+CORES: Final = (2, 4, 8, 16)
+USED: Final = 0.8
+"""The part of a core that may be used; above it, requests wait for each other."""
 _BLOCK: Final = re.compile(r"(<!-- benchmarks:([a-z-]+) -->\n).*?(<!-- /benchmarks:\2 -->)", re.DOTALL)
 
 Cell = Callable[[Figure], str]
@@ -55,6 +67,8 @@ def blocks(document: Mapping[str, Any]) -> dict[str, str]:
         "latencies": _table("p50 / p99 / p99.9, ms", rows, rows, versions, latencies),
         "processor": _table("Leader / all servers / generator, µs", rows, rows, versions, processor),
         "versions": _versions(document),
+        "sizing": _sizing(rows),
+        "sizing-check": _sizing_check(rows, document["machine"]["cores"]),
     }
 
 
@@ -68,8 +82,12 @@ def label(row: Row) -> str:
 
 def rate(figure: Figure) -> str:
     """Return a rate with three digits."""
-    digits = len(str(round(figure.rate)))
-    return f"{round(figure.rate, min(3 - digits, 0)):,.0f}"
+    return _rounded(figure.rate)
+
+
+def _rounded(value: float) -> str:
+    digits = len(str(round(value)))
+    return f"{round(value, min(3 - digits, 0)):,.0f}"
 
 
 def latencies(figure: Figure) -> str:
@@ -107,6 +125,47 @@ def _table(
 def _cells(figures: Mapping[str, Figure], cell: Cell) -> Sequence[str]:
     by_column = {SHARED.get(name, name): figure for name, figure in figures.items()}
     return [cell(by_column[name]) if name in by_column else NOTHING for name in COLUMNS]
+
+
+def sized(row: Row, cores: int, figures: Mapping[str, Figure]) -> tuple[float, int]:
+    """Return the pushes per second that the leader on a machine with some cores can take, and its front ends.
+
+    Without front ends the leader is one process. With them, its own process and the front ends each have a limit, and both
+    together have the cores.
+    """
+    name = "lmqcluster, TLS" if row.protocol is Protocol.HTTPS else "lmqcluster"
+    one = figures.get(name)
+    best = (0.0, 0) if one is None else (USED * 1e6 / one.leader_us, 0)
+    relayed = figures.get(FRONT_ENDS[name])
+    if relayed is None:
+        return best
+    front_ends_us = relayed.front_ends_us
+    for count in range(1, cores):
+        limits = (relayed.leader_us, front_ends_us / count, (relayed.leader_us + front_ends_us) / cores)
+        best = max(best, (USED * 1e6 / max(limits), count), key=lambda found: (round(found[0]), -found[1]))
+    return best
+
+
+def _sizing(rows: Mapping[Row, Mapping[str, Figure]]) -> str:
+    lines = [_line("Per second", [f"{cores} cores" for cores in CORES]), "|---" * (len(CORES) + 1) + "|\n"]
+    for row in SIZED:
+        found = [sized(row, cores, rows.get(row, {})) for cores in CORES]
+        lines.append(_line(label(row), [f"{_rounded(per_s)} ({count})" for per_s, count in found]))
+    return "".join(lines)
+
+
+def _sizing_check(rows: Mapping[Row, Mapping[str, Figure]], cores: int) -> str:
+    """Return the model for the machine of the measurement, where all servers and the generator share the cores."""
+    headings = ("Expected", "Measured", "Measured / expected")
+    lines = [_line("Per second", headings), "|---" * (len(headings) + 1) + "|\n"]
+    for row in SIZED:
+        for name, figure in rows.get(row, {}).items():
+            if not name.startswith("lmqcluster"):
+                continue
+            expected = cores * 1e6 / (figure.servers_us + figure.generator_us)
+            cells = (_rounded(expected), rate(figure), f"{figure.rate / expected:.2f}")
+            lines.append(_line(label(row) + (", 2 front ends" if "front ends" in name else ""), cells))
+    return "".join(lines)
 
 
 def _line(first: str, others: Sequence[str]) -> str:

@@ -77,6 +77,11 @@ class Figure:
         return self.processor_us[self.leader]
 
     @property
+    def front_ends_us(self) -> float:
+        """Return the processor time of the leader's front ends for an operation."""
+        return sum(spent for name, spent in self.processor_us.items() if name.startswith(f"{self.leader} front end"))
+
+    @property
     def servers_us(self) -> float:
         """Return the processor time of all servers together for each operation."""
         return sum(self.processor_us.values()) - self.generator_us

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 
@@ -65,7 +66,7 @@ def test_rows_are_distinct_and_selected_by_their_text() -> None:
     assert len({str(row) for row in ROWS}) == len(ROWS)
     assert str(PUSH) == "push, 64 x 1, all nodes"
     assert select(r"^push, 64 x 1, all") == [PUSH]
-    assert [str(row) for row in select("HTTPS.*leader")] == ["HTTPS push, 64 x 1, leader"]
+    assert [str(row) for row in select("HTTPS.*64.*leader")] == ["HTTPS push, 64 x 1, leader"]
     assert list(select(None)) == list(ROWS)
     for pattern in ("nothing", "("):
         with pytest.raises(ValueError, match=r"match|regular expression"):
@@ -92,7 +93,8 @@ def test_options_of_nodes_are_passed_on() -> None:
 
 def test_only_systems_with_a_row_are_started() -> None:
     plan = Plan(rows=[PUSH])
-    assert [kind.name for kind in chosen(",".join(SYSTEMS), plan)] == ["lmqcluster", "JetStream, synced", "JetStream"]
+    names = ["lmqcluster", "lmqcluster, front ends", "JetStream, synced", "JetStream"]
+    assert [kind.name for kind in chosen(",".join(SYSTEMS), plan)] == names
     with pytest.raises(ValueError, match="no system redis"):
         chosen("redis", plan)
     assert main(["--systems", "redis"]) == main(["--only", "nothing"]) == 2
@@ -107,7 +109,7 @@ def test_the_figure_is_the_run_with_the_median_rate() -> None:
 
 def test_the_stored_result_has_all_rows_of_all_systems() -> None:
     document = json.loads(pages.RESULT.read_text(encoding="utf-8"))
-    expected = {row: {kind.name for kind in SYSTEMS.values() if row.protocol in kind.protocols} for row in ROWS}
+    expected = {row: {kind.name for kind in SYSTEMS.values() if kind(Settings()).has(row)} for row in ROWS}
     assert {row: set(figures) for row, figures in read_rows(document).items()} == expected
     assert "dirty" not in document["versions"]["lmqcluster"]
 
@@ -144,16 +146,33 @@ def test_tables_have_a_column_for_each_system_and_version() -> None:
     theirs = figure([Measured(one_run(99.4), "n1")])
     texts = pages.blocks(report_of({"lmqcluster": ours, "JetStream": theirs}, {"lmqcluster, TLS": ours}).document())
     assert texts["rates"] == (
-        "| Per second | lmqcluster | JetStream 2.15.3, synced | JetStream 2.15.3 |\n"
-        "|---|---|---|---|\n"
-        "| push, 64 connections, one at a time, all nodes | 123,000 | - | 99 |\n"
-        "| HTTPS push, 1 connection, one at a time, leader | 123,000 | - | - |\n"
+        "| Per second | lmqcluster | lmqcluster, 2 front ends | JetStream 2.15.3, synced | JetStream 2.15.3 |\n"
+        "|---|---|---|---|---|\n"
+        "| push, 64 connections, one at a time, all nodes | 123,000 | - | - | 99 |\n"
+        "| HTTPS push, 1 connection, one at a time, leader | 123,000 | - | - | - |\n"
     )
-    assert "| 1.00 / 2.00 / 3.00 | - | 1.00 / 2.00 / 3.00 |" in texts["latencies"]
-    assert "| 2.0 / 3.0 / 0.5 | - | 2.0 / 3.0 / 0.5 |" in texts["processor"]
+    assert "| 1.00 / 2.00 / 3.00 | - | - | 1.00 / 2.00 / 3.00 |" in texts["latencies"]
+    assert "| 2.0 / 3.0 / 0.5 | - | - | 2.0 / 3.0 / 0.5 |" in texts["processor"]
     assert "commit abc" in texts["versions"]
     assert "2.5 seconds a row, the median of 3 repeats, 100 bytes, one queue" in texts["versions"]
-    assert texts["summary"].count("| - | - | - |") == len(pages.SUMMARY) + 1
+    assert texts["summary"].count("| - | - | - | - |") == len(pages.SUMMARY) + 1
+
+
+def relayed(rate: float, **processor_us: float) -> Figure:
+    one = figure([Measured(one_run(rate), "n1")])
+    names = {name.replace("_", " "): spent for name, spent in processor_us.items()}
+    return replace(one, processor_us={"generator": 1.0, **names})
+
+
+def test_sizes_follow_from_the_scarcest_of_process_front_ends_and_cores() -> None:
+    row = Row(Operation.PUSH, Protocol.OWN, 256, 1, Via.LEADER)
+    one = relayed(1, n1=40.0, n2=10.0)
+    two = relayed(1, n1=10.0, n1_front_end_1=20.0, n1_front_end_2=20.0, n2=10.0)
+    assert pages.sized(row, 4, {"lmqcluster": one}) == pytest.approx((20_000, 0))
+    found = {"lmqcluster": one, "lmqcluster, front ends": two}
+    assert pages.sized(row, 2, found) == pytest.approx((20_000, 0))
+    assert pages.sized(row, 4, found) == pytest.approx((60_000, 3))
+    assert pages.sized(row, 8, found) == pages.sized(row, 16, found) == pytest.approx((80_000, 4))
 
 
 def test_a_result_survives_its_document() -> None:

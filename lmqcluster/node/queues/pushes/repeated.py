@@ -8,6 +8,8 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, cast
 
+import structlog
+
 from ....core import PushFlag
 from ....core.log.commands import Push
 from ....ports import Answer
@@ -17,6 +19,8 @@ from ..sending.command_sender import CommandSender
 from ..sending.push_items import refusal_of
 
 __all__ = ["RepeatedAnswers", "RepeatedPushes"]
+
+log = structlog.get_logger("lmq.repeats")
 
 Render = Callable[[int | LmqError], tuple[bytes, bytes]]
 """Returns the bytes of an answer before and after the tag of its request, for the flag of a push or its error."""
@@ -116,7 +120,10 @@ class _Batch:
 
 
 class RepeatedAnswers:
-    """Sink of commands whose requests are pairs of a batch and a connection (`Sink`)."""
+    """Sink of commands whose requests are pairs of a batch and a connection (`Sink`).
+
+    An error in the answers to one batch does not stop those to the others.
+    """
 
     def completed(self, pending: PendingCommand, flags: list[int]) -> None:
         """Answer the pushes."""
@@ -127,13 +134,20 @@ class RepeatedAnswers:
             start += len(connections)
             for flag in set(own):
                 pushed = [number for number, result in zip(connections, own, strict=True) if result == flag]
-                batch.ended(pushed, flag if flag < PushFlag.FULL else refusal_of(queue, flag))
+                _end(batch, pushed, flag if flag < PushFlag.FULL else refusal_of(queue, flag))
 
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Refuse the pushes."""
         requests, pending.requests = pending.requests, []
         for batch, connections in _batches(requests):
-            batch.ended(connections, error)
+            _end(batch, connections, error)
+
+
+def _end(batch: _Batch, connections: list[int], outcome: int | LmqError) -> None:
+    try:
+        batch.ended(connections, outcome)
+    except Exception:
+        log.exception("reply failed")
 
 
 def _batches(requests: list[Any]) -> list[tuple[_Batch, list[int]]]:

@@ -71,12 +71,12 @@ class Connection(RequestHandler):
         answered: number of answers that have begun.
         has_begun_answer: whether `BEGINNING` of the next answer was already sent.
         head: bytes of the last head; empty if it is long, arrived in pieces, or is followed by another.
-        line: the request line of the last request that may be repeated.
+        shape: the head of the last request that may be repeated, without digits.
     """
 
     __slots__ = (
         "_body", "_error_reply", "_framing", "_head_bytes", "_is_over", "_repeat", "_repetition", "_rest", "_watch",
-        "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "line", "place", "served",
+        "_work_bytes", "answered", "has_begun_answer", "head", "is_local", "place", "served", "shape",
     )  # fmt: skip
 
     def __init__(
@@ -108,7 +108,7 @@ class Connection(RequestHandler):
         self.has_begun_answer = False
         self._head_bytes = 0
         self._work_bytes = 0
-        self.head = self.line = b""
+        self.head = self.shape = b""
         self._repeat: tuple[Repeat, AnswerRepetition] | None = None
         self._repetition: asyncio.Future[Any] | None = None
 

@@ -54,7 +54,7 @@ class Repeats:
         self._end = end
 
     def offer(self, client: Connection, push: RepeatablePush, principal: Principal, operation: str) -> None:
-        """Permit a connection to repeat a push that it sends again to the same target.
+        """Permit a connection to repeat a push whose head is like that of the request before.
 
         Args:
             client: the connection, whose last head is that of the push.
@@ -62,12 +62,13 @@ class Repeats:
             principal: the client, who may do this.
             operation: its name in metrics.
         """
-        line = client.head.partition(b"\r\n")[0]
-        former, client.line = client.line, line
-        head = RepeatedHead.of(client.head) if line == former else None
-        if head is None:
-            return
+        # Without digits, because the length of the body may differ. Many clients send a new id with each request.
+        shape = client.head.translate(None, b"0123456789")
+        former, client.shape = client.shape, shape
+        head = RepeatedHead.of(client.head) if shape == former else None
         is_allowed = partial(self._is_allowed, principal, is_anonymous=principal is self._access.anonymous)
+        if head is None or not is_allowed():
+            return
         if isinstance(client.transport, RelayedTransport):
             identity = ("http", operation, push.queue, push.content_type, principal)
             make = partial(self._group, push, principal.owner, operation, is_allowed)
