@@ -33,7 +33,7 @@ class Recorder(Channel):
 
 
 class Client:
-    """What an offer uses of a connection over HTTP."""
+    """The part of a connection over HTTP that an offer uses."""
 
     def __init__(self, transport: object = None) -> None:
         self.head = self.shape = b""
