@@ -82,13 +82,17 @@ class Load:
             )
 
     def _run(self) -> None:
-        number = 0
+        number, choice = 0, random.Random(self.name)
         while not self._stop.is_set():
-            number += 1
-            body = b"%s-%d" % (self.name.encode(), number)
-            if self._attempt("push", lambda client: client.push(body)) is not None:  # noqa: B023 - called at once
-                self._confirmed.add(body)
-            self._attempt("take", self._take)
+            # Several in a row, because front ends recognize pushes that repeat the last one.
+            count = choice.randint(1, 6)
+            for _ in range(count):
+                number += 1
+                body = b"%s-%d" % (self.name.encode(), number)
+                if self._attempt("push", lambda client: client.push(body)) is not None:  # noqa: B023 - called at once
+                    self._confirmed.add(body)
+            for _ in range(count):
+                self._attempt("take", self._take)
 
     def _attempt(self, what: str, call: Callable[[Client], bool]) -> bool | None:
         """Call with a client, a new one after an error; return None if the call failed."""

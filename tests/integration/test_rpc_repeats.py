@@ -5,15 +5,16 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import msgpack
 import pytest
 
 from lmqcluster import Client
 
-from .cluster import NodeProcess, wait_for
+from .cluster import Cluster, NodeProcess, wait_for
 from .raw_http import Connection, call
-from .raw_rpc import Rpc, request
+from .raw_rpc import Rpc, RpcError, request
 from .test_http_repeats import make_token
 
 TEXT = {"Content-Type": "text/plain"}
@@ -180,7 +181,68 @@ def test_clients_that_disconnect_leave_nothing_behind(relayed: NodeProcess, queu
         push(rpc, queue_name)
 
 
-def test_rights_that_end(tmp_path) -> None:
+class Pusher(threading.Thread):
+    """A client that pushes one numbered message after the other, over one protocol, to the nodes that answer.
+
+    Attributes:
+        confirmed: numbers of the pushes that were confirmed.
+    """
+
+    def __init__(self, cluster: Cluster, queue: str, name: str) -> None:
+        super().__init__(name=name)
+        self.cluster, self.queue = cluster, queue
+        self.confirmed: list[int] = []
+        self.stopped = threading.Event()
+
+    def run(self) -> None:
+        number = 0
+        while not self.stopped.is_set():
+            node = self.cluster[number % 3]
+            try:
+                with Rpc(node.rpc) as rpc, Connection(node.http) as http:
+                    while not self.stopped.is_set():
+                        number += 1
+                        self._push(rpc, http, f"{self.name}:{number}".encode())
+                        self.confirmed.append(number)
+            except (OSError, EOFError, RpcError, AssertionError):
+                # Its outcome is unknown, and it is not repeated.
+                continue
+
+    def _push(self, rpc: Rpc, http: Connection, body: bytes) -> None:
+        if self.name.startswith("rpc"):
+            assert rpc.call("push", self.queue, body) == b"ok"
+        else:
+            assert http.call("POST", f"/messages/{self.queue}", body, TEXT).status == 200
+
+
+def test_confirmed_pushes_survive_killed_leaders(tmp_path: Path, queue_name: str) -> None:
+    with Cluster(3, directory=tmp_path, environment={"LMQ_FRONT_ENDS": "2"}) as cluster:
+        pushers = [Pusher(cluster, queue_name, f"{kind}-{number}") for kind in ("rpc", "http") for number in range(5)]
+        for pusher in pushers:
+            pusher.start()
+        for _ in range(2):
+            before = [len(pusher.confirmed) for pusher in pushers]
+            for pusher, count in zip(pushers, before, strict=True):
+                wait_for(lambda: len(pusher.confirmed) > count + 50, "pushes")  # noqa: B023 - called at once
+            leader = cluster.leader()
+            leader.kill()
+            leader.start()
+        for pusher in pushers:
+            pusher.stopped.set()
+        for pusher in pushers:
+            pusher.join()
+        found: dict[str, list[int]] = {pusher.name: [] for pusher in pushers}
+        for body in contents(cluster.leader(), queue_name):
+            assert isinstance(body, bytes | str)
+            name, _, number = (body.decode() if isinstance(body, bytes) else body).partition(":")
+            found[name].append(int(number))
+    for pusher in pushers:
+        stored = found[pusher.name]
+        assert stored == sorted(set(stored))
+        assert set(pusher.confirmed) <= set(stored)
+
+
+def test_rights_that_end(tmp_path: Path) -> None:
     with NodeProcess(tmp_path, environment={"LMQ_FRONT_ENDS": "2"}) as node:
         with Rpc(node.rpc) as without, Connection(node.http) as http:
             push(without, "q")
