@@ -58,6 +58,7 @@ class ClientConnection(asyncio.Protocol):
         self._tag = b""
         self._later: list[bytes] = []
         self._ends_later = self._closes_later = False
+        self._has_written_end = False
 
     # --- the client ---------------------------------------------------------------------------------------------------
 
@@ -133,7 +134,9 @@ class ClientConnection(asyncio.Protocol):
     # --- the node -----------------------------------------------------------------------------------------------------
 
     def write(self, data: bytes) -> None:
-        """Send bytes to the client."""
+        """Send bytes to the client, unless the sending side is closed."""
+        if self._has_written_end:
+            return
         self._written_bytes += len(data)
         self._transport.write(data)
         if not self._is_full:
@@ -146,6 +149,8 @@ class ClientConnection(asyncio.Protocol):
 
     def write_end(self) -> None:
         """Close the sending side."""
+        self._has_written_end = True
+        self._pattern = None
         self._transport.write_eof()
 
     def repeat(self, group: int, pattern: Pattern) -> None:
@@ -155,7 +160,8 @@ class ClientConnection(asyncio.Protocol):
 
     def answer(self, before: bytes, after: bytes) -> None:
         """Answer the repetition."""
-        self._transport.write(before + self._tag + after)
+        if not self._has_written_end:
+            self._transport.write(before + self._tag + after)
         self._go_on()
 
     def send_in_full(self) -> None:
@@ -187,6 +193,7 @@ class ClientConnection(asyncio.Protocol):
 
     def close(self) -> None:
         """Close after everything is written and the repetition is answered."""
+        self._pattern = None
         if self._repetition is not None:
             self._closes_later = True
         else:

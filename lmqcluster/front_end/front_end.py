@@ -127,24 +127,30 @@ class FrontEnd:
                 self._take_answers(operation, value)
             elif connection is None or operation >= _RETIRE:
                 self._carry_out(operation, number)
-            elif operation == _WRITE:
-                connection.write(value)
             else:
-                _carry_out(connection, operation, value)
+                try:
+                    if operation == _WRITE:
+                        connection.write(value)
+                    else:
+                        _carry_out(connection, operation, value)
+                except Exception:
+                    # It must not end the other connections.
+                    log.exception("connection failed")
+                    connection.abort()
 
     def _take_answers(self, operation: int, value: list[Any]) -> None:
         """Take the outcome of repeated requests, whose clients may have disconnected, or a ping."""
         if operation == Operation.PING:
             self._channel.send(operation, 0)
-        elif operation == _ANSWERS:
-            numbers, before, after = value
-            for number in numbers:
-                if (connection := self._connections.get(number)) is not None:
-                    connection.answer(before, after)
-        else:
-            for number in value:
-                if (connection := self._connections.get(number)) is not None:
-                    connection.send_in_full()
+            return
+        numbers, *answer = value if operation == _ANSWERS else (value,)
+        for number in numbers:
+            if (connection := self._connections.get(number)) is not None:
+                try:
+                    connection.answer(*answer) if answer else connection.send_in_full()
+                except Exception:
+                    log.exception("connection failed")
+                    connection.abort()
 
     def _carry_out(self, operation: int, number: int) -> None:
         """Carry out an operation that needs no open connection."""

@@ -153,6 +153,62 @@ def test_a_producer_that_binds_later(relayed: NodeProcess, queue_name: str) -> N
     assert len(found) == 9
 
 
+def test_bytes_inside_an_unfinished_request_are_no_push(relayed: NodeProcess, queue_name: str) -> None:
+    """A push follows the beginning of another request in one read; the rest of that request looks like a push."""
+    inner = request(77, "push", queue_name, b"inner")
+    outer = request(60, "push", f"{queue_name}-other", b"head" + inner)
+    with Rpc(relayed.rpc) as rpc:
+        push(rpc, queue_name, 3)
+        rpc.send(request(59, "push", queue_name, b"before") + outer[: -len(inner)])
+        assert rpc.read().msgid == 59
+        rpc.send(inner)
+        assert rpc.read().msgid == 60
+        push(rpc, queue_name, 3)
+    assert len(contents(relayed, queue_name)) == 7
+    assert contents(relayed, f"{queue_name}-other") == [b"head" + inner]
+
+
+def test_a_refused_client_ends_nothing_else(relayed: NodeProcess, queue_name: str) -> None:
+    """Answers to its earlier requests follow the end of the node's sending side."""
+    too_many = b"\x94\x00\x63\xa4push\x92\xa1q\xdd" + (2_000_000).to_bytes(4, "big")
+    failures = relayed.log().count("a front-end process failed")
+    with Rpc(relayed.rpc) as victim:
+        victim.settle()
+        for attempt in range(40):
+            with Rpc(relayed.rpc) as rpc:
+                push(rpc, queue_name, attempt % 4)
+                rpc.send(request(50, "push", queue_name, b"b") + too_many)
+                rpc.read()
+                rpc.send(request(51, "push", queue_name, b"c"))
+                rpc.socket.shutdown(1)
+                while rpc.socket.recv(4096):
+                    pass
+        victim.settle()
+    assert relayed.log().count("a front-end process failed") == failures
+
+
+def test_answers_do_not_interrupt_a_large_message(relayed: NodeProcess, queue_name: str) -> None:
+    """The client repeats pushes while the message for its waiting pull arrives."""
+    large = b"B" * 2_000_000
+    with Rpc(relayed.rpc) as rpc, Client(relayed.rpc) as client:
+        answers = 0
+        for attempt in range(20):
+            pulled = rpc.ask("pull", f"{queue_name}-large", 60)
+            pushing = threading.Thread(target=client.push, args=(f"{queue_name}-large", large))
+            pushing.start()
+            while True:
+                msgid = rpc.ask("push", queue_name, b"%d" % attempt)
+                reply = rpc.read()
+                if reply.msgid == pulled:
+                    assert reply.result[b"content"] == large
+                    assert rpc.read().msgid == msgid
+                    break
+                assert (reply.msgid, reply.result) == (msgid, b"ok")
+                answers += 1
+            pushing.join()
+        assert answers
+
+
 def test_pushes_before_a_half_close_are_answered(relayed: NodeProcess, queue_name: str) -> None:
     with Rpc(relayed.rpc) as rpc:
         push(rpc, queue_name)

@@ -108,6 +108,9 @@ class Channel(asyncio.Protocol):
 
     def send_data(self, operation: int, connection: int, data: bytes) -> None:
         """Send an operation with bytes like `send`; if there are many, before the turn ends."""
+        if self._repeats:
+            # Later repeats of this connection must not join an operation before this one.
+            self._repeats = {}
         self.send(operation, connection, data)
         self._frame_bytes += len(data)
         if self._frame_bytes > FRAME_BYTES:

@@ -49,7 +49,6 @@ class Link:
         for operation, number, value in zip(each, each, each, strict=True):
             if operation == _DATA:
                 if (transport := connections.get(number)) is not None:
-                    self._repeats.end(number)
                     transport.received(value)
             else:
                 try:
@@ -66,7 +65,8 @@ class Link:
         except Exception:
             # Their clients would wait for answers.
             for number in numbers:
-                self._connections[number].abort()
+                if (transport := self._connections.get(number)) is not None:
+                    transport.abort()
             raise
 
     def _carry_out(self, operation: int, number: int, value: Any) -> None:
@@ -124,7 +124,6 @@ class Link:
             slot.release()
 
     def _lose(self, number: int) -> None:
-        self._repeats.end(number)
         if (transport := self._connections.pop(number, None)) is not None:
             transport.lost()
         elif number in self._opening:

@@ -52,8 +52,9 @@ class RelayedTransport(asyncio.Transport):
         self._loop = asyncio.get_running_loop()
         self._is_closing = self._is_lost = False
         # Bytes that the front end has not written yet, and those that do not fit its window.
+        # Answers to repeated requests keep their place among these.
         self._sent_bytes = 0
-        self._kept: deque[bytes | memoryview] = deque()
+        self._kept: deque[bytes | memoryview | tuple[bytes, bytes]] = deque()
         self._kept_bytes = 0
         self._high_bytes, self._low_bytes = HIGH_BYTES, HIGH_BYTES // 4
         self._is_full = False
@@ -68,12 +69,15 @@ class RelayedTransport(asyncio.Transport):
 
     def received(self, data: bytes | None) -> None:
         """Pass on bytes from the client, None for their end."""
+        self._repeats.end(self._number)
         if not self._is_reading or self._unread:
             self._unread.append(data)
         else:
             self._pass_on(data)
 
     def _pass_on(self, data: bytes | None) -> None:
+        # What came before may have permitted repetitions.
+        self._repeats.end(self._number)
         if data is None:
             self._end()
         elif not self._is_closing:
@@ -116,8 +120,13 @@ class RelayedTransport(asyncio.Transport):
     def offer_repeat(
         self, identity: Hashable, pattern: Pattern, make: Callable[[Answer], RepeatGroup]
     ) -> RepeatGroup | None:
-        """Tell the front end to recognize repetitions of the last request, see `Repeats.offer`; None if the connection ends."""
-        return None if self._is_closing else self._repeats.offer(self._number, identity, pattern, make)
+        """Tell the front end to recognize repetitions of the last request, see `Repeats.offer`.
+
+        Return None if the connection ends, or bytes have arrived that the protocol has not taken.
+        """
+        if self._is_closing or self._ends or self._unread or not self._is_reading:
+            return None
+        return self._repeats.offer(self._number, identity, pattern, make)
 
     # --- asyncio ----------------------------------------------------------------------------------------------------
 
@@ -158,12 +167,13 @@ class RelayedTransport(asyncio.Transport):
     def write(self, data: bytes | bytearray | memoryview) -> None:
         """Send bytes to the client."""
         size = len(data)
-        if self._is_closing or not size:
+        if self._is_closing or self._ends or not size:
             return
         if not self._kept and self._sent_bytes + size <= WINDOW_BYTES:
             self._sent_bytes += size
             self._channel.send_data(_WRITE, self._number, data if type(data) is bytes else bytes(data))
         else:
+            self._repeats.delay(self._number, self._keep_answer)
             self._kept.append(data if type(data) is bytes else bytes(data))
             self._kept_bytes += size
             self._send_kept()
@@ -177,8 +187,17 @@ class RelayedTransport(asyncio.Transport):
 
     def _send_kept(self) -> None:
         """Send as much of the kept bytes as fits the window, then what follows them."""
-        while self._kept and (room := WINDOW_BYTES - self._sent_bytes) > 0:
-            data = memoryview(self._kept.popleft())
+        while self._kept:
+            first = self._kept[0]
+            if isinstance(first, tuple):
+                self._channel.send(Operation.ANSWERS, 0, ([self._number], *first))
+                self._kept.popleft()
+                continue
+            room = WINDOW_BYTES - self._sent_bytes
+            if room <= 0:
+                break
+            self._kept.popleft()
+            data = memoryview(first)
             if len(data) > room:
                 self._kept.appendleft(data[room:])
                 data = data[:room]
@@ -186,10 +205,15 @@ class RelayedTransport(asyncio.Transport):
             self._kept_bytes -= len(data)
             self._channel.send_data(_WRITE, self._number, bytes(data))
         if not self._kept:
+            self._repeats.delay(self._number, None)
             if self._ends:
                 self._channel.send(Operation.WRITE_END, self._number)
             if self._is_closing:
                 self._channel.send(Operation.CLOSE, self._number)
+
+    def _keep_answer(self, before: bytes, after: bytes) -> None:
+        """Answer a repeated request after the kept bytes."""
+        self._kept.append((before, after))
 
     def can_write_eof(self) -> bool:
         """Return whether the sending side can be closed alone."""
@@ -199,6 +223,7 @@ class RelayedTransport(asyncio.Transport):
         """Close the sending side after everything is written."""
         if not self._ends and not self._is_closing:
             self._ends = True
+            self._repeats.end(self._number)
             if not self._kept:
                 self._channel.send(Operation.WRITE_END, self._number)
 
@@ -216,6 +241,7 @@ class RelayedTransport(asyncio.Transport):
         """Close the connection after everything is written."""
         if not self._is_closing:
             self._is_closing = True
+            self._repeats.end(self._number)
             self._unread.clear()
             if not self._kept:
                 self._channel.send(Operation.CLOSE, self._number)
@@ -230,6 +256,8 @@ class RelayedTransport(asyncio.Transport):
 
     def _drop(self) -> None:
         """Drop what was neither sent nor passed on."""
+        self._repeats.end(self._number)
+        self._repeats.delay(self._number, None)
         self._kept.clear()
         self._kept_bytes = 0
         self._unread.clear()

@@ -37,6 +37,7 @@ class Repeats:
         self._offered: dict[int, int] = {}
         self._users: dict[int, int] = {}
         self._last_number = 0
+        self._delayed: dict[int, Callable[[bytes, bytes], None]] = {}
 
     def offer(
         self, connection: int, identity: Hashable, pattern: Pattern, make: Callable[[Answer], RepeatGroup]
@@ -80,5 +81,19 @@ class Repeats:
         if connections and not self._groups[number][1].start(connections, bodies):
             self._channel.send(Operation.IN_FULL, 0, connections)
 
+    def delay(self, connection: int, answer: Callable[[bytes, bytes], None] | None) -> None:
+        """Give the answers of a connection to `answer`, because other bytes go first; to the front end again if it is None."""
+        if answer is None:
+            self._delayed.pop(connection, None)
+        else:
+            self._delayed[connection] = answer
+
     def _answer(self, connections: list[int], before: bytes, after: bytes) -> None:
+        if self._delayed:
+            for connection in connections:
+                if connection in self._delayed:
+                    self._delayed[connection](before, after)
+            connections = [connection for connection in connections if connection not in self._delayed]
+            if not connections:
+                return
         self._channel.send(_ANSWERS, 0, (connections, before, after))

@@ -62,6 +62,9 @@ class Transport(asyncio.Transport):
         self._closing = True
         self.happened.append("close")
 
+    def write_eof(self) -> None:
+        self.happened.append("end")
+
     def abort(self) -> None:
         self.happened.append("abort")
 
@@ -206,6 +209,33 @@ def test_the_node_sees_an_active_client_now_and_then(monkeypatch: pytest.MonkeyP
     run(scenario, monkeypatch)
 
 
+def test_nothing_is_written_after_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """asyncio's transports raise an error then."""
+
+    def scenario(connection: ClientConnection, channel: Recorder, transport: Transport) -> None:
+        connection.data_received(push(1))
+        connection.write_end()
+        connection.write(b"late")
+        connection.answer(b"", b"")
+        connection.data_received(push(2))
+        assert (transport.happened, transport.written) == (["end"], [])
+        assert channel.sent[1:] == [("DATA", push(2))]
+
+    run(scenario, monkeypatch)
+
+
+def test_a_connection_that_closes_repeats_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scenario(connection: ClientConnection, channel: Recorder, transport: Transport) -> None:
+        connection.data_received(push(1))
+        connection.data_received(push(2))
+        connection.close()
+        connection.answer(b"", b"")
+        assert transport.happened[-1] == "close"
+        assert [name for name, _value in channel.sent] == ["REPEATS", "DATA"]
+
+    run(scenario, monkeypatch)
+
+
 def test_a_frame_has_one_operation_for_a_group() -> None:
     async def main() -> list[Any]:
         frames: list[Any] = []
@@ -223,6 +253,7 @@ def test_a_frame_has_one_operation_for_a_group() -> None:
         channel.send_data(Operation.DATA, 11, b"data")
         channel.send_repeat(2, 12, b"b")
         channel.send_repeat(1, 13, b"c")
+        channel.send_repeat(1, 15, b"e")
         await asyncio.sleep(0)
         channel.send_repeat(1, 14, b"d")
         await asyncio.sleep(0)
@@ -230,6 +261,12 @@ def test_a_frame_has_one_operation_for_a_group() -> None:
 
     repeats = int(Operation.REPEATS)
     assert asyncio.run(main()) == [
-        [repeats, 1, [[10, 13], [b"a", b"c"]], int(Operation.DATA), 11, b"data", repeats, 2, [[12], [b"b"]]],
+        # Nothing joins an operation before data, which may be of the same connection.
+        [
+            *(repeats, 1, [[10], [b"a"]]),
+            *(int(Operation.DATA), 11, b"data"),
+            *(repeats, 2, [[12], [b"b"]]),
+            *(repeats, 1, [[13, 15], [b"c", b"e"]]),
+        ],
         [repeats, 1, [[14], [b"d"]]],
     ]

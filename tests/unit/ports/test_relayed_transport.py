@@ -17,7 +17,8 @@ from lmqcluster.ports.front_ends.channel import (
     Operation,
 )
 from lmqcluster.ports.front_ends.relayed_transport import HIGH_BYTES, RelayedTransport
-from lmqcluster.ports.front_ends.repeats import Repeats
+from lmqcluster.ports.front_ends.repeats import Answer, Repeats
+from lmqcluster.wire.repeats import RepeatedCall
 
 NUMBER = 7
 
@@ -30,7 +31,7 @@ class _Recorder(Channel):
         self.sent: list[tuple[int, Any]] = []
 
     def send(self, operation: int, connection: int, value: Any = None) -> None:
-        assert connection == NUMBER
+        assert connection == (0 if operation == Operation.ANSWERS else NUMBER)
         self.sent.append((operation, value))
 
     def send_data(self, operation: int, connection: int, data: bytes) -> None:
@@ -101,6 +102,83 @@ def test_no_more_than_a_window_is_on_its_way_and_the_order_is_kept() -> None:
         assert channel.operations()[-1] == Operation.CLOSE
         assert channel.operations().count(Operation.CLOSE) == 1
         assert protocol.happened == ["pause", "resume"]
+
+    run(scenario)
+
+
+def test_an_answer_to_a_repeated_request_keeps_its_place() -> None:
+    """A large answer that does not fit the window is not interrupted."""
+
+    async def scenario(transport: RelayedTransport, channel: _Recorder, _protocol: _Protocol) -> None:
+        answers: list[Answer] = []
+
+        class Group:
+            def __init__(self, answer: Answer) -> None:
+                answers.append(answer)
+
+            def start(self, connections: list[int], bodies: list[bytes]) -> bool:
+                assert (connections, bodies) == ([NUMBER], [b"x"])
+                return True
+
+        transport.offer_repeat("q", RepeatedCall(b"q"), Group)
+        transport._repeats.received(1, [NUMBER], [b"x"])
+        transport.write(b"a" * (WINDOW_BYTES + 10))
+        answers[0]([NUMBER], b"<", b">")
+        transport.write(b"b")
+        transport.written(WINDOW_BYTES)
+        assert channel.operations()[1:] == [Operation.WRITE, Operation.WRITE, Operation.ANSWERS, Operation.WRITE]
+        assert channel.sent[3:] == [(Operation.ANSWERS, ([NUMBER], b"<", b">")), (Operation.WRITE, b"b")]
+        answers[0]([NUMBER], b"<", b">")
+        assert channel.operations()[-1] == Operation.ANSWERS
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("end", ["close", "abort", "write_eof", "received", "lost"])
+def test_what_happens_to_a_connection_ends_its_repetitions(end: str) -> None:
+    async def scenario(transport: RelayedTransport, channel: _Recorder, _protocol: _Protocol) -> None:
+        class Group:
+            def __init__(self, _answer: Answer) -> None:
+                pass
+
+            def start(self, connections: list[int], _bodies: list[bytes]) -> bool:
+                raise AssertionError(connections)
+
+        transport.offer_repeat("q", RepeatedCall(b"q"), Group)
+        transport.received(b"x") if end == "received" else getattr(transport, end)()
+        channel.sent.clear()
+        transport._repeats._channel = Channel(lambda _frame: None, lambda: None)
+        transport._repeats.received(1, [NUMBER], [b"x"])
+
+    run(scenario)
+
+
+def test_nothing_is_offered_while_bytes_wait() -> None:
+    """Neither while reading is paused, nor by the first of several pieces that waited."""
+
+    async def scenario(transport: RelayedTransport, channel: _Recorder, protocol: _Protocol) -> None:
+        def offer(data: bytes) -> None:
+            offered.append((data, transport.offer_repeat("q", RepeatedCall(b"q"), lambda _answer: None)))  # type: ignore[arg-type, return-value]
+
+        offered: list[tuple[bytes, object]] = []
+        protocol.data_received = offer  # type: ignore[method-assign]
+        transport.pause_reading()
+        offer(b"0")
+        transport.received(b"1")
+        transport.received(b"2")
+        transport.resume_reading()
+        await asyncio.sleep(0)
+        assert [data for data, _group in offered] == [b"0", b"1", b"2"]
+        assert [operation for operation in channel.operations() if operation == Operation.REPEAT] == [Operation.REPEAT]
+
+    run(scenario)
+
+
+def test_nothing_follows_the_end_of_the_sending_side() -> None:
+    async def scenario(transport: RelayedTransport, channel: _Recorder, _protocol: _Protocol) -> None:
+        transport.write_eof()
+        transport.write(b"late")
+        assert channel.operations() == [Operation.WRITE_END]
 
     run(scenario)
 

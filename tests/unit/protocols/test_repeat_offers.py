@@ -16,6 +16,7 @@ from lmqcluster.protocols.http.server.repeats import Repeats
 from lmqcluster.protocols.http.server.replies.reply import RepeatablePush, Reply
 from lmqcluster.protocols.msgpack_rpc.connection.repeats import RepeatedCalls
 from lmqcluster.wire.errors import LmqError
+from lmqcluster.wire.legacy_msgpack import pack
 
 HEAD = b"POST /messages/q HTTP/1.1\r\nHost: x\r\nX-Id: %b\r\nContent-Length: %d\r\n\r\n"
 PUSH = RepeatablePush(b"q", None, lambda _flag: Reply(200), on_error)
@@ -130,27 +131,34 @@ def test_a_front_end_gets_the_pattern() -> None:
     assert (number, group, pattern) == (1, 1, [before, after])
 
 
-def offers(*pushes: tuple[bytes, int]) -> int:
-    """Return how many of these pushes are offered: the queue, and the bytes received until then."""
+def push(msgid: int, queue: bytes = b"q") -> bytes:
+    return pack([0, msgid, b"push", [queue, b"x"]])
+
+
+def offers(*reads: tuple[bytes, bytes | None]) -> int:
+    """Return how many offers there are: the bytes of each read, and the queue of the last push among them."""
 
     async def main() -> int:
         channel = Recorder()
         service: Any = SimpleNamespace(sender=None, repeated_answers=None)
         access: Any = SimpleNamespace(outside=None)
         calls = RepeatedCalls(relayed(channel), service, access)
-        for queue, received in pushes:
-            calls.pushed(queue, WRITER, received, since=0)
+        for data, queue in reads:
+            calls.received(data, queue, WRITER, since=0)
         return len(channel.sent)
 
     return asyncio.run(main())
 
 
 def test_calls_that_arrive_alone_are_offered() -> None:
-    assert offers((b"q", 10)) == 0
-    assert offers((b"q", 10), (b"q", 20)) == 1
-    assert offers((b"q", 10), (b"q", 20), (b"q", 30)) == 2
+    assert offers((push(1), b"q")) == 0
+    assert offers((push(1), b"q"), (push(2), b"q")) == 1
+    assert offers((push(1), b"q"), (push(2), b"q"), (push(3), b"q")) == 2
 
 
-def test_pipelined_calls_and_other_queues_are_not() -> None:
-    assert offers((b"q", 10), (b"q", 10), (b"q", 20), (b"q", 20), (b"q", 30)) == 0
-    assert offers((b"q", 10), (b"r", 20), (b"q", 30)) == 0
+def test_calls_with_other_bytes_and_other_queues_are_not() -> None:
+    assert offers((push(1), b"q"), (push(2) + push(3), b"q"), (push(4), b"q")) == 0
+    assert offers((push(1), b"q"), (push(2) + push(3)[:5], b"q")) == 0
+    assert offers((push(1), b"q"), (push(2)[5:] + push(3), b"q")) == 0
+    assert offers((push(1), b"q"), (push(2, b"r"), b"r"), (push(3), b"q")) == 0
+    assert offers((push(1), b"q"), (b"ping", None), (push(3), b"q")) == 0

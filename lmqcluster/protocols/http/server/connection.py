@@ -272,6 +272,11 @@ class Connection(RequestHandler):
             await wait_for_reset(transport, HALF_CLOSED_S)
         transport.abort()
 
+    @property
+    def has_more(self) -> bool:
+        """Return whether bytes have arrived after the current request."""
+        return bool(self._messages or self._rest or self._framing.head_bytes)
+
     def count_answer(self) -> bool:
         """Count an answer; return whether the connection must end with it."""
         self.served += 1

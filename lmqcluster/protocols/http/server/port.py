@@ -163,7 +163,7 @@ class HttpPort(ABC):
             if connection.count_answer():
                 reply.force_close()
             push, follows = reply.repeatable, reply.keep_alive and request.keep_alive and request.version.minor > 0
-            if push is not None and follows and self._may_repeat:
+            if push is not None and follows and self._may_repeat and not connection.has_more:
                 self._repeats.offer(connection, push, request.principal, self._operation(request))
         return reply
 

@@ -86,6 +86,7 @@ class Connection(Stream):
         self.answers = port.answers
         self._rated = port.node.gates.rpc.bounds.requests_per_s > 0
         self._repeats: RepeatedCalls | None = None
+        self._pushed: bytes | None = None
         self._methods: Mapping[bytes, Handler] = {}
         self._encoder: replies.DeliveryEncoder | None = None
         # Deliveries that are being encoded, and how they are returned if the client disconnects first.
@@ -100,6 +101,16 @@ class Connection(Stream):
         if isinstance(transport, RelayedTransport) and self.port.may_repeat:
             self._repeats = RepeatedCalls(transport, self.service, self.node.access)
         self.on_made(self)
+
+    def data_received(self, data: bytes) -> None:
+        if self._repeats is None:
+            super().data_received(data)
+            return
+        self._pushed = None
+        is_whole = self._is_between()
+        super().data_received(data)
+        is_alone = is_whole and self._is_between() and self.producer is None
+        self._repeats.received(data, self._pushed if is_alone else None, self.principal, self.last_number)
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -314,8 +325,8 @@ class Connection(Stream):
 
     def note_push(self, queue: bytes, msgid: Any) -> None:
         """Note a push without options, which may be the first of many alike."""
-        if self._repeats is not None and self.producer is None and msgid is not NOTIFICATION:
-            self._repeats.pushed(queue, self.known_principal(), self._intake.received, self.last_number)
+        if self._repeats is not None and msgid is not NOTIFICATION:
+            self._pushed = queue
 
     # --- outcomes -------------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from ....node.queues.service import QueueService
 from ....ports import Answer, RelayedTransport
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE, pack_raw
-from ....wire.repeats import RepeatedCall
+from ....wire.repeats import REPEATED_BYTES_MAX, RepeatedCall
 from ..values import replies
 
 __all__ = ["RepeatedCalls"]
@@ -23,34 +23,35 @@ class RepeatedCalls:
     push that arrived alone, and follows one that arrived alone, is offered.
     """
 
-    __slots__ = ("_access", "_count", "_queue", "_received", "_service", "_transport")
+    __slots__ = ("_access", "_queue", "_service", "_transport")
 
     def __init__(self, transport: RelayedTransport, service: QueueService, access: Access) -> None:
         self._transport = transport
         self._service = service
         self._access = access
-        # The last queue, the number of bytes received at that time, and the pushes that were in these bytes.
-        self._queue = b""
-        self._received = -1
-        self._count = 0
+        # The queue of the last push, None if the last bytes were not exactly one push.
+        self._queue: bytes | None = None
 
-    def pushed(self, queue: bytes, principal: Principal, received: int, since: int) -> None:
-        """Note a push without options.
+    def received(self, data: bytes, queue: bytes | None, principal: Principal | None, since: int) -> None:
+        """Note bytes that have arrived.
 
         Args:
-            queue: its queue.
+            data: the bytes.
+            queue: the queue of the last push without options among them; None if there is none, or if not all received bytes
+                are carried out.
             principal: the client.
-            received: number of bytes that the connection has received.
             since: number of the command that the push is in.
         """
-        if received == self._received:
-            self._count += 1
+        former, self._queue = self._queue, None
+        if queue is None or principal is None or len(data) > REPEATED_BYTES_MAX:
             return
-        follows = self._count == 1 and queue == self._queue
-        self._queue, self._received, self._count = queue, received, 1
-        if follows:
+        call = RepeatedCall(queue)
+        if call.match(data) is None:
+            return
+        self._queue = queue
+        if queue == former:
             make = partial(self._group, queue, principal)
-            group = self._transport.offer_repeat(("rpc", queue, principal), RepeatedCall(queue), make)
+            group = self._transport.offer_repeat(("rpc", queue, principal), call, make)
             if isinstance(group, RepeatedPushes):
                 group.since = max(group.since, since)
 

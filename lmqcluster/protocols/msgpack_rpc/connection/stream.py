@@ -160,6 +160,11 @@ class Stream(asyncio.Protocol):
         """Close the connection once everything is answered."""
         raise RuntimeError("a subclass knows what is not answered")
 
+    def _is_between(self) -> bool:
+        """Return whether all received bytes are carried out, and more may follow."""
+        is_open = not self.closed and not self._refused and not self.has_rest
+        return is_open and not self._intake.size and not self._has_strange_rest
+
     @property
     def has_rest(self) -> bool:
         """Return whether received requests are not carried out yet."""
