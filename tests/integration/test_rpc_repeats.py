@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import threading
 from collections.abc import Iterator
@@ -245,15 +246,16 @@ class Pusher(threading.Thread):
     """
 
     def __init__(self, cluster: Cluster, queue: str, name: str) -> None:
-        super().__init__(name=name)
+        super().__init__(name=name, daemon=True)
         self.cluster, self.queue = cluster, queue
         self.confirmed: list[int] = []
         self.stopped = threading.Event()
 
     def run(self) -> None:
         number = 0
-        while not self.stopped.is_set():
-            node = self.cluster[number % 3]
+        for node in itertools.cycle(self.cluster):
+            if self.stopped.is_set():
+                return
             try:
                 with Rpc(node.rpc) as rpc, Connection(node.http) as http:
                     while not self.stopped.is_set():
@@ -262,7 +264,7 @@ class Pusher(threading.Thread):
                         self.confirmed.append(number)
             except (OSError, EOFError, RpcError, AssertionError):
                 # Its outcome is unknown, and it is not repeated.
-                continue
+                self.stopped.wait(0.02)
 
     def _push(self, rpc: Rpc, http: Connection, body: bytes) -> None:
         if self.name.startswith("rpc"):
@@ -276,17 +278,19 @@ def test_confirmed_pushes_survive_killed_leaders(tmp_path: Path, queue_name: str
         pushers = [Pusher(cluster, queue_name, f"{kind}-{number}") for kind in ("rpc", "http") for number in range(5)]
         for pusher in pushers:
             pusher.start()
-        for _ in range(2):
-            before = [len(pusher.confirmed) for pusher in pushers]
-            for pusher, count in zip(pushers, before, strict=True):
-                wait_for(lambda: len(pusher.confirmed) > count + 50, "pushes")  # noqa: B023 - called at once
-            leader = cluster.leader()
-            leader.kill()
-            leader.start()
-        for pusher in pushers:
-            pusher.stopped.set()
-        for pusher in pushers:
-            pusher.join()
+        try:
+            for _ in range(2):
+                before = [len(pusher.confirmed) for pusher in pushers]
+                for pusher, count in zip(pushers, before, strict=True):
+                    wait_for(lambda: len(pusher.confirmed) > count + 50, "pushes")  # noqa: B023 - called at once
+                leader = cluster.leader()
+                leader.kill()
+                leader.start()
+        finally:
+            for pusher in pushers:
+                pusher.stopped.set()
+            for pusher in pushers:
+                pusher.join()
         found: dict[str, list[int]] = {pusher.name: [] for pusher in pushers}
         for body in contents(cluster.leader(), queue_name):
             assert isinstance(body, bytes | str)
