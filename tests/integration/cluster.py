@@ -9,25 +9,23 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import http.client
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self, TypeVar
+
+from lmqcluster_chaos.nodes.ports import Ports
 
 from .forks import ForkedNode, fork_node
 
@@ -56,57 +54,6 @@ def wait_for(probe: Callable[[], T | None], what: str, timeout_s: float = READY_
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {timeout_s:g} s")
         time.sleep(POLL_S)
-
-
-class _PortPool:
-    """A pool of ports below the range of outgoing connections, each reserved by a lock against other test runs."""
-
-    RANGE = range(20_000, 32_000)
-
-    def __init__(self) -> None:
-        self._locks: int | None = None
-        self._taken: set[int] = set()
-        candidates = list(self.RANGE)
-        random.shuffle(candidates)
-        self._candidates = deque(candidates)
-
-    def take(self) -> int:
-        """Reserve and return a port on which no process listens; released ports are reused last.
-
-        Raises:
-            RuntimeError: every port is reserved or in use.
-        """
-        for _ in self.RANGE:
-            port = self._candidates.popleft()
-            self._candidates.append(port)
-            if self.reserve(port):
-                return port
-        raise RuntimeError("no free port is left")
-
-    def release(self) -> None:
-        """Release every port that this process has reserved; a port is not reused while a process listens on it."""
-        for port in self._taken:
-            assert self._locks is not None
-            fcntl.lockf(self._locks, fcntl.LOCK_UN, 1, port)
-        self._taken.clear()
-
-    def reserve(self, port: int) -> bool:
-        """Reserve `port` if it is free and return whether it was, until `release` or the end of this process."""
-        if self._locks is None:
-            # A test run reserves about a thousand ports, so they are bytes of one file and not files.
-            path = Path(tempfile.gettempdir()) / "lmqcluster-test-port-locks"
-            self._locks = os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC)
-        if port in self._taken:
-            return False
-        try:
-            fcntl.lockf(self._locks, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
-        self._taken.add(port)
-        return True
 
 
 class _Reaper:
@@ -147,7 +94,7 @@ class _Reaper:
 
 # Nodes are on this machine: requests must bypass proxies of the environment.
 _direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-ports = _PortPool()
+ports = Ports()
 reaper = _Reaper()
 
 
