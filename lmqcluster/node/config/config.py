@@ -449,7 +449,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             values.count,
             "Log each pause of the event loop longer than this many milliseconds, with its cause, to find what makes single "
             "requests slow; 0 logs none.",
-            extremes="Below 3, the log has more lines than anyone reads. Measuring costs a few percent of a core.",
+            extremes="With a small value a busy node fills its log.",
             metavar="MILLISECONDS",
             default="0",
         ),
