@@ -164,8 +164,12 @@ class PeerTransport(Transport):
         self._onNodeDisconnected(node)
 
     def opened(self, inbound: _Inbound) -> None:
-        """Note a new inbound connection."""
-        self._open.add(inbound)
+        """Note a new inbound connection. It may have been accepted before this transport stopped listening."""
+        if self._listener is None:
+            # Its peer would send to a member that no longer exists, and never dial the one in its place.
+            inbound.abort()
+        else:
+            self._open.add(inbound)
 
     def adopt(self, inbound: _Inbound, peer: Identity) -> None:
         """Take an authenticated inbound connection, in place of an older one of the same peer."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
@@ -56,3 +57,23 @@ async def _two_connections() -> None:
 @pytest.mark.parametrize("runner", [asyncio.run, uvloop.run])
 def test_older_connection_ends_when_the_newer_one_speaks(runner: Any) -> None:
     runner(_two_connections())
+
+
+def test_a_connection_accepted_while_the_transport_stops_listening_is_closed() -> None:
+    """Its peer would send to a member that no longer exists, and never dial the one in its place."""
+
+    async def scenario() -> bytes:
+        transport = PeerTransport(
+            Identity("n2", 1, "127.0.0.1:1"), SECURITY, lambda _peer, _message: None, _never_asked
+        )
+        port = await transport.listen("127.0.0.1", 0)
+        assert transport._listener is not None
+        opening = transport._listener._opening
+        with socket.create_connection(("127.0.0.1", port)) as peer:
+            peer.setblocking(False)
+            while not opening:  # noqa: ASYNC110 - a task that begins has no event
+                await asyncio.sleep(0)
+            transport.stop_listening()
+            return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(peer, 1), DEADLINE_S)
+
+    assert asyncio.run(scenario()) == b""
