@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from lmqcluster.ports.front_ends.channel import Channel, Operation
+from lmqcluster.ports.front_ends.channel import Operation
 from lmqcluster.ports.front_ends.repeats import Answer, Repeats
 from lmqcluster.wire.repeats import RepeatedCall
+
+from .recorder import Recorder
 
 CALL = RepeatedCall(b"q")
 
@@ -23,17 +23,6 @@ class Group:
         if self.is_valid:
             self.begun += zip(connections, bodies, strict=True)
         return self.is_valid
-
-
-class Recorder(Channel):
-    """A channel that keeps what is sent."""
-
-    def __init__(self) -> None:
-        # The base class needs an event loop, and nothing of it is used.
-        self.sent: list[tuple[int, int, Any]] = []
-
-    def send(self, operation: int, connection: int, value: Any = None) -> None:
-        self.sent.append((operation, connection, value))
 
 
 class Case:

@@ -8,7 +8,6 @@ from typing import Any
 
 from lmqcluster.core import Role
 from lmqcluster.node.access.access import Principal
-from lmqcluster.ports.front_ends.channel import Channel
 from lmqcluster.ports.front_ends.relayed_transport import RelayedTransport
 from lmqcluster.ports.front_ends.repeats import Repeats as Groups
 from lmqcluster.protocols.http.lmq.errors import on_error
@@ -17,20 +16,11 @@ from lmqcluster.protocols.http.server.replies.reply import RepeatablePush, Reply
 from lmqcluster.protocols.msgpack_rpc.connection.repeats import RepeatedCalls
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack
+from tests.unit.ports.recorder import Recorder
 
 HEAD = b"POST /messages/q HTTP/1.1\r\nHost: x\r\nX-Id: %b\r\nContent-Length: %d\r\n\r\n"
 PUSH = RepeatablePush(b"q", None, lambda _flag: Reply(200), on_error)
 WRITER = Principal("writer", Role.WRITE, b".*", b"owner")
-
-
-class Recorder(Channel):
-    """A channel that keeps what is sent."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, int, Any]] = []
-
-    def send(self, operation: int, connection: int, value: Any = None) -> None:
-        self.sent.append((operation, connection, value))
 
 
 class Client:
