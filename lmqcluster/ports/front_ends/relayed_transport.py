@@ -69,14 +69,14 @@ class RelayedTransport(asyncio.Transport):
 
     def received(self, data: bytes | None) -> None:
         """Pass on bytes from the client, None for their end."""
-        self._repeats.end(self._number)
         if not self._is_reading or self._unread:
+            self._repeats.end(self._number)
             self._unread.append(data)
         else:
             self._pass_on(data)
 
     def _pass_on(self, data: bytes | None) -> None:
-        # What came before may have permitted repetitions.
+        # It is no repetition, and bytes before it that waited may have permitted some.
         self._repeats.end(self._number)
         if data is None:
             self._end()
