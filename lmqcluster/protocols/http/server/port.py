@@ -19,7 +19,7 @@ from .anonymous import AnonymousRequests
 from .connection import HEADER_VALUE_BYTES_MAX, Connection
 from .error_reply import REQUEST_LINE_BYTES_MAX
 from .http_server import HttpServer
-from .repeats import NO_ANSWER, Repeats
+from .repeated_requests import NO_ANSWER, RepeatedRequests
 from .replies.reply import Reply
 from .requests.target import split_target
 from .routing import KNOWN_METHODS, Router
@@ -69,7 +69,7 @@ class HttpPort(ABC):
         self._in_flight = 0
         self._logs_requests = node.config.request_log == "on"
         self._observed.in_flight[protocol] = lambda: self._in_flight + self._repeats.in_flight
-        self._repeats = Repeats(node.service, node.access, self._repeated_ended)
+        self._repeats = RepeatedRequests(node.service, node.access, self._repeated_ended)
         # Each request is logged, or charged to its client, in full.
         self._may_repeat = not self._logs_requests and not gate.bounds.requests_per_s
         node.membership.on_leave.append(self._end_connections)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ....node.queues.service import QueueService
     from .connection import Connection
 
-__all__ = ["RepeatedRequest", "Repeats"]
+__all__ = ["RepeatedRequest", "RepeatedRequests"]
 
 log = structlog.get_logger(__name__)
 
@@ -35,7 +35,7 @@ NO_ANSWER = 499
 """Status that web servers log for a client that disconnects before its answer."""
 
 
-class Repeats:
+class RepeatedRequests:
     """The repeated pushes of one port.
 
     Args:
