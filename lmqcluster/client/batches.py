@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
+from lmqcluster.wire.attributes import Attributes, unpack_attributes
+
 from .transport.replies import name_text
 
 __all__ = [
@@ -101,15 +103,12 @@ class Backlog:
         return cls(messages, oldest_due_us, fitting, body_bytes, rows, held, closed_queues)
 
 
-Headers = tuple[tuple[bytes, bytes], ...]
-
-
 @dataclass(frozen=True, slots=True)
 class Part:
     """One message inside a compound message."""
 
     content_type: str | None
-    headers: Headers
+    attributes: Attributes
     body: bytes
 
 
@@ -131,7 +130,7 @@ class BatchMessage:
     due_us: int
     retry: int
     content_type: str | None
-    headers: Headers
+    attributes: Attributes
     body: bytes | list[Part]
 
 
@@ -165,8 +164,9 @@ class BatchColumns:
         queues: [name, number of consecutive messages].
         id_prefix, numbers: an id is the prefix and twelve hexadecimal digits of the number; None and empty without ids.
         sequences, due_us, retries: see `BatchMessage`.
-        metas: [content type or None, headers, number of consecutive messages].
-        bodies: bytes, or for a compound message a list of [content type or None, headers, body]; empty bytes if not requested.
+        metas: [content type or None, packed attributes, number of consecutive messages].
+        bodies: bytes, or for a compound message a list of [content type or None, packed attributes, body]; empty bytes if not
+            requested.
         details: None if not requested.
         next: for peeked messages, the `start_sequence` of the next page, None at the end; for those of a batch, the position
             after the last one.
@@ -188,7 +188,10 @@ class BatchColumns:
         self.sequences: list[int] = reply[b"sequence"]
         self.due_us: list[int] = reply[b"due"]
         self.retries: list[int] = reply[b"retry"]
-        self.metas: list[tuple[str | None, Headers, int]] = [(*_meta(*meta), count) for meta, count in reply[b"meta"]]
+        self.metas: list[tuple[str | None, bytes, int]] = [
+            (None if kind is None else name_text(kind), attributes, count)
+            for (kind, attributes), count in reply[b"meta"]
+        ]
         bodies = reply[b"body"]
         self.bodies: list[bytes | list[Any]] = [b""] * len(self.sequences) if bodies is None else bodies
         self.next: int | None = reply.get(b"next")
@@ -210,19 +213,18 @@ class BatchColumns:
 
     def __iter__(self) -> Iterator[BatchMessage]:
         queues = [name for name, count in self.queues for _ in range(count)]
-        metas = [(kind, headers) for kind, headers, count in self.metas for _ in range(count)]
+        metas = [(kind, unpack_attributes(attributes)) for kind, attributes, count in self.metas for _ in range(count)]
         ids: list[str] | list[None] = self.ids or [None] * len(self)
         columns = zip(
             queues, ids, self.sequences, self.due_us, self.retries, metas, map(_body, self.bodies), strict=True
         )
-        for queue, identity, sequence, due_us, retry, (kind, headers), body in columns:
-            yield BatchMessage(queue, identity, sequence, due_us, retry, kind, headers, body)
-
-
-def _meta(content_type: bytes | None, headers: list[Any]) -> tuple[str | None, Headers]:
-    kind = None if content_type is None else name_text(content_type)
-    return kind, tuple((name, value) for name, value in headers)
+        for queue, identity, sequence, due_us, retry, (kind, attributes), body in columns:
+            yield BatchMessage(queue, identity, sequence, due_us, retry, kind, attributes, body)
 
 
 def _body(body: bytes | list[Any]) -> bytes | list[Part]:
-    return body if isinstance(body, bytes) else [Part(*_meta(kind, headers), data) for kind, headers, data in body]
+    return body if isinstance(body, bytes) else [_part(*part) for part in body]
+
+
+def _part(content_type: bytes | None, attributes: bytes, body: bytes) -> Part:
+    return Part(None if content_type is None else name_text(content_type), unpack_attributes(attributes), body)

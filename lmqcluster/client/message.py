@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol, Self
 
+from lmqcluster.wire.attributes import Value, unpack_attributes
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE
 
 from .options import Place
@@ -127,6 +128,18 @@ class Delivery:
     def group(self) -> str | None:
         """Group from the push, None without one."""
         return self._name(b"group")
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        """Attributes from the push. For a compound message, see `part_attributes`."""
+        packed = self._reply.get(b"attributes", b"")
+        return unpack_attributes(packed) if isinstance(packed, bytes) else {}
+
+    @property
+    def part_attributes(self) -> list[dict[str, Value]]:
+        """Attributes of each part of a compound message; empty if no part has any."""
+        packed = self._reply.get(b"attributes", b"")
+        return [] if isinstance(packed, bytes) else [unpack_attributes(one) for one in packed]
 
     @property
     def origin(self) -> Origin | None:

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, TypedDict
+
+from lmqcluster.wire.attributes import Attributes, pack_attributes
 
 from .transport.requests import Name, name_bytes
 
 __all__ = [
     "BatchOptions",
-    "Header",
     "Place",
     "PushOptions",
     "give_back_options",
-    "packed_headers",
     "packed_push_options",
     "random_key",
 ]
 
 Place = Literal["tail", "keep", "head"]
 """Where a returned message goes in its queue."""
-Header = tuple[Name, Name]
-"""Name and value."""
 _PLACES = ("tail", "keep", "head")
 _NAMES = frozenset(("key", "label", "group"))
 _NUMBERS = frozenset(("delay", "due", "ttl", "priority", "wait"))
@@ -39,6 +37,8 @@ class PushOptions(TypedDict, total=False):
         ttl: seconds after which the message expires.
         priority: an integer of 32 bits. Lower values are delivered first; messages without one have 0.
         label: the producer's name for the message, by which waiting messages can be counted and withdrawn; 1 to 255 bytes.
+        attributes: names with strings, numbers or bytes, which consumers get with the message and which stay with it; at most
+            64, together 10 KiB.
         group: messages of a group are delivered one at a time, in their order; 1 to 255 bytes.
         wait: seconds for which the push waits for room if the queue is full, first come, first served; only for `push`.
     """
@@ -50,6 +50,7 @@ class PushOptions(TypedDict, total=False):
     priority: int | None
     label: Name | None
     group: Name | None
+    attributes: Attributes | None
     wait: float | None
 
 
@@ -66,17 +67,16 @@ def packed_push_options(options: PushOptions) -> dict[str, Any]:
     """
     packed: dict[str, Any] = {}
     for name, value in options.items():
+        if name == "attributes":
+            if value:
+                packed[name] = pack_attributes(value)  # type: ignore[arg-type]
+            continue
         if name not in _NAMES and name not in _NUMBERS:
             raise TypeError(f"a push has no option {name!r}")
         if value is None or (name == "priority" and value == 0):
             continue
         packed[name] = name_bytes(value) if name in _NAMES else value  # type: ignore[arg-type]
     return packed
-
-
-def packed_headers(headers: Iterable[Iterable[Header] | None]) -> list[list[list[bytes]] | None]:
-    """Return the headers of several messages as a request has them."""
-    return [None if one is None else [[name_bytes(name), name_bytes(value)] for name, value in one] for one in headers]
 
 
 def give_back_options(delay: float | None, place: Place) -> dict[str, Any]:
@@ -109,14 +109,13 @@ class BatchOptions:
         keys: Sequence[Name] | None,
         types: Sequence[Name | None] | None,
         options: Sequence[PushOptions | None] | None,
-        headers: Sequence[Iterable[Header] | None] | None,
     ) -> None:
-        each = (("keys", keys), ("content types", types), ("options", options), ("headers", headers))
+        each = (("keys", keys), ("content types", types), ("options", options))
         for name, values in each:
             if values is not None and len(values) != count:
                 raise ValueError(f"{count} contents need as many {name}, not {len(values)}")
-        if keys is None and options is None and not (types is None and headers is None):
-            raise ValueError("content types and headers need keys or options")
+        if keys is None and options is None and types is not None:
+            raise ValueError("content types need keys or options")
         self._each: dict[str, list[Any]] = {}
         if options is not None:
             self._each["options"] = [None if one is None else _without_key(one) for one in options]
@@ -124,8 +123,6 @@ class BatchOptions:
             self._each["keys"] = [name_bytes(key) for key in keys]
         if types is not None:
             self._each["content_types"] = [None if kind is None else name_bytes(kind) for kind in types]
-        if headers is not None:
-            self._each["headers"] = packed_headers(headers)
 
     def of(self, start: int, end: int) -> dict[str, Any] | None:
         """Return the options of the messages from `start` to `end`, None if no message has any."""

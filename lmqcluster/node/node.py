@@ -232,6 +232,7 @@ class Node:
             self.views,
             self.turns,
             message_bytes_max=config.message_bytes_max,
+            attribute_bytes_max=config.attribute_bytes_max,
             memory_bytes_max=config.memory_bytes_max,
         )
         self.session = NodeSession(self.service)

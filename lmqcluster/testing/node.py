@@ -76,6 +76,7 @@ class MemoryNode:
             self.views,
             FairSlices(),
             message_bytes_max=self.config.message_bytes_max,
+            attribute_bytes_max=self.config.attribute_bytes_max,
             memory_bytes_max=self.config.memory_bytes_max,
         )
         self.service.founded(salt)

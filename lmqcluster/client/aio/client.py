@@ -19,11 +19,9 @@ from ..mark import Mark
 from ..message import Message
 from ..options import (
     BatchOptions,
-    Header,
     Place,
     PushOptions,
     give_back_options,
-    packed_headers,
     packed_push_options,
 )
 from ..transport.addresses import NodeAddress
@@ -209,7 +207,8 @@ class AsyncClient:
         Args:
             queue: name of the queue, which is created if it does not exist.
             content: any MessagePack value.
-            options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, ``wait``, see `PushOptions`.
+            options: ``key``, ``delay``, ``due``, ``ttl``, ``priority``, ``label``, ``group``, ``attributes``, ``wait``, see
+                `PushOptions`.
 
         Returns:
             Awaited: ``"ok"``, or ``"packing started"`` or ``"packed"`` if the queue accumulates messages.
@@ -230,7 +229,6 @@ class AsyncClient:
         keys: Sequence[Name] | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> Future[list[str]]:
         """Push many messages to one queue, in order; much faster than single pushes.
 
@@ -243,8 +241,6 @@ class AsyncClient:
             content_types: one for each content. The content must then be the body as bytes and is stored unchanged, as over HTTP;
                 with None it is any MessagePack value. They require keys or options.
             options: those of `push` for each content, or None; use `keys` for keys.
-            headers: for each content (name, value) pairs or None; the cluster keeps those that the queue's hooks name. They
-                require keys or options.
 
         Returns:
             Awaited: one result per content, as `push`.
@@ -255,7 +251,7 @@ class AsyncClient:
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
-        each = BatchOptions(len(contents), keys, content_types, options, headers)
+        each = BatchOptions(len(contents), keys, content_types, options)
         calls, name = self._calls, pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:
             packed = pack(contents)
@@ -507,7 +503,7 @@ class AsyncClient:
     def move(self, queue: Name, to: Name, max: int | None = None) -> Future[int]:  # noqa: A002
         """Move messages that can be pulled now to the end of another queue, in their order, as new messages.
 
-        They keep content, content type and headers. The target queue determines their number of deliveries and does not
+        They keep content, content type and attributes. The target queue determines their number of deliveries and does not
         accumulate them. This call is not idempotent: if the connection is lost before the answer, it fails with outcome
         ``unknown``.
 
@@ -909,7 +905,6 @@ class AsyncClient:
         epoch: int | None = None,
         run: Name = b"",
         content_types: Sequence[Name | None] | None = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> Future[int | None]:
         """Push the next messages of a stream atomically, in one request.
@@ -928,7 +923,7 @@ class AsyncClient:
             done: whether these contents, possibly none, complete the stream. The cluster then deletes its notes and treats any
                 later push to it as already stored.
             epoch, run: for a job that writes in epochs, see `begin_epoch`; the note then has 16 bytes for each message.
-            content_types, headers: as in `push_many`, without keys.
+            content_types: as in `push_many`, without keys.
             options: for each content the options of `push` except the key, or None.
 
         Returns:
@@ -952,8 +947,6 @@ class AsyncClient:
             request["options"] = [None if one is None else packed_push_options(one) for one in options]
         if content_types is not None:
             request["content_types"] = [None if kind is None else name_bytes(kind) for kind in content_types]
-        if headers is not None:
-            request["headers"] = packed_headers(headers)
         body = request_body(b"push_marked", [name_bytes(queue), list(contents), request])
         return self._calls.call(Call, body, optional_int)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self, Unpack
 
@@ -11,7 +11,7 @@ from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 
-from ..options import Header, Place, PushOptions, give_back_options, packed_headers, packed_push_options, random_key
+from ..options import Place, PushOptions, give_back_options, packed_push_options, random_key
 from ..transport.calls import push_texts
 from ..transport.requests import Name, encode_content, name_bytes, pack_array
 
@@ -58,7 +58,6 @@ class Operations:
         content: Any,
         *,
         content_type: Name | None = None,
-        headers: Iterable[Header] | None = None,
         **options: Unpack[PushOptions],
     ) -> None:
         """Store a message, with the options of `AsyncClient.push`.
@@ -67,14 +66,11 @@ class Operations:
             queue: name of the queue.
             content: any MessagePack value; with a content type, the body as bytes, which is stored unchanged.
             content_type: content type of the body.
-            headers: (name, value) pairs; the cluster keeps those that the queue's hooks name.
             options: see `AsyncClient.push`.
         """
         packed = packed_push_options(options)
         if content_type is not None:
             packed["content_type"] = name_bytes(content_type)
-        if headers is not None:
-            [packed["headers"]] = packed_headers([headers])
         self._add(b"push", queue, encode_content(content), packed)
 
     def done(self, message: Settleable | Name, message_id: Name | None = None) -> None:

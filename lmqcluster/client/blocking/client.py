@@ -22,7 +22,7 @@ from ..batches import Backlog, BatchColumns, BatchLease
 from ..client_options import ClientOptions
 from ..mark import Mark
 from ..message import Delivery, Message, logger
-from ..options import Header, Place, PushOptions
+from ..options import Place, PushOptions
 from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
@@ -185,13 +185,10 @@ class Client:
         keys: Sequence[Name] | None = None,
         content_types: Sequence[Name | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
     ) -> list[str]:
         """Push many messages to one queue, in order; much faster than single pushes; see `AsyncClient.push_many`."""
         return self._run(
-            lambda: self._client.push_many(
-                queue, contents, keys=keys, content_types=content_types, options=options, headers=headers
-            )
+            lambda: self._client.push_many(queue, contents, keys=keys, content_types=content_types, options=options)
         )
 
     def push_all(self, pattern: Name, content: Any) -> str:
@@ -420,7 +417,6 @@ class Client:
         epoch: int | None = None,
         run: Name = b"",
         content_types: Sequence[Name | None] | None = None,
-        headers: Sequence[Iterable[Header] | None] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> int | None:
         """Push the next messages of a stream atomically, in one request; see `AsyncClient.push_marked`."""
@@ -436,7 +432,6 @@ class Client:
                 epoch=epoch,
                 run=run,
                 content_types=content_types,
-                headers=headers,
                 options=options,
             )
         )

@@ -43,7 +43,7 @@ class BulkCommands:
     def move(self, command: log.Move) -> int | None:
         """Move messages to the end of another queue.
 
-        Order, bodies, content types and headers are kept; the number of deliveries is that of the target.
+        Order, bodies, content types and attributes are kept; the number of deliveries is that of the target.
 
         Raises:
             ValueError: the limit is out of range, or the target is the queue itself or no name.

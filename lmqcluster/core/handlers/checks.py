@@ -65,7 +65,7 @@ def checked_rows(rows: Any) -> list[Row]:
     checked: list[Row] = []
     for row in rows:
         if isinstance(row, bytes):
-            checked.append((Item(row, None, (), None), push))
+            checked.append((Item(row), push))
         else:
             item, push = checked_row(row)
             checked.append((item, push))
@@ -78,8 +78,8 @@ def checked_row(row: list[Any]) -> Row:
     Raises:
         ValueError: it is malformed.
     """
-    content, content_type, headers, key, options = row
-    return checked_item([content, content_type, headers, key]), checked_push(options)
+    *item, options = row
+    return checked_item(item), checked_push(options)
 
 
 def checked_push(row: list[Any]) -> Push:

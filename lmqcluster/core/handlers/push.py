@@ -15,7 +15,7 @@ from ..queue.queue import Queue
 from ..routing.admission import COPIES_MAX, PLAIN_PUSH, Push
 from ..state.named_queues import named_queues
 from ..state.state import REMEMBER_US, State
-from .checks import Row, checked_push, checked_rows
+from .checks import Row, checked_row, checked_rows
 from .numbered_pushes import checked_numbers, store_once
 from .polls import PollCommands
 from .push_plan import PushPlan, store_item
@@ -56,7 +56,7 @@ class PushCommands:
             raise ValueError("bodies must be bytes")
         if content_type is not None and type(content_type) is not bytes:
             raise ValueError("a content type must be bytes or None")
-        meta = (content_type, ())
+        meta = (content_type, b"")
         state = self._state
         if producer is None:
             return state.store(state.queue(command.queue), meta, contents)
@@ -132,10 +132,10 @@ class PushCommands:
         return store_once(self._state, numbers, len(rows), store)
 
     def _push_alike(self, name: bytes, bodies: Sequence[bytes], push: Push, owner: bytes) -> Stored:
-        """Store bodies with equal options and without content type, headers and keys: the usual batch, and fast."""
+        """Store bodies with equal options and without content type, attributes and keys: the usual batch, and fast."""
         queue, admission = self._state.queue(name), self._state.admission
         if not admission.takes_all(queue, bodies):
-            return self._store(queue, [(Item(body, None, (), None), push) for body in bodies], owner)
+            return self._store(queue, [(Item(body), push) for body in bodies], owner)
         return _all_stored(admission.store_alike(queue, bodies, push), len(bodies))
 
     def _store(self, queue: Queue, rows: list[Row], owner: bytes) -> Stored:
@@ -153,15 +153,15 @@ def _all_stored(first: int, count: int) -> Stored:
 
 
 def _pushed_alike(rows: Sequence[Any]) -> tuple[list[bytes], Push] | None:
-    """Return the bodies and their options, if all but the first are bare and that has no content type, headers or key.
+    """Return the bodies and their options, if all but the first are bare and that one has nothing but options.
 
     Raises:
         ValueError: the first is malformed.
     """
     push, given = PLAIN_PUSH, rows
     if rows and not isinstance(rows[0], bytes):
-        push, item = checked_push(rows[0][4]), checked_item(rows[0][:4])
-        if item.content_type is not None or item.headers or item.key is not None:
+        item, push = checked_row(rows[0])
+        if not item.is_bare():
             return None
         given = [item.content, *rows[1:]]
     bodies = [row for row in given if isinstance(row, bytes)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ..dedup.keys import KnownPush, digest_of
 from ..log.items import Item
 from ..log.results import PushFlag, RefusedError
-from ..messages.message import Message, content_bytes
+from ..messages.message import Message, message_bytes
 from ..owners.quotas import Kind
 from ..queue.queue import Queue
-from ..routing.admission import PLAIN_PUSH, Push, Room, preserved_headers, refuse
+from ..routing.admission import PLAIN_PUSH, Push, Room, attributes_kept, refuse
 from ..state.state import State
 
 __all__ = ["FLAG_BITS", "PushPlan", "store_item"]
@@ -42,7 +42,9 @@ class PushPlan:
         """
         if item.key is not None and self._is_known(queue, item, item.key):
             return PushFlag.STORED
-        return self._room.take(queue, len(item.content)) if queue.special else PushFlag.STORED
+        if not queue.special:
+            return PushFlag.STORED
+        return self._room.take(queue, len(item.content), len(attributes_kept(queue, item)))
 
     def check(self, queue: Queue, flag: PushFlag) -> None:
         """Refuse the whole command if a queue refuses one of the pushes.
@@ -55,7 +57,7 @@ class PushPlan:
 
     def nack(self, queue: Queue, message: Message) -> None:
         """Reserve room for a message that returns to a queue, or leaves it for another one."""
-        size = content_bytes(message.content)
+        size = message_bytes(message)
         destination = queue.destination_of(message, self._state.now_us)
         if destination is None:
             self._room.add(queue, size)
@@ -91,6 +93,6 @@ class PushPlan:
 
 
 def store_item(state: State, queue: Queue, item: Item, push: Push = PLAIN_PUSH) -> int:
-    """Store a message in a queue with the headers that the queue preserves; return its flag."""
-    meta = (item.content_type, preserved_headers(item.headers, queue.settings.preserved))
+    """Store a message in a queue; return its flag."""
+    meta = (item.content_type, attributes_kept(queue, item))
     return state.store(queue, meta, [item.content], push)[0]

@@ -11,10 +11,9 @@ from ..dedup.stream_positions import NOTE_BYTES_MAX, checked_position
 from ..log import commands as log
 from ..log.items import checked_item
 from ..log.results import PushFlag, RefusedError
-from ..messages.message import Headers
 from ..owners.quotas import checked_owner
 from ..queue.queue import Queue
-from ..routing.admission import PLAIN_PUSH, Push, Room, preserved_headers
+from ..routing.admission import PLAIN_PUSH, Push, Room
 from ..state.state import State
 from .checks import Row, checked_push
 
@@ -75,12 +74,11 @@ class StreamPushes:
         if queue.special:
             room = Room(self._state.admission)
             for item, _ in items:
-                room.require(queue, len(item.content))
+                room.require(queue, len(item.content), len(item.attributes))
         # Messages that differ only in their bodies are stored together: that takes a third of the time.
-        for (content_type, headers, _), run in groupby(items, _all_but_body):
+        for (content_type, attributes, _), run in groupby(items, _all_but_body):
             pushes = list(run)
-            meta = (content_type, preserved_headers(headers, queue.settings.preserved))
-            self._state.store(queue, meta, [item.content for item, _ in pushes], pushes[0][1])
+            self._state.store(queue, (content_type, attributes), [item.content for item, _ in pushes], pushes[0][1])
 
     def _epochs(self, command: log.PushStream, count: int) -> Epochs | None:
         """Return the epochs of the job that a push names; None if it names none.
@@ -140,9 +138,9 @@ class StreamPushes:
         return True
 
     def _checked(self, row: list[Any]) -> Row:
-        content, content_type, headers, *traits = row
+        content, content_type, attributes, *traits = row
         push = checked_push(*traits) if traits else PLAIN_PUSH
-        return checked_item([content, content_type, headers, None]), push
+        return checked_item([content, content_type, attributes, None, []]), push
 
     def end_jobs(self, command: log.EndJobs) -> int:
         """Forget the owner's jobs; return how many marks they had."""
@@ -152,6 +150,6 @@ class StreamPushes:
         return self._state.marks.end(checked_owner(command.owner), jobs)
 
 
-def _all_but_body(row: Row) -> tuple[bytes | None, Headers, Push | None]:
+def _all_but_body(row: Row) -> tuple[bytes | None, bytes, Push | None]:
     item, push = row
-    return item.content_type, item.headers, None if push is PLAIN_PUSH else push
+    return item.content_type, item.attributes, None if push is PLAIN_PUSH else push

@@ -160,10 +160,10 @@ class Push(Command):
 class PushRows(Command):
     """Store messages with options, all or none; with a producer, once by their numbers from `first` on.
 
-    `rows` are ``[content, content type or None, [[header, value]], idempotency key or None, options]``. The options are
-    ``[delay or -1, due time or 0, time to live or 0, priority, label, group]``, or ``[]`` for none. A bare body in place
-    of a row has no content type, headers or key, and the options of the row before. With `must_exist` the queue is not
-    created, and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
+    `rows` are ``[content, content type or None, attributes, idempotency key or None, [[header, value]], options]``. The
+    options are ``[delay or -1, due time or 0, time to live or 0, priority, label, group]``, or ``[]`` for none. A bare
+    body in place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
+    and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
 
     Result: ``(PushFlag, sequence)`` for each, or `Waits`.
     """
@@ -200,7 +200,7 @@ class PushEach(Command):
 class PushStream(Command):
     """Store messages of a job's stream, numbered from `first` on, unless they are stored already.
 
-    `rows` are ``[content, content type or None, headers]``, perhaps followed by options as in `PushRows`. The cluster
+    `rows` are ``[content, content type or None, attributes]``, perhaps followed by options as in `PushRows`. The cluster
     appends `note` to the stream's notes and drops the notes once the stream is `done`. `epoch` and `run` are set by a job
     that writes in epochs; the note is then the digests of the messages.
 

@@ -10,12 +10,25 @@ __all__ = ["Item", "checked_item"]
 
 
 class Item(NamedTuple):
-    """One message to store."""
+    """One message to store.
+
+    Attributes:
+        content: the body.
+        content_type: None if the push had none.
+        attributes: packed, empty for none.
+        key: the idempotency key, None for none.
+        headers: request headers; those that the hooks of the queue name become attributes.
+    """
 
     content: bytes
-    content_type: bytes | None
-    headers: Headers
-    key: bytes | None
+    content_type: bytes | None = None
+    attributes: bytes = b""
+    key: bytes | None = None
+    headers: Headers = ()
+
+    def is_bare(self) -> bool:
+        """Return whether it has neither content type nor attributes nor headers nor key."""
+        return self.content_type is None and self.key is None and not self.attributes and not self.headers
 
 
 def checked_item(item: list[Any]) -> Item:
@@ -24,12 +37,14 @@ def checked_item(item: list[Any]) -> Item:
     Raises:
         ValueError: it is malformed.
     """
-    content, content_type, headers, key = item
+    content, content_type, attributes, key, headers = item
     if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
         raise ValueError("a body must be bytes and a content type bytes or None")
     if not isinstance(key, (bytes, type(None))):
         raise ValueError("an idempotency key must be bytes or None")
-    return Item(content, content_type, _checked_headers(headers), key)
+    if type(attributes) is not bytes:
+        raise ValueError("attributes must be bytes")
+    return Item(content, content_type, attributes, key, _checked_headers(headers))
 
 
 def _checked_headers(headers: Any) -> Headers:

@@ -1,20 +1,19 @@
 """Messages as columns, the form used in snapshots and pages, because C code reads and writes a column.
 
-    [[sequence], [due_us], [remaining], [[count, content type, [[name, value]]]], [content], [pushed_us], [delivered],
+    [[sequence], [due_us], [remaining], [[count, content type, attributes]], [content], [pushed_us], [delivered],
      [[count, traits or None]]]
 
-Content types, headers and traits are run-length encoded. The content of a compound message is a list of [content
-type, headers, content]. A column with default values is empty: pushed_us if it equals due_us, delivered if it is 0,
+Content types, attributes and traits are run-length encoded. The content of a compound message is a list of [content
+type, attributes, content]. A column with default values is empty: pushed_us if it equals due_us, delivered if it is 0,
 traits if there are none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 
-from .message import Headers, Message, Meta, Part
+from .message import Message, Meta, Part
 
 __all__ = [
     "Columns",
@@ -90,7 +89,7 @@ def set_columns(messages: list[Message], pushed: list[int], delivered: list[int]
 
 
 def meta_runs(metas: list[Meta]) -> list[Any]:
-    """Return content types and headers, run-length encoded."""
+    """Return content types and attributes, run-length encoded."""
     if metas.count(metas[0]) == len(metas):
         # Nearly always all are one tuple, which compares by identity.
         return [_meta_run(len(metas), metas[0])]
@@ -98,25 +97,25 @@ def meta_runs(metas: list[Meta]) -> list[Any]:
 
 
 def _meta_run(count: int, meta: Meta) -> list[Any]:
-    return [count, meta[0], [list(header) for header in meta[1]]]
+    return [count, *meta]
 
 
 def part_row(part: Part) -> list[Any]:
     """Return the row of a part of a compound message."""
-    return [part.content_type, [list(header) for header in part.headers], part.content]
+    return list(part)
 
 
 def meta_bytes(meta: Meta) -> int:
-    """Return the bytes of content type and headers."""
-    content_type, headers = meta
-    return len(content_type or b"") + sum(len(name) + len(value) for name, value in headers)
+    """Return the bytes of content type and attributes."""
+    content_type, attributes = meta
+    return len(content_type or b"") + len(attributes)
 
 
 def expanded_metas(runs: list[Any]) -> list[Meta]:
     """Expand the result of `meta_runs`; all messages of a run share one tuple."""
     metas: list[Meta] = []
-    for count, content_type, headers in runs:
-        metas += [_meta(content_type, headers)] * count
+    for count, content_type, attributes in runs:
+        metas += [_meta(content_type, attributes)] * count
     return metas
 
 
@@ -126,7 +125,7 @@ def as_content(content: Any) -> bytes | list[Part]:
         return content
     if type(content) not in _SEQUENCES:
         raise ValueError("a content is neither bytes nor parts")
-    return [Part(*_meta(content_type, headers), as_bytes(body)) for content_type, headers, body in content]
+    return [Part(*_meta(content_type, attributes), as_bytes(body)) for content_type, attributes, body in content]
 
 
 def as_ints(column: list[int]) -> list[int]:
@@ -143,6 +142,5 @@ def as_bytes(value: bytes) -> bytes:
     return value
 
 
-def _meta(content_type: bytes | None, headers: Iterable[Any]) -> Meta:
-    checked: Headers = tuple((as_bytes(name), as_bytes(value)) for name, value in headers)
-    return None if content_type is None else as_bytes(content_type), checked
+def _meta(content_type: bytes | None, attributes: bytes) -> Meta:
+    return None if content_type is None else as_bytes(content_type), as_bytes(attributes)

@@ -8,21 +8,23 @@ from .bodies import Body
 
 __all__ = [
     "COMPOUND_BYTES_MAX", "PLAIN_META", "PLAIN_TRAITS", "Content", "Headers", "Message", "Meta", "Origin", "Part",
-    "RichMessage", "Traits", "content_bytes", "content_count", "loaded", "part_bytes", "traits_of", "with_content",
+    "RichMessage", "Traits", "content_bytes", "content_count", "loaded", "message_bytes", "part_bytes", "traits_of",
+    "with_content",
 ]  # fmt: skip
 
 Headers = tuple[tuple[bytes, bytes], ...]
-Meta = tuple[bytes | None, Headers]
-"""Content type (None if the push had none) and preserved headers; one tuple is shared by all messages of a push."""
-PLAIN_META: Meta = (None, ())
-"""No content type and no headers; a shared object."""
+"""Names and values of request headers."""
+Meta = tuple[bytes | None, bytes]
+"""Content type (None if the push had none) and packed attributes; one tuple is shared by all messages of a push."""
+PLAIN_META: Meta = (None, b"")
+"""No content type and no attributes; a shared object."""
 
 
 class Part(NamedTuple):
     """One message inside a compound message."""
 
     content_type: bytes | None
-    headers: Headers
+    attributes: bytes
     content: bytes
 
 
@@ -40,7 +42,7 @@ class Message:
         remaining: deliveries left; with 0 or less the next pull that meets it drops it.
         delivered: number of deliveries, charged or not; those put back are not counted.
         pushed_us: log time of its push.
-        meta: content type and headers.
+        meta: content type and attributes.
         content: the body, or the list of parts of a compound message; `loaded` always returns the bytes of a body.
     """
 
@@ -77,7 +79,7 @@ class Origin(NamedTuple):
 
 
 class Traits(NamedTuple):
-    """Options of a pushed message beyond body, content type and headers. Empty values mean: not set.
+    """Options of a pushed message beyond body, content type and attributes. Empty values mean: not set.
 
     Attributes:
         priority: 32 bits, lower comes first.
@@ -156,13 +158,12 @@ def content_count(content: Content) -> int:
 COMPOUND_BYTES_MAX = 32 * 1024 * 1024
 """Most bytes of a compound message of several parts, so that clients that may pull the largest message can pull it."""
 _PART_BYTES = 128
-"""Approximate bytes of a part in a delivery besides its body and headers."""
+"""Approximate bytes of a part in a delivery besides its body and attributes."""
 
 
 def part_bytes(part: Part) -> int:
     """Return the approximate bytes of a part in a delivery."""
-    headers = sum(len(name) + len(value) for name, value in part.headers)
-    return _PART_BYTES + len(part.content_type or b"") + headers + len(part.content)
+    return _PART_BYTES + len(part.content_type or b"") + len(part.attributes) + len(part.content)
 
 
 def content_bytes(content: Content) -> int:
@@ -172,3 +173,13 @@ def content_bytes(content: Content) -> int:
     if isinstance(content, Body):
         return content.size
     return sum(len(part.content) for part in content)
+
+
+def message_bytes(message: Message) -> int:
+    """Return the bytes of a message that count against limits: those of its bodies and attributes."""
+    content, size = message.content, len(message.meta[1])
+    if isinstance(content, bytes):
+        return size + len(content)
+    if isinstance(content, Body):
+        return size + content.size
+    return size + sum(len(part.content) + len(part.attributes) for part in content)

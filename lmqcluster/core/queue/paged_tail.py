@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple, Protocol
 
 from ..messages.columns import Columns, columns_of, meta_bytes
-from ..messages.message import Message, Meta, content_bytes, content_count
+from ..messages.message import Message, Meta, content_bytes, content_count, message_bytes
 from ..messages.pages import Pageable
 
 __all__ = ["Chunk", "ChunkSizes", "PagedTail"]
@@ -79,7 +79,7 @@ class Chunk(Pageable):
     def of(cls, messages: list[Message]) -> Chunk:
         """Return a chunk of these messages."""
         bodies = sum(content_count(message.content) for message in messages)
-        body_bytes = sum(content_bytes(message.content) for message in messages)
+        body_bytes = sum(map(message_bytes, messages))
         sequences = [message.sequence for message in messages]
         return cls(messages, b"", (len(messages), bodies, body_bytes, min(sequences), max(sequences)))
 
@@ -233,9 +233,7 @@ class PagedTail:
     def sums(self) -> tuple[int, int]:
         """Return the number of pushed bodies in the backlog, and their bytes."""
         bodies = sum(chunk.bodies for chunk in self.chunks) + sum(content_count(one.content) for one in self.tail)
-        return bodies, sum(chunk.body_bytes for chunk in self.chunks) + sum(
-            content_bytes(one.content) for one in self.tail
-        )
+        return bodies, sum(chunk.body_bytes for chunk in self.chunks) + sum(map(message_bytes, self.tail))
 
     def _drop_first(self) -> None:
         chunk = self.chunks.popleft()

@@ -45,7 +45,7 @@ class Settings(NamedTuple):
         accum_us: length of an accumulation window, 0 for none, negative for one that has already ended.
         deliveries: how often a message pushed now may be delivered (retry + 1).
         timeout_us: length of a lease.
-        preserved: lower-case names of request headers to keep with a message pushed over HTTP, in order.
+        preserved: lower-case names of request headers that become attributes of a message pushed over HTTP, in order.
         options: properties beyond those of LMQ; None if none is set.
     """
 

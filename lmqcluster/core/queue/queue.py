@@ -14,8 +14,8 @@ from ..messages.message import (
     Meta,
     RichMessage,
     Traits,
-    content_bytes,
     content_count,
+    message_bytes,
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
@@ -235,7 +235,7 @@ class Queue:
         if self.store.body_bytes >= self.store.pager.sizes.gather_bytes:
             self.store.gather_leased(due, now_us)
         if self.store.rich is not None:
-            self.store.rich.leased_bytes += sum(content_bytes(message.content) for message in due)
+            self.store.rich.leased_bytes += sum(map(message_bytes, due))
             if self.store.rich.index is not None:
                 self.store.rich.index.delivered(due, last_number + 1)
         return delivered
@@ -300,7 +300,7 @@ class Queue:
             number = last_number + 1 + len(delivered)
             self.store.leases.add(deadline_us, number, taken)
             if self.store.rich is not None:
-                self.store.rich.leased_bytes += content_bytes(message.content)
+                self.store.rich.leased_bytes += message_bytes(message)
                 if self.store.rich.index is not None:
                     self.store.rich.index.delivered(taken, number)
             delivered.append((self.name, number, message.remaining, message))
@@ -400,7 +400,7 @@ class Queue:
     def _on_removed(self, message: Message, now_us: int) -> None:
         """Account for a message that is neither in line nor leased any more."""
         self.store.release_bodies((message,))
-        self.store.add_to_sums(-content_count(message.content), -content_bytes(message.content))
+        self.store.add_to_sums(-content_count(message.content), -message_bytes(message))
         if self.store.rich is not None:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
@@ -505,10 +505,10 @@ class Queue:
             content = message.content
             if isinstance(content, bytes):
                 bodies += 1
-                body_bytes += len(content)
+                body_bytes += len(content) + len(message.meta[1])
             else:
                 bodies += content_count(content)
-                body_bytes += content_bytes(content)
+                body_bytes += message_bytes(message)
                 self.store.release_bodies((message,))
             results.append(True)
         if not leased:
@@ -700,7 +700,7 @@ class Queue:
 
     def _unlease(self, message: Message) -> None:
         if self.store.rich is not None:
-            self.store.rich.leased_bytes -= content_bytes(message.content)
+            self.store.rich.leased_bytes -= message_bytes(message)
 
     # --- by id and tag: poll, hide again, delete, also after the lease has expired ----------------------------------
 
@@ -831,7 +831,7 @@ class Queue:
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
-            self.store.enriched().leased_bytes += content_bytes(message.content)
+            self.store.enriched().leased_bytes += message_bytes(message)
             self._note_room()
             return True
         self.store.endings.note(number, Settlement.NACKED)

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from ..messages.message import PLAIN_TRAITS, Message, RichMessage, Traits, content_bytes
+from ..messages.message import PLAIN_TRAITS, Message, RichMessage, Traits, message_bytes
 from ..messages.sorted_list import SortedList
 from ..messages.totals import Totals
 from .expiry import NEVER
@@ -41,7 +41,7 @@ class RichLines:
         followers: for each group, the sequences of the messages leased together with the current one.
         leased_bytes: bytes of the bodies of all the queue's leased messages, including those without traits.
         trait_bytes: approximate memory of the queue's messages with traits, leased ones included, beside body and
-            headers.
+            attributes.
         index: finds messages by id; None in most queues.
     """
 
@@ -70,7 +70,7 @@ class RichLines:
         self.current: dict[bytes, int] = {}
         self.followers: dict[bytes, set[int]] = {}
         self.index: MessageIndex | None = None
-        self.leased_bytes = sum(content_bytes(message.content) for message in leased)
+        self.leased_bytes = sum(map(message_bytes, leased))
         # Derived from the messages in line: by (label, sequence), by (end, sequence), and how many have a priority. A
         # message with an origin has entries under (label, sequence) and under (b"", sequence).
         self._labelled: SortedList[RichMessage] = SortedList()

@@ -21,15 +21,14 @@ from ..messages.message import (
     COMPOUND_BYTES_MAX,
     PLAIN_META,
     PLAIN_TRAITS,
-    Content,
     Message,
     Meta,
     Part,
     RichMessage,
     Traits,
-    content_bytes,
     content_count,
     loaded,
+    message_bytes,
     part_bytes,
     with_content,
 )
@@ -72,7 +71,7 @@ class MessageStore:
         delayed: messages that become due later or return to an old place, as a heap.
         leases: messages in flight.
         window: the compound message that accumulates bodies; None if there is none.
-        bodies, body_bytes: number of pushed bodies in the queue, and their bytes.
+        bodies, body_bytes: number of pushed bodies in the queue, and their bytes with those of their attributes.
         gathered: bodies that may be paged out before their messages; None in most queues.
         rich: messages with traits; set once the queue has had any, or is special.
     """
@@ -186,6 +185,7 @@ class MessageStore:
         If a window has no room for another body, it is closed and the next one is opened.
         """
         totals, count, size = self.totals, len(contents), sum(map(len, contents))
+        size += count * len(meta[1])
         self.bodies += count
         self.body_bytes += size
         totals.messages += count
@@ -201,7 +201,7 @@ class MessageStore:
             if len(self.ready) >= self.pager.sizes.head_messages_min:
                 self._begin_backlog_if_long()
         else:
-            self.backlog.extend(messages, meta, size)
+            self.backlog.extend(messages, meta, size - count * len(meta[1]))
         return [0] * count
 
     def line_up(self, message: Message) -> None:
@@ -256,7 +256,7 @@ class MessageStore:
         count = self._ready_count()
         self.release_bodies(self.ready)
         bodies = sum(content_count(message.content) for message in self.ready)
-        body_bytes = sum(content_bytes(message.content) for message in self.ready)
+        body_bytes = sum(map(message_bytes, self.ready))
         if self.backlog is not None:
             more, more_bytes = self.backlog.sums()
             bodies, body_bytes = bodies + more, body_bytes + more_bytes
@@ -279,7 +279,7 @@ class MessageStore:
             self._window_bytes += size
             return PushFlag.WINDOW_JOINED
         due_us = now_us + self.settings.accum_us
-        opened = Message(sequence, due_us, self.settings.deliveries, (None, ()), [part])
+        opened = Message(sequence, due_us, self.settings.deliveries, PLAIN_META, [part])
         opened.pushed_us = now_us
         heappush(self.delayed, (due_us, sequence, opened))
         self.reopen_window(opened)
@@ -294,7 +294,7 @@ class MessageStore:
         """Store a message with traits, or a delayed one, bypassing the accumulation window."""
         message = RichMessage(sequence, max(now_us, due_us), self.settings.deliveries, meta, content, traits)
         message.pushed_us = now_us
-        self.add_to_sums(1, len(content))
+        self.add_to_sums(1, message_bytes(message))
         self._gather_new((message,), now_us)
         rich = self.enriched()
         rich.on_added(message)
@@ -305,7 +305,7 @@ class MessageStore:
         body_bytes = 0
         for message in messages:
             message.pushed_us = now_us
-            body_bytes += content_bytes(message.content)
+            body_bytes += message_bytes(message)
         self.add_to_sums(len(messages), body_bytes)
         self._gather_new(messages, now_us)
         self.enriched().enter_new(messages, now_us)
@@ -331,7 +331,7 @@ class MessageStore:
         """Store a message of another queue as if pushed now, with these traits; a compound message stays compound."""
         content = loaded(message.content)
         taken = RichMessage(sequence, now_us, self.settings.deliveries, message.meta, content, traits)
-        self.add_to_sums(content_count(content), content_bytes(content))
+        self.add_to_sums(content_count(content), message_bytes(taken))
         self._gather_new((taken,), now_us)
         rich = self.enriched()
         rich.on_added(taken)
@@ -344,8 +344,9 @@ class MessageStore:
         """
         deliveries = self.settings.deliveries
         for number, message in enumerate(messages, sequence):
-            self.line_up(Message(number, now_us, deliveries, message.meta, loaded(message.content)))
-        self.count(message.content for message in messages)
+            appended = Message(number, now_us, deliveries, message.meta, loaded(message.content))
+            self.add_to_sums(content_count(appended.content), message_bytes(appended))
+            self.line_up(appended)
 
     # --- going out ------------------------------------------------------------------------------------------------
 
@@ -470,14 +471,10 @@ class MessageStore:
 
     # --- sums -----------------------------------------------------------------------------------------------------
 
-    def count(self, contents: Iterable[Content]) -> None:
-        """Add bodies to the sums that did not come by a push."""
-        for content in contents:
-            self.add_to_sums(content_count(content), content_bytes(content))
-
-    def count_plain(self, bodies: list[bytes]) -> None:
-        """Add plain bodies to the sums that did not come by a push."""
-        self.add_to_sums(len(bodies), sum(map(len, bodies)))
+    def count(self, messages: Iterable[Message]) -> None:
+        """Add messages to the sums that did not come by a push."""
+        for message in messages:
+            self.add_to_sums(content_count(message.content), message_bytes(message))
 
     def add_to_sums(self, bodies: int, body_bytes: int) -> None:
         """Change the sums by this number of bodies and bytes."""

@@ -8,13 +8,14 @@ from typing import NamedTuple, NoReturn
 
 from ..log.items import Item
 from ..log.results import PushFlag, RefusedError, shown
-from ..messages.message import PLAIN_META, PLAIN_TRAITS, Headers, Message, Meta, RichMessage, Traits
+from ..messages.attributes import with_headers
+from ..messages.message import PLAIN_META, PLAIN_TRAITS, Message, Meta, RichMessage, Traits
 from ..queue.options import QueueOptions
 from ..queue.queue import PASSES_MAX, Queue
 from ..state_view import StateView
 from .bindings import Bindings
 
-__all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "preserved_headers", "refuse"]
+__all__ = ["PLAIN_PUSH", "Admission", "Push", "Room", "attributes_kept", "refuse"]
 
 TARGETS_MAX = 1_000
 """Most names of destinations and bound queues that one push visits, and so most queues that it reaches."""
@@ -28,7 +29,7 @@ COPY_BYTES_MAX = 256 * 1024 * 1024
 
 
 class Push(NamedTuple):
-    """The options of a push beyond body, content type and headers.
+    """The options of a push beyond body, content type and attributes.
 
     Attributes:
         delay_us: delay until it is due; negative for the queue's delay.
@@ -141,16 +142,13 @@ class Admission:
 
     def store_all(self, queue: Queue, pushes: Iterable[tuple[Item, Push]]) -> int:
         """Store pushes in a queue that takes all; return the sequence of the first, the others follow."""
-        state, now_us, preserved = self._state, self._state.now_us, queue.settings.preserved
+        state, now_us = self._state, self._state.now_us
         first = state.last_sequence + 1
         deliveries, messages = queue.settings.deliveries, list[RichMessage]()
         meta: Meta
         for sequence, (item, push) in enumerate(pushes, first):
             due_us = now_us + push.delay_us if push.delay_us >= 0 else push.due_us
-            if item.content_type is None and not item.headers:
-                meta = PLAIN_META
-            else:
-                meta = (item.content_type, preserved_headers(item.headers, preserved))
+            meta = PLAIN_META if item.is_bare() else (item.content_type, attributes_kept(queue, item))
             traits = _traits(push, now_us + push.ttl_us if push.ttl_us else 0)
             messages.append(RichMessage(sequence, max(now_us, due_us), deliveries, meta, item.content, traits))
         state.last_sequence += len(messages)
@@ -240,12 +238,13 @@ def _traits(push: Push, expires_us: int) -> Traits:
     return PLAIN_TRAITS
 
 
-def preserved_headers(headers: Headers, names: tuple[bytes, ...]) -> Headers:
-    """Return those headers of a push that its queue preserves, in the queue's order."""
-    if not headers or not names:
-        return ()
-    values = dict(headers)
-    return tuple((name, values[name]) for name in names if name in values)
+def attributes_kept(queue: Queue, item: Item) -> bytes:
+    """Return the attributes of a push, with those headers that the hooks of the queue name, in their order."""
+    names = queue.settings.preserved
+    if not item.headers or not names:
+        return item.attributes
+    values = dict(item.headers)
+    return with_headers(item.attributes, tuple((name, values[name]) for name in names if name in values))
 
 
 class Room:
@@ -257,7 +256,7 @@ class Room:
         self._items: dict[bytes, int] = {}
         self._bytes: dict[bytes, int] = {}
 
-    def take(self, queue: Queue, size: int) -> PushFlag:
+    def take(self, queue: Queue, size: int, attribute_bytes: int = 0) -> PushFlag:
         """Reserve room for a push of a body of this size; if it would be refused, return the reason and reserve nothing."""
         targets = self._admission.targets(queue)
         if size > COPY_BYTES_MAX // targets.reach or self._copies + targets.reach > COPIES_MAX:
@@ -267,19 +266,19 @@ class Room:
                 return flag
         self._copies += targets.reach
         for one in targets.keeping:
-            self.add(one, size)
+            self.add(one, size + attribute_bytes)
         for one in targets.copies:
             if not self._refusal(one, size):
-                self.add(one, size)
+                self.add(one, size + attribute_bytes)
         return PushFlag.STORED
 
-    def require(self, queue: Queue, size: int) -> None:
+    def require(self, queue: Queue, size: int, attribute_bytes: int = 0) -> None:
         """Reserve room for a push, or refuse the whole command.
 
         Raises:
             RefusedError: ``full``, ``too_large``.
         """
-        flag = self.take(queue, size) if queue.special else PushFlag.STORED
+        flag = self.take(queue, size, attribute_bytes) if queue.special else PushFlag.STORED
         if flag is not PushFlag.STORED:
             refuse(queue, flag)
 

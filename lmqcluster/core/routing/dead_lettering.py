@@ -13,7 +13,7 @@ EXHAUSTED, EXPIRED = b"exhausted", b"expired"
 
 
 class DeadLetterRouter:
-    """Forwards messages with body, headers, label, group, and their origin."""
+    """Forwards messages with body, attributes, label, group, and their origin."""
 
     def __init__(self, state: StateView, admission: Admission) -> None:
         self._state = state

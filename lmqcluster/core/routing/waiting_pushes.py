@@ -225,5 +225,5 @@ class WaitingPushes:
 
 def _row(push: WaitingPush, repetitions: int, item: Item, options: Push) -> list[object]:
     headers = [list(header) for header in item.headers]
-    what = [item.content_type, headers, item.key, list(options), item.content]
+    what = [item.content_type, item.attributes, item.key, headers, list(options), item.content]
     return [push.ticket, push.queue, push.owner, push.ends_us, repetitions, *what]

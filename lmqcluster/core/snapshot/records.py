@@ -31,7 +31,7 @@ from typing import Any
 
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
-from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, content_bytes
+from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
 from ..owners.quotas import checked_owner
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk, PagedTail
@@ -268,7 +268,7 @@ class Restoration:
 
     def _take_waiting_pushes(self, rows: list[Any]) -> None:
         self._state.waiting_pushes.load(
-            (*row[:5], checked_item([row[9], *row[5:8]]), Push(*row[8])) for row in map(tuple, rows)
+            (*row[:5], checked_item([row[10], *row[5:9]]), Push(*row[9])) for row in map(tuple, rows)
         )
 
     def _take_gaining(self, rows: list[Any]) -> None:
@@ -385,7 +385,7 @@ class Restoration:
             message.ready_us = ready_us
         queue.store.leases.load(numbers, messages)
         if queue.store.rich is not None:
-            queue.store.rich.leased_bytes += sum(content_bytes(message.content) for message in messages)
+            queue.store.rich.leased_bytes += sum(map(message_bytes, messages))
             for message in messages:
                 if isinstance(message, RichMessage):
                     queue.store.rich.load_leased(message)
@@ -409,16 +409,19 @@ class Restoration:
             raise ValueError("the columns of a slice differ in length")
         if max(sequences, default=0) > self._state.last_sequence:
             raise ValueError("a message has a sequence that was not given yet")
-        if set(map(type, contents)) <= _ONLY_BYTES:
-            queue.store.count_plain(contents)
-        else:
+        is_plain = set(map(type, contents)) <= _ONLY_BYTES
+        if not is_plain:
             contents = [self._content(content) for content in contents]
-            queue.store.count(contents)
         shared = (sequences, due, remaining, expanded_metas(metas), contents)
         messages = list(map(_message, *shared, _expanded_traits(traits))) if traits else list(map(Message, *shared))
         if len(messages) != count:
             raise ValueError("the columns of a slice differ in length")
         set_columns(messages, pushed, delivered)
+        if is_plain:
+            attribute_bytes = sum(run[0] * len(run[2]) for run in metas)
+            queue.store.add_to_sums(count, sum(map(len, contents)) + attribute_bytes)
+        else:
+            queue.store.count(messages)
         for message in messages if traits else ():
             if isinstance(message, RichMessage):
                 queue.store.enriched().on_added(message)

@@ -117,7 +117,7 @@ def _row(message: Message, body_bytes_max: int) -> tuple[Any, ...]:
 
 def _content(content: Content, body_bytes_max: int) -> tuple[Any, ...]:
     if isinstance(content, list):
-        parts = [(part.content_type, part.headers, part.content[:body_bytes_max]) for part in content[:_WINDOW]]
+        parts = [(part.content_type, part.attributes, part.content[:body_bytes_max]) for part in content[:_WINDOW]]
         return len(content), content_bytes(content), parts
     size = content_bytes(content)
     return size, content if isinstance(content, bytes) and size < body_bytes_max else None

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
 
 from ...wire.address import Address
+from ...wire.attributes import ATTRIBUTE_BYTES_MAX
 from ...wire.limits import MESSAGE_BYTES_MAX
 from . import values
 from .kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
@@ -36,6 +37,7 @@ MEMORY_BYTES_MIN: Final = 64 * 1024 * 1024
 LOG_LEVELS: Final = ("debug", "info", "warning", "error")
 LOG_FORMATS: Final = ("auto", "human", "json")
 EVENT_FILE_BYTES_MIN: Final = 64 * 1024
+_ATTRIBUTE_BYTES_MOST: Final = 1024 * 1024
 RAFT_TLS: Final = ("required", "optional")
 DURABILITIES: Final = ("disk", "process", "memory")
 
@@ -297,6 +299,17 @@ class NodeConfig(KestrelOptions, StatsdOptions):
             default="64MiB",
         ),
     )
+    attribute_bytes_max: int = field(
+        default=ATTRIBUTE_BYTES_MAX,
+        metadata=option(
+            values.size,
+            "Most bytes of the attributes of one message, names and values. The node refuses a message with more.",
+            extremes="At most 1MiB. Unlike large bodies, attributes of messages with a priority, a delay, a group or a "
+            "label stay in memory.",
+            metavar="SIZE",
+            default="10KiB",
+        ),
+    )
     connections_per_client_max: int = field(
         default=4000,
         metadata=option(
@@ -493,6 +506,8 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         size = self.message_bytes_max
         if not 1 <= size <= MESSAGE_BYTES_MAX:
             self._fail("message_bytes_max", f"must be 1 B to {MESSAGE_BYTES_MAX >> 20}MiB, not {size} B")
+        if not 0 <= self.attribute_bytes_max <= _ATTRIBUTE_BYTES_MOST:
+            self._fail("attribute_bytes_max", f"must be at most 1MiB, not {self.attribute_bytes_max} B")
         if self.memory_bytes_max < MEMORY_BYTES_MIN:
             self._fail("memory_bytes_max", f"must be at least 64MiB, not {self.memory_bytes_max} B")
         if self.event_journal_bytes_max < EVENT_FILE_BYTES_MIN:

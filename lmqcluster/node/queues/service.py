@@ -14,6 +14,7 @@ from ...core.log.results import Delivered
 from ...core.queue.properties import SYSTEM_DEFAULTS, Rule, settings_of
 from ...core.state.hooked_names import HookedNames
 from ...ports import ConnectionSlot
+from ...wire.attributes import ATTRIBUTE_BYTES_MAX
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -87,6 +88,7 @@ class QueueService:
         turns: FairSlices,
         *,
         message_bytes_max: int,
+        attribute_bytes_max: int = ATTRIBUTE_BYTES_MAX,
         memory_bytes_max: int,
     ) -> None:
         self.sender = CommandSender(
@@ -96,6 +98,7 @@ class QueueService:
             turns,
             due_times=DueTimes(state, lambda: self.pulls.clock),
             message_bytes_max=message_bytes_max,
+            attribute_bytes_max=attribute_bytes_max,
             memory_bytes_max=memory_bytes_max,
         )
         self._loop = asyncio.get_running_loop()
@@ -182,7 +185,7 @@ class QueueService:
         if wait_s:
             return await self.push_or_wait(queue, items, wait_s, owner)
         is_single = len(items) == 1 and not has_options and not tells_sequence
-        if is_single and not items[0].headers and items[0].key is None:
+        if is_single and items[0].is_plain():
             return [Stored(await self._send_plain(queue, items[0]))]
         return [
             stored(*one)
@@ -225,7 +228,7 @@ class QueueService:
     def push_plain(
         self, queue: bytes, content_type: bytes | None, content: bytes, owner: bytes = b""
     ) -> asyncio.Future[int]:
-        """Send the push of a message without options, headers and key; return a future of its flag, which raises like `push`.
+        """Send the push of a message without options, attributes and key; return a future of its flag, which raises like `push`.
 
         Raises: like `push`, if the message cannot be sent.
         """
@@ -500,7 +503,7 @@ class QueueService:
         return None if queue is None else info_of(queue, state.now_us, self.rates)
 
     def preserved_headers(self) -> tuple[HookedNames, frozenset[bytes]]:
-        """Return the lower-case names of request headers to keep: those of hooks of queues, and of hooks of rules."""
+        """Return the lower-case names of headers that are attributes: those of hooks of queues, and of hooks of rules."""
         state = self.sender.state()
         rules = state.defaults.rules
         if rules is not self._hooked_rules:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ....core.log.results import Delivered
-from ....core.messages.message import Traits, content_bytes, loaded, traits_of
+from ....core.messages.message import Traits, loaded, message_bytes, traits_of
 from ....wire.ids import ReceiptFormat
 
 __all__ = ["Delivery", "Part", "first_of", "rendered"]
@@ -14,7 +14,7 @@ __all__ = ["Delivery", "Part", "first_of", "rendered"]
 UnixTime = Callable[[int], int]
 """Converts a log time to Unix time, both in microseconds."""
 PULL_BYTES_MAX = 16 * 1024 * 1024
-"""Most bytes of bodies that a pull of several messages takes."""
+"""Most bytes of bodies and attributes that a pull of several messages takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Part:
 
     content: bytes
     content_type: bytes | None
-    headers: tuple[tuple[bytes, bytes], ...]
+    attributes: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,8 @@ class Delivery:
         delivery: which delivery of the message this is, from 1 on.
         sequence: the number of the message in the cluster, in the order of pushes.
         pushed_s: Unix time of the push.
-        traits: what the producer gave beside body and headers.
+        attributes: packed, empty for none.
+        traits: what the producer gave beside body and attributes.
     """
 
     queue: bytes
@@ -47,7 +48,7 @@ class Delivery:
     retry: int
     content: bytes
     content_type: bytes | None
-    headers: tuple[tuple[bytes, bytes], ...]
+    attributes: bytes
     parts: tuple[Part, ...]
     delivery: int
     sequence: int
@@ -62,11 +63,11 @@ def rendered(receipts: ReceiptFormat, delivered: Sequence[Delivered], unix_us: U
 
 def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) -> Delivery:
     name, number, remaining, message = delivered
-    content_type, headers = message.meta
+    content_type, attributes = message.meta
     given = content = loaded(message.content)
     parts: tuple[Part, ...] = ()
     if not isinstance(content, bytes):
-        parts = tuple(Part(part.content, part.content_type, part.headers) for part in content)
+        parts = tuple(Part(part.content, part.content_type, part.attributes) for part in content)
         content = b""
     return Delivery(
         queue=name,
@@ -75,7 +76,7 @@ def _rendered(receipts: ReceiptFormat, delivered: Delivered, unix_us: UnixTime) 
         retry=remaining,
         content=content,
         content_type=content_type,
-        headers=headers,
+        attributes=attributes,
         parts=parts,
         delivery=message.delivered,
         sequence=message.sequence,
@@ -91,7 +92,7 @@ def first_of(delivered: Sequence[Delivered]) -> tuple[int, int]:
     """
     size_bytes = 0
     for count, one in enumerate(delivered):
-        more = content_bytes(one[3].content)
+        more = message_bytes(one[3])
         if count and size_bytes + more > PULL_BYTES_MAX:
             return count, size_bytes
         size_bytes += more

@@ -32,7 +32,7 @@ async def push_copies(sender: CommandSender, pattern: bytes, row: list[Any], cli
         LmqError: ``bad_pattern``, ``too_large``, ``overloaded``, ``quota_exceeded``, ``no_leader``; ``unknown_outcome``
             if the call failed half-way.
     """
-    size = len(row[0])
+    size = len(row[0]) + len(row[2])
     check_pattern(pattern)
     sender.check_push(size)
     names = await _names(sender, pattern, client)

@@ -104,7 +104,7 @@ class Jobs:
         """Store the next messages of a stream, or nothing if they are already stored.
 
         Args:
-            rows: ``[content, content type, headers]`` of each message, optionally with a row of `PushOptions`.
+            rows: ``[content, content type, attributes]`` of each message, optionally with a row of `PushOptions`.
             run: the run, if the job writes in epochs; the note then holds the digests of the messages.
 
         Returns:
@@ -125,12 +125,12 @@ class Jobs:
         if len(rows) > PUSH_COUNT_MAX:
             raise LmqError("too_large", f"a batch may have at most {PUSH_COUNT_MAX} messages, this has {len(rows)}")
         size = 128 + len(note)
-        for content, content_type, headers, *options in rows:
+        for content, content_type, attributes, *options in rows:
             if content_type == CONTENT_TYPE:
                 sender.check_packed(content)
             else:
                 sender.check_push(len(content))
-            size += len(content) + len(content_type or b"") + sum(map(_header_bytes, headers)) + 32
+            size += len(content) + len(content_type or b"") + len(attributes) + 32
             size += sum(_options_bytes(row) for row in options)
         epoch = () if run is None else (run.epoch, run.name)
         if run is not None:
@@ -234,10 +234,6 @@ def _part(chunks: list[bytes], start: int, size: int) -> bytes:
             if have == size:
                 break
     return b"".join(taken)
-
-
-def _header_bytes(header: Sequence[bytes]) -> int:
-    return sum(map(len, header)) + 8
 
 
 def _options_bytes(row: Sequence[Any]) -> int:

@@ -39,6 +39,7 @@ class CommandSender:
         turns: slices of the event loop for long work.
         due_times: converts the due times of pushes.
         message_bytes_max: largest body.
+        attribute_bytes_max: most bytes of the attributes of a message.
         memory_bytes_max: pushes are refused above it.
 
     Attributes:
@@ -57,6 +58,7 @@ class CommandSender:
         *,
         due_times: DueTimes,
         message_bytes_max: int,
+        attribute_bytes_max: int,
         memory_bytes_max: int,
     ) -> None:
         self.proposer = proposer
@@ -65,6 +67,7 @@ class CommandSender:
         self.views = views
         self.turns = turns
         self.message_bytes_max = message_bytes_max
+        self.attribute_bytes_max = attribute_bytes_max
         self.stored_bytes = 0
         self.disk_shortage = ""
         self._memory_bytes_max = memory_bytes_max

@@ -75,24 +75,26 @@ class PushItem:
     Attributes:
         content: the body.
         content_type: as the producer gave it, None if it gave none.
-        headers: candidates for preserved headers, (lower-case name, value).
+        attributes: packed, see `lmqcluster.wire.attributes`.
+        headers: (lower-case name, value); those that the queue's hooks name become attributes.
         key: idempotency key; a second push with it to the same queue within the window stores nothing.
         options: None for the defaults.
     """
 
     content: bytes
     content_type: bytes | None = None
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    attributes: bytes = b""
     key: bytes | None = None
     options: PushOptions | None = None
+    headers: tuple[tuple[bytes, bytes], ...] = ()
 
     def is_plain(self) -> bool:
-        """Return whether it has neither content type nor headers nor key."""
-        return self.content_type is None and not self.headers and self.key is None
+        """Return whether it has at most a content type besides its body and its options."""
+        return self.key is None and not self.attributes and not self.headers
 
     def copied_row(self) -> list[Any]:
         """Return the row of `PushEach`."""
-        return [self.content, self.content_type, [list(header) for header in self.headers], self.key]
+        return [self.content, self.content_type, self.attributes, self.key, [list(header) for header in self.headers]]
 
     def row(self, due_times: DueTimes) -> list[Any]:
         """Return the row of `PushRows`."""
@@ -102,7 +104,8 @@ class PushItem:
         """Return its approximate size in the log in bytes."""
         headers = sum(len(name) + len(value) + 8 for name, value in self.headers)
         options = 0 if self.options is None else len(self.options.label) + len(self.options.group) + 48
-        return len(self.content) + len(self.content_type or b"") + len(self.key or b"") + headers + options + 64
+        content = len(self.content) + len(self.content_type or b"") + len(self.attributes)
+        return content + len(self.key or b"") + headers + options + 64
 
 
 class Stored(NamedTuple):

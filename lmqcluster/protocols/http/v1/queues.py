@@ -64,6 +64,7 @@ class QueueRoutes:
         self._access = node.access
         self._views = QueueViews(node)
         self._message_bytes_max = node.config.message_bytes_max
+        self._attribute_bytes_max = node.config.attribute_bytes_max
         self._waits = waits
 
     def add_to(self, router: Router) -> None:
@@ -120,7 +121,7 @@ class QueueRoutes:
         for place, message in enumerate(messages):
             if place % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
                 await asyncio.sleep(0)
-            item = await item_of(message, f"messages[{place}]", self._message_bytes_max)
+            item = await item_of(message, f"messages[{place}]", self._message_bytes_max, self._attribute_bytes_max)
             if item.key is None and base_key is not None:
                 # The header covers the batch: each message gets a key that a retry generates again.
                 item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))

@@ -40,6 +40,7 @@ class TransactionRoutes:
     def __init__(self, node: Node) -> None:
         self._service = node.service
         self._message_bytes_max = node.config.message_bytes_max
+        self._attribute_bytes_max = node.config.attribute_bytes_max
 
     def add_to(self, router: Router) -> None:
         """Register the route."""
@@ -72,7 +73,7 @@ class TransactionRoutes:
         queue = check_name(content_of(members["queue"], f"{where}.queue"))
         if verb == "push":
             message = {name: member for name, member in members.items() if name in MEMBERS}
-            return PushStep(queue, await item_of(message, where, self._message_bytes_max))
+            return PushStep(queue, await item_of(message, where, self._message_bytes_max, self._attribute_bytes_max))
         receipt = text_of(members.get("id"), f"{where}.id", _ID_BYTES_MAX)
         if receipt is None:
             raise LmqError("bad_request", f"{where} has no id")

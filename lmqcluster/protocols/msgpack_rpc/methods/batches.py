@@ -250,7 +250,7 @@ def _details(messages: list[Message]) -> dict[str, Any]:
 
 
 def _meta(meta: Meta) -> list[Any]:
-    return [meta[0], [list(header) for header in meta[1]]]
+    return list(meta)
 
 
 def _run_lengths(values: Iterable[Any]) -> list[list[Any]]:

@@ -7,20 +7,18 @@ from dataclasses import asdict
 from typing import Any
 
 from ....node.queues.pushes.jobs import Jobs, Run, Stream
-from ....node.queues.sending.due_times import DueTimes
+from ....node.queues.sending.command_sender import CommandSender
 from ....wire.errors import LmqError
 from ....wire.limits import PUSH_COUNT_MAX
 from ..connection.connection import Connection, Handler
-from ..values.arguments import arity, content_types_of, headers_of, text, texts, typed_body
-from ..values.options import PUSH_OPTIONS, given, push_options
+from ..values.arguments import arity, content_types_of, text, texts, typed_body
+from ..values.options import MESSAGE_OPTIONS, attributes_of, given, push_options
 
 __all__ = ["JOB_METHODS"]
 
 Arguments = list[Any]
 _Method = Callable[[Jobs, Connection, Arguments], Coroutine[Any, Any, Any]]
-_OPTIONS = frozenset(
-    (b"job", b"stream", b"first", b"note", b"done", b"epoch", b"run", b"content_types", b"headers", b"options")
-)
+_OPTIONS = frozenset((b"job", b"stream", b"first", b"note", b"done", b"epoch", b"run", b"content_types", b"options"))
 
 
 def _slow(method: _Method, *, large: bool = False) -> Handler:
@@ -42,11 +40,8 @@ async def _push_marked(jobs: Jobs, connection: Connection, arguments: Arguments)
     if type(first) is not int or type(done) is not bool:
         raise LmqError("bad_arguments", "first must be an integer and done true or false")
     types = content_types_of(options.get(b"content_types"), contents) or [None] * len(contents)
-    headers = headers_of(options.get(b"headers"), len(contents))
-    rows = [
-        [*typed_body(content, kind), header] for content, kind, header in zip(contents, types, headers, strict=True)
-    ]
-    _add_options(rows, options.get(b"options"), connection.service.sender.due_times)
+    rows = [[*typed_body(content, kind), b""] for content, kind in zip(contents, types, strict=True)]
+    _add_options(rows, options.get(b"options"), connection.service.sender)
     stream = Stream(text(options[b"job"]), text(options[b"stream"]), connection.known_principal().owner)
     run = _run(options.get(b"epoch"), options.get(b"run")) if options.keys() & {b"epoch", b"run"} else None
     return await jobs.push(queue, rows, stream, first, note=text(options.get(b"note", b"")), done=done, run=run)
@@ -105,15 +100,17 @@ async def _jobs(jobs: Jobs, connection: Connection, arguments: Arguments) -> lis
     return [asdict(one) for one in await jobs.show(None if principal.is_root else principal.owner, connection.client())]
 
 
-def _add_options(rows: list[list[Any]], value: object, due_times: DueTimes) -> None:
+def _add_options(rows: list[list[Any]], value: object, sender: CommandSender) -> None:
     if value is None:
         return
     if type(value) is not list or len(value) != len(rows):
         raise LmqError("bad_arguments", "options must be a list with a map or nil for each content")
     for row, one in zip(rows, value, strict=True):
-        wanted = None if one is None else push_options(given(one, PUSH_OPTIONS))
-        if wanted is not None:
-            row.append(wanted.row(due_times))
+        wanted = {} if one is None else given(one, MESSAGE_OPTIONS)
+        row[-1] = attributes_of(wanted, sender.attribute_bytes_max)
+        delivery = push_options(wanted)
+        if delivery is not None:
+            row.append(delivery.row(sender.due_times))
 
 
 JOB_METHODS: dict[bytes, Handler] = {

@@ -10,53 +10,53 @@ from ....core.log.commands import Push
 from ....node.commit.proposer import PendingCommand
 from ....node.queues.pushes.copies import push_copies
 from ....node.queues.sending import requests
-from ....node.queues.sending.push_items import PushItem, PushOptions, Stored, check_all_stored, refusal_of, stored
+from ....node.queues.sending.push_items import PushItem, Stored, check_all_stored, refusal_of, stored
 from ....wire.errors import LmqError
 from ....wire.legacy_msgpack import CONTENT_TYPE, pack
 from ....wire.limits import PUSH_COUNT_MAX
 from ..connection.connection import Connection, Handler
 from ..values import replies
-from ..values.arguments import arity, body_of, content_types_of, headers_of, key_of, plain_item, text, typed_body
-from ..values.options import PUSH_OPTIONS, flag_of, given, push_options, seconds_of
+from ..values.arguments import arity, body_of, content_types_of, key_of, plain_item, text, typed_body
+from ..values.options import MESSAGE_OPTIONS, attributes_of, flag_of, given, push_options, seconds_of
 from .push_each import push_each
 from .single_commands import propose
 
 __all__ = ["PUSH_METHODS", "whole_item_of"]
 
 Arguments = list[Any]
-_ITEM_OPTIONS = PUSH_OPTIONS | {b"key"}
-_WHOLE_ITEM_OPTIONS = _ITEM_OPTIONS | {b"content_type", b"headers"}
+_ITEM_OPTIONS = MESSAGE_OPTIONS | {b"key"}
+_WHOLE_ITEM_OPTIONS = _ITEM_OPTIONS | {b"content_type"}
 _PUSH_OPTIONS = _ITEM_OPTIONS | {b"wait", b"sequence"}
-_BATCH_OPTIONS = frozenset((b"keys", b"content_types", b"headers", b"options", b"sequence"))
+_BATCH_OPTIONS = frozenset((b"keys", b"content_types", b"options", b"sequence"))
 _SHOWN_MAX = 10
 
 
-def item_of(content: Any, options: Any) -> PushItem:
+def item_of(content: Any, options: Any, attribute_bytes_max: int) -> PushItem:
     """Return a message with its options, nil for none.
 
     Raises:
-        LmqError: ``bad_arguments``, ``bad_request``.
+        LmqError: ``bad_arguments``, ``bad_request``, ``too_large``.
     """
     body = body_of(content)
     if options is None:
         return PushItem(body, CONTENT_TYPE)
     wanted = given(options, _ITEM_OPTIONS)
-    return PushItem(body, CONTENT_TYPE, (), key_of(wanted.get(b"key")), push_options(wanted))
+    attributes, key = attributes_of(wanted, attribute_bytes_max), key_of(wanted.get(b"key"))
+    return PushItem(body, CONTENT_TYPE, attributes, key, push_options(wanted))
 
 
-def whole_item_of(content: Any, options: Any) -> PushItem:
-    """Return a message whose options may include its content type and its headers; nil for none.
+def whole_item_of(content: Any, options: Any, attribute_bytes_max: int) -> PushItem:
+    """Return a message whose options may include its content type; nil for none.
 
     Raises:
-        LmqError: ``bad_arguments``, ``bad_request``.
+        LmqError: ``bad_arguments``, ``bad_request``, ``too_large``.
     """
     if options is None:
-        return item_of(content, None)
+        return item_of(content, None, attribute_bytes_max)
     wanted = given(options, _WHOLE_ITEM_OPTIONS)
     kinds = content_types_of([wanted.pop(b"content_type", None)], [content])
-    headers = headers_of([wanted.pop(b"headers", None)], 1)
     key = key_of(wanted.pop(b"key", None))
-    [item] = _items([content], kinds or [None], headers, [key], [push_options(wanted)])
+    [item] = _items([content], kinds or [None], [key], [wanted], attribute_bytes_max)
     return item
 
 
@@ -101,8 +101,9 @@ def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments)
     show = _show_sequence if flag_of(options, b"sequence") else _show
     options.pop(b"wait", None)
     options.pop(b"sequence", None)
+    attribute_bytes_max = connection.service.sender.attribute_bytes_max
     if wait_s:
-        _push_or_wait(connection, msgid, name, item_of(arguments[1], options), wait_s, show)
+        _push_or_wait(connection, msgid, name, item_of(arguments[1], options, attribute_bytes_max), wait_s, show)
         return
 
     def render_flag(flags: list[int]) -> bytes:
@@ -113,7 +114,8 @@ def _push_with_options(connection: Connection, msgid: Any, arguments: Arguments)
         return show(results[0])
 
     if options or show is _show_sequence:
-        _push_items(connection, msgid, name, [item_of(arguments[1], options)], render, first)
+        item = item_of(arguments[1], options, attribute_bytes_max)
+        _push_items(connection, msgid, name, [item], render, first)
     else:
         _push_plain(connection, msgid, name, [arguments[1]], render_flag, first)
 
@@ -142,7 +144,7 @@ def _push_or_wait(
 
 
 def _push_many(connection: Connection, msgid: Any, arguments: Arguments) -> None:
-    """``push_many(name, [content][, {keys, content_types, headers, options, sequence}])``."""
+    """``push_many(name, [content][, {keys, content_types, options, sequence}])``."""
     first = connection.take_numbers(b"push_many", arguments)
     arity(arguments, 2, 3)
     name, contents = text(arguments[0]), arguments[1]
@@ -185,38 +187,37 @@ def _push_batch(
     keys, each = options.get(b"keys"), options.get(b"options")
     tells_sequence = flag_of(options, b"sequence")
     if keys is None and each is None and not tells_sequence:
-        raise LmqError("bad_arguments", "content types and headers need keys, options for each content, or sequence")
+        raise LmqError("bad_arguments", "content types need keys, options for each content, or sequence")
     raw_keys = list(map(key_of, _as_many(keys, contents, "keys must be a list with a key or nil for each content")))
     types = content_types_of(options.get(b"content_types"), contents)
-    headers = headers_of(options.get(b"headers"), len(contents))
     kinds = types or [None] * len(contents)
     maps = _as_many(each, contents, "options must be a list with a map or nil for each content")
-    wanted = [None if one is None else push_options(given(one, PUSH_OPTIONS)) for one in maps]
+    wanted = [None if one is None else given(one, MESSAGE_OPTIONS) for one in maps]
     show = _show_sequence if tells_sequence else _show
 
     def render(results: list[Stored]) -> bytes:
         return replies.array_header(len(results)) + b"".join(map(show, results))
 
-    items = _items(contents, kinds, headers, raw_keys, wanted)
+    items = _items(contents, kinds, raw_keys, wanted, connection.service.sender.attribute_bytes_max)
     _push_items(connection, msgid, name, items, render, first)
 
 
 def _items(
     contents: list[Any],
     types: list[bytes | None],
-    headers: list[list[list[bytes]]],
     keys: list[bytes | None],
-    options: Sequence[PushOptions | None],
+    options: Sequence[dict[bytes, Any] | None],
+    attribute_bytes_max: int,
 ) -> list[PushItem]:
-    return [
-        PushItem(
-            *typed_body(content, kind),
-            tuple((name, value) for name, value in header),
-            key,
-            wanted,
-        )
-        for content, kind, header, key, wanted in zip(contents, types, headers, keys, options, strict=True)
-    ]
+    items: list[PushItem] = []
+    for content, kind, key, wanted in zip(contents, types, keys, options, strict=True):
+        body, content_type = typed_body(content, kind)
+        if not wanted:
+            items.append(PushItem(body, content_type, b"", key))
+        else:
+            attributes = attributes_of(wanted, attribute_bytes_max)
+            items.append(PushItem(body, content_type, attributes, key, push_options(wanted)))
+    return items
 
 
 def _as_many(values: Any, contents: list[Any], wanted: str) -> list[Any]:

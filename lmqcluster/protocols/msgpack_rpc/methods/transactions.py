@@ -35,7 +35,7 @@ def _transaction(connection: Connection, msgid: Any, arguments: list[Any]) -> No
     principal = connection.known_principal()
     steps: list[Step] = []
     for operation in operations:
-        step = _step(operation)
+        step = _step(operation, connection.service.sender.attribute_bytes_max)
         principal.require(Role.WRITE, step.queue)
         steps.append(step)
     if not steps:
@@ -51,7 +51,7 @@ def _transaction(connection: Connection, msgid: Any, arguments: list[Any]) -> No
     connection.run(msgid, shown())
 
 
-def _step(operation: Any) -> Step:
+def _step(operation: Any, attribute_bytes_max: int) -> Step:
     """Return the step of an operation ``[verb, queue, content or id[, options]]``.
 
     Raises:
@@ -62,7 +62,7 @@ def _step(operation: Any) -> Step:
     verb, queue, subject = text(operation[0]), text(operation[1]), operation[2]
     options = operation[3] if len(operation) == 4 else None
     if verb == b"push":
-        return PushStep(queue, whole_item_of(subject, options))
+        return PushStep(queue, whole_item_of(subject, options, attribute_bytes_max))
     if verb not in _OPTIONS:
         raise LmqError(
             "bad_arguments", f"the verb of an operation must be push, {', '.join(map(bytes.decode, _OPTIONS))}"

@@ -103,8 +103,8 @@ def _encoded(content: object) -> bytes:
 def plain_item(content: object) -> list[Any]:
     """Return a value of ``push_all`` for storage. Strings are stored unchanged, without a content type."""
     if type(content) is bytes:
-        return [content, None, [], None]
-    return [_encoded(content), CONTENT_TYPE, [], None]
+        return [content, None, b"", None, []]
+    return [_encoded(content), CONTENT_TYPE, b"", None, []]
 
 
 def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
@@ -130,32 +130,6 @@ def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | No
 def typed_body(content: Any, content_type: bytes | None) -> tuple[bytes, bytes | None]:
     """Return a content's stored body and content type for a type from `content_types_of`."""
     return (body_of(content), CONTENT_TYPE) if content_type is None else (content, content_type or None)
-
-
-def headers_of(value: object, count: int) -> list[list[list[bytes]]]:
-    """Return the headers of each content as [name, value], with names in lower case.
-
-    Raises:
-        LmqError: ``bad_arguments``.
-    """
-    if value is None:
-        return [[]] * count
-    if type(value) is not list or len(value) != count:
-        raise LmqError("bad_arguments", "headers must be a list with a list of [name, value] or nil for each content")
-    found: list[list[list[bytes]]] = []
-    for one in value:
-        if one is not None and type(one) is not list:
-            raise LmqError(
-                "bad_arguments", "headers must be a list with a list of [name, value] or nil for each content"
-            )
-        found.append([_header(header) for header in one or []])
-    return found
-
-
-def _header(value: object) -> list[bytes]:
-    if type(value) is not list or len(value) != 2:
-        raise LmqError("bad_arguments", "a header must be [name, value]")
-    return [text(value[0]).lower(), text(value[1])]
 
 
 def key_of(value: object) -> bytes | None:

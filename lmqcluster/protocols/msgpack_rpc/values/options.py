@@ -7,12 +7,18 @@ from typing import Any, Final
 
 from ....core.log.commands import Place
 from ....node.queues.sending.push_items import TEXT_BYTES_MAX, PushOptions
+from ....wire.attributes import checked_attributes
 from ....wire.errors import LmqError
 
-__all__ = ["PUSH_OPTIONS", "flag_of", "given", "integer_of", "label_of", "place_of", "push_options", "seconds_of"]
+__all__ = [
+    "MESSAGE_OPTIONS", "PUSH_OPTIONS", "attributes_of", "flag_of", "given", "integer_of", "label_of", "place_of",
+    "push_options", "seconds_of",
+]  # fmt: skip
 
 PUSH_OPTIONS: Final = frozenset((b"delay", b"due", b"ttl", b"priority", b"label", b"group"))
 """Options that control the delivery of a message."""
+MESSAGE_OPTIONS: Final = PUSH_OPTIONS | {b"attributes"}
+"""Options of a message in a batch."""
 _PLACES: Final = {b"tail": Place.TAIL, b"keep": Place.KEEP, b"head": Place.HEAD}
 
 
@@ -48,6 +54,20 @@ def push_options(options: dict[bytes, Any]) -> PushOptions | None:
     )
     wanted.check()
     return wanted
+
+
+def attributes_of(options: dict[bytes, Any], bytes_max: int) -> bytes:
+    """Return packed attributes in the form in which messages have them, empty if the option is absent.
+
+    Raises:
+        LmqError: ``bad_arguments``, ``bad_request``, ``too_large``.
+    """
+    value = options.get(b"attributes")
+    if value is None:
+        return b""
+    if type(value) is not bytes:
+        raise LmqError("bad_arguments", "attributes must be a string: a packed MessagePack map of names to values")
+    return checked_attributes(value, bytes_max)
 
 
 def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:

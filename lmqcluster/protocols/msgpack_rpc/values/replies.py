@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import msgpack
 
 from ....core.log.results import Delivered
-from ....core.messages.message import Message, RichMessage, loaded, traits_of
+from ....core.messages.message import Message, Part, loaded, traits_of
 from ....wire.errors import LmqError
 from ....wire.ids import ReceiptFormat
 from ....wire.legacy_msgpack import CONTENT_TYPE, pack, pack_raw, raw_head, unpack
@@ -49,6 +49,7 @@ _MAP_OF_SIX = b"\x86"
 _DELIVERY_KEY = b"\xa8delivery"
 _PUSHED_AT_KEY = b"\xa9pushed_at"
 _CONTENT_TYPE_KEY = b"\xaccontent_type"
+_ATTRIBUTES_KEY = b"\xaaattributes"
 _NOTHING: list[bytes] = []
 
 
@@ -86,8 +87,9 @@ class DeliveryEncoder:
     Args:
         receipts: the format of ids.
         typed: whether to add keys that LMQ's clients do not know: ``content_type`` to a normal message whose type
-            differs from that of pushes over MessagePack-RPC, nil if it has none; and to a redelivered message or one
-            with traits, its delivery number, its push time and its traits.
+            differs from that of pushes over MessagePack-RPC, nil if it has none; its attributes, if it has any, and
+            for a compound message those of each part; and to a redelivered message or one with traits, its delivery
+            number, its push time and its traits.
         transcoder: limits the decoding per turn; None for no limit.
         unix_us: returns the Unix time of a log time.
     """
@@ -119,6 +121,7 @@ class DeliveryEncoder:
         body = message.content
         # The bytes around a body are kept apart, so that a large body is copied only once.
         lead, rest = b"", _NOTHING
+        parts: list[Part] = []
         if not isinstance(body, bytes):
             body = loaded(body)
         if isinstance(body, bytes):
@@ -131,12 +134,13 @@ class DeliveryEncoder:
                 body = contents[0] if contents is not None else self._value(CONTENT_TYPE, body)
             kinds = _NORMAL_TAILS
         else:
+            parts = body if any(part.attributes for part in body) else []
             if contents is None:
                 contents = [self._value(part.content_type, part.content) for part in body]
             body = array_header(len(contents)) + b"".join(contents)
             kinds = _PACKAGE_TAILS
-        if self._typed and (message.delivered > 1 or isinstance(message, RichMessage)):
-            traits = self._traits(message)
+        if self._typed and (message.delivered > 1 or message.meta[1] or type(message) is not Message or parts):
+            traits = self._traits(message, parts)
             head = bytes((head[0] + len(traits) // 2,)) + head[1:]
             rest = [*rest, *traits]
         tail = kinds[remaining] if remaining < 128 else kinds[0][:-9] + pack(remaining) + _CONTENT
@@ -144,11 +148,15 @@ class DeliveryEncoder:
             return b"".join((head, b"%012x" % number, tail, lead, body, *rest))
         return b"".join((head, b"%012x" % number, tail, body))
 
-    def _traits(self, message: Message) -> list[bytes]:
-        """Return keys and values of a message's traits."""
+    def _traits(self, message: Message, parts: list[Part]) -> list[bytes]:
+        """Return keys and values of a message's traits and attributes."""
         traits = traits_of(message)
         pushed_us = self._unix_us(message.pushed_us)
         found = [_DELIVERY_KEY, pack(message.delivered), _PUSHED_AT_KEY, pack(pushed_us / 1e6)]
+        if message.meta[1]:
+            found += [_ATTRIBUTES_KEY, pack_raw(message.meta[1])]
+        elif parts:
+            found += [_ATTRIBUTES_KEY, array_header(len(parts)), *(pack_raw(part.attributes) for part in parts)]
         if traits.priority:
             found += [pack("priority"), pack(traits.priority)]
         if traits.label:

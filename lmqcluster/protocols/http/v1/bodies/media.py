@@ -15,6 +15,7 @@ import msgpack
 from aiohttp import hdrs
 
 from .....ports import VALUE_BYTES
+from .....wire.attributes import unpack_attributes
 from .....wire.errors import LmqError
 from ...server.replies.long_content import LONG_BYTES, LongContent
 from ...server.replies.problem import HttpRefusalError
@@ -46,6 +47,13 @@ class Media(NamedTuple):
             return data
         return LongContent(data) if len(data) > LONG_BYTES else _json_bytes(data)
 
+    def attributes(self, packed: bytes) -> dict[str, Any]:
+        """Return the attributes of a message in this format."""
+        attributes = unpack_attributes(packed)
+        if self.is_msgpack:
+            return attributes
+        return {name: _base64(value) if isinstance(value, bytes) else value for name, value in attributes.items()}
+
     def name(self, data: bytes) -> Any:
         """Return a queue name, or another byte string that is text by convention."""
         if not self.is_msgpack:
@@ -66,7 +74,11 @@ def _json_bytes(data: bytes) -> str | dict[str, str]:
     try:
         return data.decode()
     except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode("ascii")}
+        return _base64(data)
+
+
+def _base64(data: bytes) -> dict[str, str]:
+    return {"base64": base64.b64encode(data).decode("ascii")}
 
 
 def reply_media(request: Request) -> Media:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from .....node.queues.sending.push_items import PRIORITY_MAX, TEXT_BYTES_MAX, PushItem, PushOptions
+from .....wire.attributes import pack_attributes
 from .....wire.errors import LmqError
 from .....wire.legacy_msgpack import CONTENT_TYPE, head_bytes
 from ...server.replies.long_content import base64_decoded
@@ -17,16 +18,17 @@ __all__ = ["MEMBERS", "item_of"]
 CONTENT_TYPE_BYTES_MAX = 4096
 KEY_BYTES_MAX = 255
 _OPTIONS: Final = {"delay", "due", "ttl", "priority", "label", "group"}
-MEMBERS: Final = {"content", "content_type", "key", *_OPTIONS}
+MEMBERS: Final = {"content", "content_type", "key", "attributes", *_OPTIONS}
 """Members of a message."""
 
 
-async def item_of(value: Any, where: str, bytes_max: int) -> PushItem:
+async def item_of(value: Any, where: str, bytes_max: int, attribute_bytes_max: int) -> PushItem:
     """Return the message that an object describes.
 
     Args:
         where: name of the object in error texts.
         bytes_max: maximum size of a body.
+        attribute_bytes_max: maximum size of the attributes.
 
     Raises:
         LmqError: ``bad_request``, ``too_large``.
@@ -44,7 +46,19 @@ async def item_of(value: Any, where: str, bytes_max: int) -> PushItem:
         raise LmqError("too_large", f"{where} has more than {bytes_max} bytes")
     key = text_of(message.get("key"), f"{where}.key", KEY_BYTES_MAX)
     options = None if message.keys().isdisjoint(_OPTIONS) else _options(message, where)
-    return PushItem(content, content_type, (), key, options)
+    attributes = _attributes(message.get("attributes"), f"{where}.attributes", attribute_bytes_max)
+    return PushItem(content, content_type, attributes, key, options)
+
+
+def _attributes(value: Any, what: str, bytes_max: int) -> bytes:
+    if value is None:
+        return b""
+    if not isinstance(value, dict):
+        raise LmqError("bad_request", f"{what} must be an object, not {type(value).__name__}")
+    attributes = {
+        name: content_of(one, f"{what}.{name}"[:200]) if isinstance(one, dict) else one for name, one in value.items()
+    }
+    return pack_attributes(attributes, bytes_max)
 
 
 def _options(message: dict[str, Any], where: str) -> PushOptions:

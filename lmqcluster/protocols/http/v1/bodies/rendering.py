@@ -36,7 +36,7 @@ def queue_row(info: QueueInfo, media: Media, fields: tuple[str, ...] = QUEUE_FIE
 def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
     """Return a message under lease."""
     if delivery.compound:
-        content: Any = [_part(media, part.content, part.content_type, part.headers) for part in delivery.parts]
+        content: Any = [_part(media, part.content, part.content_type, part.attributes) for part in delivery.parts]
     else:
         content = media.content(delivery.content)
     return {
@@ -46,7 +46,7 @@ def delivered_message(delivery: Delivery, media: Media) -> dict[str, Any]:
         "retry": delivery.retry,
         "content": content,
         "content_type": _content_type(delivery.content_type, compound=delivery.compound),
-        "headers": _headers(delivery.headers),
+        "attributes": media.attributes(delivery.attributes),
         "delivery": delivery.delivery,
         "sequence": delivery.sequence,
         "pushed_at": delivery.pushed_s,
@@ -75,7 +75,7 @@ def _traits(traits: Traits, media: Media) -> dict[str, Any]:
 
 def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat, bytes_max: int) -> dict[str, Any]:
     """Return a peeked message with at most `bytes_max` bytes of its body."""
-    body, (content_type, headers) = loaded(peeked.message.content), peeked.message.meta
+    body, (content_type, attributes) = loaded(peeked.message.content), peeked.message.meta
     compound = not isinstance(body, bytes)
     return {
         "sequence": peeked.sequence,
@@ -84,7 +84,7 @@ def peeked_message(peeked: PeekedMessage, media: Media, receipts: ReceiptFormat,
         "type": "compound" if compound else "normal",
         "content": media.content(_cut(body, bytes_max)) if isinstance(body, bytes) else _parts(body, media, bytes_max),
         "content_type": _content_type(content_type, compound=compound),
-        "headers": _headers(headers),
+        "attributes": media.attributes(attributes),
         "size": peeked.size,
         "truncated": peeked.size > bytes_max,
         "age_s": peeked.age_s,
@@ -100,18 +100,16 @@ def _parts(parts: list[Part], media: Media, bytes_max: int) -> list[dict[str, An
     for part in list(parts):
         if bytes_max <= 0 and part.content:
             break
-        shown.append(_part(media, _cut(part.content, bytes_max), part.content_type, part.headers))
+        shown.append(_part(media, _cut(part.content, bytes_max), part.content_type, part.attributes))
         bytes_max -= len(part.content)
     return shown
 
 
-def _part(
-    media: Media, content: bytes, content_type: bytes | None, headers: tuple[tuple[bytes, bytes], ...]
-) -> dict[str, Any]:
+def _part(media: Media, content: bytes, content_type: bytes | None, attributes: bytes) -> dict[str, Any]:
     return {
         "content": media.content(content),
         "content_type": _content_type(content_type, compound=False),
-        "headers": _headers(headers),
+        "attributes": media.attributes(attributes),
     }
 
 
@@ -127,10 +125,6 @@ def _cut(content: bytes, bytes_max: int) -> bytes:
 
 def _content_type(content_type: bytes | None, *, compound: bool) -> str:
     return "multipart/mixed" if compound else _header_text(content_type or OCTET_STREAM)
-
-
-def _headers(headers: tuple[tuple[bytes, bytes], ...]) -> dict[str, str]:
-    return {_header_text(name): _header_text(value) for name, value in headers}
 
 
 def _header_text(data: bytes) -> str:
