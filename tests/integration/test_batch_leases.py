@@ -155,8 +155,8 @@ def test_messages_are_delivered_as_they_are_stored(cluster: Cluster, queue_name:
         peeked = list(client.peek(queue_name, 10))
         assert client.reserve_batch(queue_name, 1, queue=queue_name, count=10).count == 3
         one, two, three = read_all(client, queue_name, 1, 3)
-        assert (one.body, one.content_type, one.headers) == (b"plain", "text/plain", ((b"x-a", b"1"),))
-        assert (two.body, two.content_type, two.headers) == (b"\x81\xa1a\x01", "application/x-msgpack", ())
+        assert (one.body, one.content_type, one.attributes) == (b"plain", "text/plain", {"x-a": "1"})
+        assert (two.body, two.content_type, two.attributes) == (b"\x81\xa1a\x01", "application/x-msgpack", {})
         assert isinstance(three.body, list)
         assert [(part.content_type, part.body) for part in three.body] == [
             ("application/x-msgpack", b"\xa2p1"),

@@ -15,6 +15,7 @@ import pytest
 
 from lmqcluster import AsyncClient, Client, LmqError
 from lmqcluster.client.aio.transactions import Operations
+from lmqcluster.wire.attributes import Attributes
 
 from .cluster import NodeProcess
 
@@ -132,16 +133,42 @@ def test_a_key_deduplicates_pushes_with_options(client: Blocking, queue_name: st
     assert client.contents(queue_name) == ["x", "z", "x", "y"]
 
 
-def test_messages_of_a_batch_have_headers_that_the_hooks_name(client: Blocking, queue_name: str) -> None:
-    client.update_props(queue_name, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}})
-    headers = [[("X-A", "1"), ("x-b", "2")], None]
-    client.push_many(queue_name, ["x", "y"], options=[{"priority": 1}, None], headers=headers)
-    client.push_many(queue_name, ["z"], keys=["k"], headers=[[("x-a", b"\xff")]])
-    assert [one.headers for one in client.peek(queue_name, 3)] == [((b"x-a", b"1"),), (), ((b"x-a", b"\xff"),)]
-    with pytest.raises(ValueError, match="need keys or options"):
-        client.push_many(queue_name, ["x"], headers=[None])
-    with pytest.raises(ValueError, match="as many headers"):
-        client.push_many(queue_name, ["x"], keys=["k"], headers=[])
+def test_messages_have_attributes(client: Blocking, queue_name: str) -> None:
+    attributes: Attributes = {"tenant": "\xe9", "n": -1, "ratio": 0.5, "raw": b"\xff"}
+    client.push(queue_name, "w", attributes=attributes)
+    client.push_many(queue_name, ["x", "y"], options=[{"priority": 1, "attributes": {"a": "1"}}, {}])
+    client.push_many(queue_name, ["z"], keys=["k"], options=[{"attributes": {}}])
+    assert [(one.body, one.attributes) for one in client.peek(queue_name, 4)] == [
+        (b"\xa1w", attributes),
+        (b"\xa1x", {"a": "1"}),
+        (b"\xa1y", {}),
+        (b"\xa1z", {}),
+    ]
+    pulled = [client.pull(queue_name) for _ in range(4)]
+    assert {one.text: one.attributes for one in pulled} == {"w": attributes, "x": {"a": "1"}, "y": {}, "z": {}}
+    client.release(queue_name, pulled[0].id)
+    assert client.pull(queue_name).attributes == attributes
+
+
+@pytest.mark.parametrize(
+    ("attributes", "code"),
+    [
+        ({"a": True}, "bad_request"),
+        ({"a": None}, "bad_request"),
+        ({"a": []}, "bad_request"),
+        ({"a": 1 << 63}, "bad_request"),
+        ({"a": float("nan")}, "bad_request"),
+        ({1: "a"}, "bad_request"),
+        ({"": "a"}, "bad_request"),
+        ({"a": "\ud800"}, "bad_request"),
+        ({"x" * 256: 1}, "bad_request"),
+        ({str(number): 1 for number in range(65)}, "too_large"),
+        ({"a": "x" * 10_240}, "too_large"),
+    ],
+)
+def test_wrong_attributes_are_refused(client: Blocking, queue_name: str, attributes: Any, code: str) -> None:
+    assert code_of(lambda: client.push(queue_name, "x", attributes=attributes)) == code
+    assert client.pull(queue_name) is None
 
 
 def test_peek_shows_all_push_options(client: Blocking, queue_name: str) -> None:
@@ -345,17 +372,15 @@ def test_a_transaction_is_applied_entirely_or_not_at_all(client: Blocking, queue
     assert client.result(message.ack) is False, "the block acked it"
 
 
-def test_a_transaction_stores_bodies_with_types_and_headers(client: Blocking, queue_name: str) -> None:
-    client.update_props(queue_name, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-kept"]]]}})
-
+def test_a_transaction_stores_bodies_with_types_and_attributes(client: Blocking, queue_name: str) -> None:
     def fill(transaction: Operations) -> None:
-        transaction.push(queue_name, b"a,b", content_type="text/csv", headers=[("X-Kept", "1"), ("x-other", "2")])
-        transaction.push(queue_name, [1], headers=[("x-kept", "3")], label="l")
+        transaction.push(queue_name, b"a,b", content_type="text/csv", attributes={"kept": 1})
+        transaction.push(queue_name, [1], attributes={"kept": "3"}, label="l")
 
     client.transact(fill)
-    assert [(one.content_type, one.headers, one.body) for one in client.peek(queue_name, 10)] == [
-        ("text/csv", ((b"x-kept", b"1"),), b"a,b"),
-        ("application/x-msgpack", ((b"x-kept", b"3"),), b"\x91\x01"),
+    assert [(one.content_type, one.attributes, one.body) for one in client.peek(queue_name, 10)] == [
+        ("text/csv", {"kept": 1}, b"a,b"),
+        ("application/x-msgpack", {"kept": "3"}, b"\x91\x01"),
     ]
     bad = partial(Operations.push, queue=queue_name, content=b"x", content_type="x" * 5000)
     assert code_of(partial(client.transact, bad)) == "bad_arguments"

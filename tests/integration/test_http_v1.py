@@ -230,9 +230,9 @@ def test_compound_messages_have_parts(api: Api, queue_name: str) -> None:
     assert opened["results"] == [{"accum": "new", "sequence": message["sequence"]}]
     assert (message["type"], message["content_type"]) == ("compound", "multipart/mixed")
     assert message["content"] == [
-        {"content": "a", "content_type": "application/octet-stream", "headers": {}},
-        {"content": {"base64": "/w=="}, "content_type": "text/x", "headers": {"x-foo": "1"}},
-        {"content": "b", "content_type": "application/octet-stream", "headers": {}},
+        {"content": "a", "content_type": "application/octet-stream", "attributes": {}},
+        {"content": {"base64": "/w=="}, "content_type": "text/x", "attributes": {"x-foo": "1"}},
+        {"content": "b", "content_type": "application/octet-stream", "attributes": {}},
     ]
     answer = api("POST", f"/v1/queues/{queue_name}/nack", {"ids": [message["id"]]})
     assert answer.status == 200

@@ -109,7 +109,7 @@ class Driver:
         headers: Iterable[tuple[bytes, bytes]] = (),
         key: bytes | None = None,
     ) -> int:
-        row = [content, content_type, [list(header) for header in headers], key, []]
+        row = [content, content_type, b"", key, [], [list(header) for header in headers]]
         return self.do(Op.PUSH_ROWS, queue, [row])[0][0]
 
     def tick(self, batches: int = 1) -> None:
@@ -123,7 +123,7 @@ class Driver:
         return sorted(name for name in self.machine.state.queues if matches(name))
 
     def push_each(self, pattern: bytes, content: bytes) -> list[tuple[bytes, int]]:
-        return self.do(Op.PUSH_EACH, self.matching(pattern), [content, None, [], None])
+        return self.do(Op.PUSH_EACH, self.matching(pattern), [content, None, b"", None])
 
     def pull(self, queue: bytes, count: int = 1) -> list[Any]:
         return self.do(Op.PULL, queue, count)

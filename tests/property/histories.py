@@ -102,14 +102,17 @@ class History:
         return [pick((-1, *_TIMES_US)), 0, pick(_TIMES_US), pick((0, 0, 1, -1)), pick(_LABELS), pick((b"", b"g", b"h"))]
 
     def _item(self) -> list[Any]:
-        return [self._body(), self.random.choice((None, b"t")), self._headers(), self.random.choice(_KEYS)]
+        return [self._body(), self.random.choice((None, b"t")), self._attributes(), self.random.choice(_KEYS)]
+
+    def _attributes(self) -> bytes:
+        return self.random.choice((b"", b"", b"\x81\xa1a\x01", b"\x82\xa1a\xa1b\xa1c\xc4\x01\xff"))
 
     def _headers(self) -> list[Any]:
-        return self.random.choice(([], [[b"x-a", b"1"]], [[b"x-b", b"2"]]))
+        return self.random.choice(([], [[[b"x-a", b"1"]]], [[[b"x-b", b"2"]]]))
 
     def _rows(self, *, keys: bool = True) -> list[Any]:
-        rows = [[*self._item(), self._traits()] for _ in range(self.random.randint(1, 3))]
-        return rows if keys else [[*row[:3], None, row[4]] for row in rows]
+        rows = [[*self._item(), self._traits(), *self._headers()] for _ in range(self.random.randint(1, 3))]
+        return rows if keys else [[*row[:3], None, *row[4:]] for row in rows]
 
     def _push(self) -> Command:
         pick, queue, owner = self.random.choice, self._queue(), self.random.choice(_OWNERS)
@@ -118,7 +121,7 @@ class History:
         commands: list[Command] = [
             [Op.PUSH, queue, pick((None, b"t")), bodies, None, 0],
             [Op.PUSH, queue, None, bodies, pick((b"p1", b"p2")), self.random.randint(1, 9), owner],
-            [Op.PUSH_EACH, [self._queue(), queue], self._item()],
+            [Op.PUSH_EACH, [self._queue(), queue], [*self._item(), *self._headers()]],
             [Op.PUSH_ROWS, queue, self._rows(), owner],
             [Op.PUSH_ROWS, queue, self._rows(keys=False), owner, pick((b"p3", b"p4")), self.random.randint(1, 9)],
             [Op.PUSH_STREAM, queue, marked, b"job", b"s", self.random.randint(0, 6), b"", pick((False, True)), owner],
@@ -132,7 +135,7 @@ class History:
     def _in_epochs(self, owner: bytes) -> Command:
         pick, epoch, run = self.random.choice, self.random.randint(0, 1), self.random.choice((b"r1", b"r2", b"r3"))
         rows = [pick((b"1", b"2", b"3")) for _ in range(self.random.randint(0, 3))]
-        items, note = [[row, None, []] for row in rows], b"".join(row * 16 for row in rows)
+        items, note = [[row, None, b""] for row in rows], b"".join(row * 16 for row in rows)
         push = [Op.PUSH_STREAM, self._queue(), items, b"epochs", pick((b"s", b"t")), self.random.randint(0, 3), note]
         commands: list[Command] = [
             [Op.BEGIN_EPOCH, b"epochs", epoch, run, b"0" * 16, owner],

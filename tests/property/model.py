@@ -13,7 +13,9 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from .model_state import Batch, Delivery, Entry, Queue, Subscription
+import msgpack
+
+from .model_state import NO_ATTRIBUTES, Attributes, Batch, Delivery, Entry, Queue, Subscription
 
 SYSTEM = {"accum": 0, "retry": 2, "timeout": 30}
 NO, NEW, YES = 0, 1, 2
@@ -163,20 +165,20 @@ class Model:
 
     # Push
 
-    def store(self, name: bytes, content: bytes, content_type: bytes | None, headers: list[tuple[bytes, bytes]]) -> int:
+    def store(self, name: bytes, content: bytes, content_type: bytes | None, attributes: Attributes) -> int:
         queue = self.named(name)
         self.arrivals += 1
         accum_ms = self.property(name, "accum")
         if accum_ms != 0:
             for entry in queue.entries:
                 if entry.state == "window" and entry.due_us > self.now_us:
-                    entry.content.append((content_type, headers, content))
+                    entry.content.append((content_type, attributes, content))
                     return YES
             place = (self.now_us + accum_ms * 1000, WINDOWS_FIRST, self.arrivals)
-            state, body, meta = "window", [(content_type, headers, content)], (None, [])
+            state, body, meta = "window", [(content_type, attributes, content)], (None, NO_ATTRIBUTES)
         else:
             place = (self.now_us, LINE_LAST, self.end_of_line(queue))
-            state, body, meta = "waiting", content, (content_type, headers)  # type: ignore[assignment]
+            state, body, meta = "waiting", content, (content_type, attributes)  # type: ignore[assignment]
         queue.entries.append(Entry(state, place, self.arrivals, self.allowed_deliveries(name), *meta, body))
         queue.entered += 1
         return NO if accum_ms == 0 else NEW
@@ -201,19 +203,19 @@ class Model:
             self.produced[producer] = (max(highest, first + len(contents) - 1), self.now_us)
         for sequence, content in enumerate(contents, first):
             known = producer is not None and sequence <= highest
-            flags.append(NO if known else self.store(name, content, content_type, []))
+            flags.append(NO if known else self.store(name, content, content_type, NO_ATTRIBUTES))
         return flags
 
     def push_rows(self, name: bytes, rows: list[Any]) -> Any:
         self.named(name)
         if self.another_body(name, rows):
             return REFUSED
-        return [self.push_item(name, *row[:4]) for row in rows]
+        return [self.push_item(name, *row[:4], *row[5:]) for row in rows]
 
     def another_body(self, name: bytes, rows: list[Any]) -> bool:
         """Return whether a key had another body before, or has two now."""
         seen = {key: body for queue, key, _, _, at_us, body in self.keyed if queue == name and self.is_known(at_us)}
-        return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key, _ in rows)
+        return any(key is not None and seen.setdefault(key, content) != content for content, _, _, key, *_ in rows)
 
     def is_known(self, at_us: int) -> bool:
         return self.now_us < at_us + self.window_us
@@ -236,18 +238,24 @@ class Model:
         if first != position:
             return REFUSED
         self.named(name)
-        for content, content_type, headers in items:
-            self.push_item(name, content, content_type, headers, None)
+        for content, content_type, attributes in items:
+            self.push_item(name, content, content_type, attributes, None)
         self.marks[owner, job, stream] = (position + len(items), done)
         return [0] * len(items)
 
     def push_item(
-        self, name: bytes, content: bytes, content_type: bytes | None, headers: list[Any], key: bytes | None
+        self,
+        name: bytes,
+        content: bytes,
+        content_type: bytes | None,
+        attributes: bytes,
+        key: bytes | None,
+        headers: list[Any] | None = None,
     ) -> tuple[int, int]:
         for queue, known, flag, sequence, at_us, _ in self.keyed:
             if key is not None and (queue, known) == (name, key) and self.is_known(at_us):
                 return flag + REPLAYED, sequence
-        flag = self.store(name, content, content_type, self.preserved(name, headers))
+        flag = self.store(name, content, content_type, _with(attributes, self.preserved(name, headers or [])))
         if key is not None:
             self.keyed.append((name, key, flag, self.arrivals, self.now_us, content))
         return flag, self.arrivals
@@ -265,8 +273,11 @@ class Model:
         return kept
 
     def push_each(self, names: list[bytes], item: list[Any]) -> list[tuple[bytes, int]]:
-        content, content_type, headers, _key = item
-        return [(name, self.push_item(name, content, content_type, headers, None)[0]) for name in self.found(names)]
+        content, content_type, attributes, _key, *headers = item
+        return [
+            (name, self.push_item(name, content, content_type, attributes, None, *headers)[0])
+            for name in self.found(names)
+        ]
 
     def found(self, names: list[bytes]) -> list[bytes]:
         """Those of the queues that exist, each once."""
@@ -307,7 +318,7 @@ class Model:
         end_us = self.now_us + self.timeout_us(name) if deadline_us is None else deadline_us
         entry.place = (end_us, LEASES_NEXT, entry.number)
         content = list(entry.content) if isinstance(entry.content, list) else entry.content
-        return Delivery(name, entry.number, entry.remaining, entry.content_type, entry.headers, content)
+        return Delivery(name, entry.number, entry.remaining, entry.content_type, entry.attributes, content)
 
     def pull_first(self, names: list[bytes], count: int) -> list[Delivery]:
         delivered: list[Delivery] = []
@@ -446,7 +457,7 @@ class Model:
             self.arrivals += 1
             place = (self.now_us, LINE_LAST, self.end_of_line(target))
             remaining = self.allowed_deliveries(destination)
-            meta = (old.content_type, old.headers)
+            meta = (old.content_type, old.attributes)
             target.entries.append(Entry("waiting", place, self.arrivals, remaining, *meta, old.content))
         target.entered += len(taken)
         target.moved_in += len(taken)
@@ -571,3 +582,24 @@ class Model:
             entries = self.queues[queue].entries if queue in self.queues else []
             found += [(e.number, e.remaining - 1) for e in entries if e.state == "leased" and e.number == number]
         return found if len(found) == len(batch.items) else None
+
+
+def _with(attributes: bytes, headers: list[tuple[bytes, bytes]]) -> Attributes:
+    """Return attributes with those made from headers, whose names and values have five bytes each in front."""
+    pairs = msgpack.unpackb(attributes) if attributes else {}
+    size = len(attributes)
+    if headers:
+        size += _map_head(len(pairs) + len(headers)) - (_map_head(len(pairs)) if attributes else 0)
+        size += sum(10 + len(name) + len(value) for name, value in headers)
+    return Attributes(pairs | {_text(name): _text(value) for name, value in headers}, size)
+
+
+def _map_head(count: int) -> int:
+    return 1 if count < 16 else 3
+
+
+def _text(header: bytes) -> Any:
+    try:
+        return header.decode()
+    except UnicodeDecodeError:
+        return header

@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+
+class Attributes(NamedTuple):
+    """Names and values, and how many bytes they have packed."""
+
+    pairs: dict[str, Any]
+    size: int
+
+
+NO_ATTRIBUTES = Attributes({}, 0)
 
 
 @dataclass(eq=False)
@@ -15,7 +25,7 @@ class Entry:
     arrival: int
     remaining: int
     content_type: bytes | None
-    headers: list[tuple[bytes, bytes]]
+    attributes: Attributes
     content: Any  # bytes, or for a compound message the list of its parts
     number: int = 0
     place_before_lease: tuple[int, int, int] = (0, 0, 0)
@@ -48,7 +58,7 @@ class Delivery:
     number: int
     retry: int
     content_type: bytes | None
-    headers: list[tuple[bytes, bytes]]
+    attributes: Attributes
     content: Any
 
 

@@ -62,8 +62,8 @@ class PolledModel(RichModel):
         self.index(name)
         return True
 
-    def put(self, name: bytes, body: bytes, asked: list[Any]) -> None:
-        super().put(name, body, asked)
+    def put(self, name: bytes, body: bytes, asked: list[Any], attributes: bytes = b"") -> None:
+        super().put(name, body, asked, attributes)
         entry = self.queues[name].entries[-1]
         if name in self.indexes and entry.traits is None:
             entry.traits, entry.came_back = PLAIN, True
@@ -105,7 +105,7 @@ class PolledModel(RichModel):
             return super().push_rows(name, rows, owner, producer, first)
         whole: list[Any] = []
         for row in rows:
-            whole.append([row, None, [], None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
+            whole.append([row, None, b"", None, whole[-1][4] if whole else []] if isinstance(row, bytes) else row)
         return REFUSED if self.refuses(name, PUSH) else super().push_rows(name, whole)
 
     def poll(self, name: bytes, count: int, hide_us: int, takes_hidden: bool, is_again: bool) -> Any:
@@ -135,7 +135,16 @@ class PolledModel(RichModel):
         entry.remaining -= 1
         entry.delivered += 1
         entry.traits = entry.traits or PLAIN
-        return name, entry.number, entry.remaining, entry.delivered, entry.pushed_us, entry.body, entry.traits
+        return (
+            name,
+            entry.number,
+            entry.remaining,
+            entry.delivered,
+            entry.pushed_us,
+            entry.body,
+            entry.attributes,
+            entry.traits,
+        )
 
     def chosen(self, name: bytes, count: int, *, takes_hidden: bool) -> list[Entry]:
         queue = self.queues[name]

@@ -199,7 +199,7 @@ class RichModel:
         self.arrivals += 1
         retry = self.value(self.queues[target], "retry")
         traits = (priority, 0, label, group, origin)
-        new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits)
+        new = Entry(self.arrivals, entry.body, self.now_us, self.now_us, retry + 1, traits, attributes=entry.attributes)
         self.queues[target].entries.append(new)
         self.queues[target].add("moved_in")
         self.place(self.queues[target], new)
@@ -243,7 +243,7 @@ class RichModel:
         items, size = self.value(queue, "max_items"), self.value(queue, "max_size")
         if items is not None and len(waiting) + count > items:
             return False
-        return size is None or sum(len(e.body) for e in waiting) + before_last < size
+        return size is None or sum(len(e.body) + len(e.attributes) for e in waiting) + before_last < size
 
     def refusal(self, name: bytes, body: bytes) -> int:
         queue = self.queues[name]
@@ -269,7 +269,13 @@ class RichModel:
         targets = self.targets(name)
         return [self.push_one(targets, body, []) for body in bodies]
 
-    def push_one(self, targets: tuple[list[bytes], list[bytes], list[bytes]], body: bytes, asked: list[Any]) -> int:
+    def push_one(
+        self,
+        targets: tuple[list[bytes], list[bytes], list[bytes]],
+        body: bytes,
+        asked: list[Any],
+        attributes: bytes = b"",
+    ) -> int:
         deciding, keeping, copies = targets
         for one in deciding:
             flag = self.refusal(one, body)
@@ -278,14 +284,14 @@ class RichModel:
         for one in deciding:
             self.make_room(one)
         for one in keeping:
-            self.put(one, body, asked)
+            self.put(one, body, asked, attributes)
         for one in copies:
             if not self.refusal(one, body):
                 self.make_room(one)
-                self.put(one, body, asked)
+                self.put(one, body, asked, attributes)
         return 0
 
-    def put(self, name: bytes, body: bytes, asked: list[Any]) -> None:
+    def put(self, name: bytes, body: bytes, asked: list[Any], attributes: bytes = b"") -> None:
         queue = self.queues[name]
         delay_us, due_us, ttl_us, priority, label, group = asked or [-1, 0, 0, 0, b"", b""]
         if delay_us >= 0:
@@ -298,7 +304,8 @@ class RichModel:
         traits = (priority, expires_us, label, group, None) if is_rich else None
         self.arrivals += 1
         queue.add("pushed")
-        entry = Entry(self.arrivals, body, self.now_us, due_us, self.value(queue, "retry") + 1, traits)
+        retry = self.value(queue, "retry")
+        entry = Entry(self.arrivals, body, self.now_us, due_us, retry + 1, traits, attributes=attributes)
         entry.due_us = max(due_us, self.now_us)
         entry.came_back = entry.due_us > self.now_us
         self.joins += 1
@@ -355,12 +362,12 @@ class RichModel:
             results.append(result)
         return results
 
-    def push_row(self, name: bytes, body: bytes, _type: None, _headers: list[Any], key: Any, asked: list[Any]) -> Any:
+    def push_row(self, name: bytes, body: bytes, _type: None, attributes: bytes, key: Any, asked: list[Any]) -> Any:
         known = self.known(name, key)
         if known is not None:
             return known[0] + REPLAYED, known[1]
         first = self.arrivals + 1
-        flag = self.push_one(self.targets(name), body, asked)
+        flag = self.push_one(self.targets(name), body, asked, attributes)
         if key is not None:
             self.keyed[name, key] = (flag, first, body, self.now_us)
         return flag, first
@@ -436,7 +443,8 @@ class RichModel:
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
         """Return their deliveries."""
         return [
-            (name, one.number, one.remaining, one.delivered, one.pushed_us, one.body, one.traits) for one in entries
+            (name, one.number, one.remaining, one.delivered, one.pushed_us, one.body, one.attributes, one.traits)
+            for one in entries
         ]
 
     # --- settle ---------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ class Entry:
     due_us: int
     remaining: int
     traits: tuple[int, int, bytes, bytes, Any] | None = None  # priority, expires, label, group, origin
+    attributes: bytes = b""
     state: str = "line"
     came_back: bool = True  # or joined the end of the queue, as number `joined`
     joined: int = 0

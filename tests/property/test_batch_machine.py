@@ -31,7 +31,7 @@ GROUPED = st.lists(
     st.tuples(
         st.binary(max_size=2),
         st.none(),
-        st.just([]),
+        st.sampled_from([b"", b"\x81\xa1a\x01"]),
         st.none(),
         st.tuples(
             st.sampled_from([-1, -1, -1, SECOND]),

@@ -35,14 +35,18 @@ GARBAGE = st.recursive(
 SOUND: list[list[Any]] = [
     [Op.PUSH, b"q", b"text/plain", [b"one", b"two"], b"producer", 1],
     [Op.PUSH, b"q", None, [b"three"], None, 0],
-    [Op.PUSH_ROWS, b"q", [[b"four", None, [[b"x-a", b"1"]], b"key", []], [b"five", b"t", [], None, []], b"bare"]],
+    [
+        Op.PUSH_ROWS,
+        b"q",
+        [[b"four", None, b"", b"key", [], [[b"x-a", b"1"]]], [b"five", b"t", b"\x80", None, []], b"bare"],
+    ],
     [Op.PULL, b"q", 2],
     [Op.PULL_FIRST, [b"q"], 2],
     [Op.ACK, b"q", [1, 2]],
     [Op.NACK, b"q", [1, 3]],
     [Op.EXTEND, b"q", [2, 3]],
     [Op.NACK, b"q", [1, 4], 1, 0, True],
-    [Op.PUSH_EACH, [b"q"], [b"six", None, [], None]],
+    [Op.PUSH_EACH, [b"q"], [b"six", None, b"", None]],
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.SET_PROPERTIES, b"q", [], False, True],
     [Op.DELETE, b"q"],
@@ -140,7 +144,10 @@ def _check_books(machine: Machine) -> None:
             [message.content] if isinstance(message.content, bytes) else [part.content for part in message.content]
             for message in messages
         ]
-        assert queue.store.body_bytes == sum(len(body) for parts in contents for body in parts)
+        attributes = [message.meta[1] for message in messages]
+        attributes += [part.attributes for one in messages if isinstance(one.content, list) for part in one.content]
+        size = sum(len(body) for parts in contents for body in parts) + sum(map(len, attributes))
+        assert queue.store.body_bytes == size
         stored = sum(len(parts) for parts in contents)
         # Moved messages count by message, whatever number of parts they have.
         assert queue.counters.moved_in_total or stored <= queue.counters.pushed_total

@@ -36,7 +36,7 @@ def test_leases_end_in_the_order_of_deadline_and_number(steps: list[Any], sweep_
         for what, one, other in steps:
             live = sorted(expected)
             if what == "add":
-                messages = [Message(last + index, one, 1, (None, ()), b"") for index in range(1, other + 1)]
+                messages = [Message(last + index, one, 1, (None, b""), b"") for index in range(1, other + 1)]
                 table.add(one, last + 1, messages)
                 expected.update({message.sequence: one for message in messages})
                 last += other

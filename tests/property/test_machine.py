@@ -20,6 +20,7 @@ from lmqcluster.core.state.batch_lease import BatchState
 from lmqcluster.core.state.batch_leases import BatchLeases
 from lmqcluster.core.state.state import REMEMBER_US
 from lmqcluster.wire import limits
+from lmqcluster.wire.attributes import Attributes, pack_attributes, unpack_attributes
 
 from . import model as m
 from .driver import SECOND, compile_pattern, copied, counters, records
@@ -61,8 +62,13 @@ PROPERTIES = st.lists(
     ).map(list),
     max_size=3,
 )
-ITEMS = st.tuples(CONTENTS, TYPES, HEADERS, KEYS).map(list)
-ROWS = ITEMS.map(lambda item: [*item, []])
+# From none to more than the 15 attributes that the shortest header of a map can announce.
+MANY: Attributes = {str(number): number for number in range(15)}
+ATTRIBUTES = st.sampled_from(
+    [b"", b"", *map(pack_attributes, ({"a": 1}, {"a": "\xe9", "b": b"\xff", "c": -0.5}, MANY))]
+)
+ITEMS = st.tuples(CONTENTS, TYPES, ATTRIBUTES, KEYS, HEADERS).map(list)
+ROWS = ITEMS.map(lambda item: [*item[:4], [], item[4]])
 # A delivery is named by its age, because its number is known only when the batch is assembled.
 AGES = st.lists(st.integers(0, 3) | st.integers(0, 12), min_size=1, max_size=3)
 
@@ -76,7 +82,7 @@ PUSH_ROWS = _command(m.PUSH_ROWS, QUEUES, st.lists(ROWS, max_size=3))
 PUSH_STREAM = _command(
     m.PUSH_STREAM,
     QUEUES,
-    st.lists(st.tuples(CONTENTS, TYPES, HEADERS).map(list), max_size=3),
+    st.lists(st.tuples(CONTENTS, TYPES, ATTRIBUTES).map(list), max_size=3),
     st.just(b"job"),
     st.sampled_from([b"s", b"t"]),
     st.integers(0, 6),
@@ -322,7 +328,9 @@ class MachineAgainstModel(RuleBasedStateMachine):
             real = self.machine.state.queues[name]
             assert len(real) == len(queue.entries)
             assert real.head_us() == self.model.head_us(name)
-            assert real.store.body_bytes == sum(_bytes(entry.content) for entry in queue.entries)
+            assert real.store.body_bytes == sum(
+                entry.attributes.size + _bytes(entry.content) for entry in queue.entries
+            )
             assert (real.counters.acked_total, real.counters.dropped_total) == (queue.acked, queue.dropped)
             moved = (real.counters.moved_out_total, real.counters.moved_in_total)
             assert (real.counters.purged_total, *moved) == (queue.purged, queue.moved_out, queue.moved_in)
@@ -402,19 +410,23 @@ def _plain_delivery(one: Any) -> Any:
     if isinstance(one, m.Delivery):
         content = one.content
         if isinstance(content, list):
-            content = [(kind, [tuple(header) for header in headers], body) for kind, headers, body in content]
-        return one.queue, one.number, one.retry, one.content_type, [tuple(h) for h in one.headers], content
+            content = [(kind, attributes.pairs, body) for kind, attributes, body in content]
+        return one.queue, one.number, one.retry, one.content_type, one.attributes.pairs, content
     if isinstance(one, tuple) and len(one) == 4:
         queue, number, retry, message = one
         content = message.content
         if not isinstance(content, bytes):
-            content = [(part.content_type, list(part.headers), part.content) for part in content]
-        return queue, number, retry, message.meta[0], list(message.meta[1]), content
+            content = [(part.content_type, unpack_attributes(part.attributes), part.content) for part in content]
+        return queue, number, retry, message.meta[0], unpack_attributes(message.meta[1]), content
     return one
 
 
 def _bytes(content: Any) -> int:
-    return len(content) if isinstance(content, bytes) else sum(len(body) for _, _, body in content)
+    return (
+        len(content)
+        if isinstance(content, bytes)
+        else sum(attributes.size + len(body) for _, attributes, body in content)
+    )
 
 
 def _text(value: Any) -> Any:

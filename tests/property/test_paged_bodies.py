@@ -20,7 +20,7 @@ from tests.unit.core.page_store import MemoryPages
 
 from .announced_pages import AnnouncedPages, watch
 from .driver import SECOND, compile_pattern, over_the_wire
-from .test_rich_machine import PULL, PUSH, SETTLE, STEPS_US, RichMachineAgainstModel
+from .test_rich_machine import ATTRIBUTES, PULL, PUSH, SETTLE, STEPS_US, RichMachineAgainstModel
 
 __all__ = ["PagedBodiesAgainstModel", "shrink"]
 
@@ -30,7 +30,7 @@ BODIES = st.binary(min_size=1, max_size=3)
 URGENT_ROWS = st.tuples(
     BODIES,
     st.none(),
-    st.just([]),
+    ATTRIBUTES,
     st.none(),
     st.tuples(
         st.sampled_from([-1, SECOND]), st.just(0), st.just(0), st.integers(-1, 1), st.just(b""), st.just(b"")

@@ -97,7 +97,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
 
     @rule(name=st.sampled_from([b"", b"d"]), count=st.integers(1, 2), window_us=WINDOWS_US)
     def a_window_passes(self, name: bytes, count: int, window_us: int) -> None:
-        row = [b"x", None, [], None, [0, 0, 0, 0, b"", b""]]
+        row = [b"x", None, b"", None, [0, 0, 0, 0, b"", b""]]
         self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH_ROWS, b"d", [row] * 3, b"", None, 0, True]])
         self._batch(0, [[Op.SET_POLL_LIMITS, name, None, [count, window_us]]])
         for step_us in (0, 0, window_us, 0):
@@ -106,7 +106,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
 
     @rule(count=st.integers(1, 3))
     def a_group_is_taken_early(self, count: int) -> None:
-        row = [b"x", None, [], None, [SECOND, 0, 0, 0, b"", b"g"]]
+        row = [b"x", None, b"", None, [SECOND, 0, 0, 0, b"", b"g"]]
         self._batch(0, [[Op.CREATE, b"c", b"", [], True], [Op.PUSH_ROWS, b"c", [row, row], b"", None, 0, True]])
         self._batch(0, [[Op.POLL, b"c", count, SECOND, True, True]])
 

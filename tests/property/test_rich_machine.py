@@ -18,6 +18,7 @@ from tests.property.driver import UNDO
 
 from . import rich_model as m
 from .driver import SECOND, compile_pattern, copied, records
+from .rich_state import Entry
 
 QUEUES = st.sampled_from([b"a", b"a", b"a", b"b", b"c", b"a+b"])
 BODIES = st.binary(max_size=3)
@@ -61,8 +62,9 @@ def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[l
     return st.tuples(st.just(op), *arguments).map(list)
 
 
-ROWS = st.tuples(BODIES, st.none(), st.just([]), KEYS, TRAITS).map(list)
-UNKEYED_ROWS = st.tuples(BODIES, st.none(), st.just([]), st.none(), TRAITS).map(list)
+ATTRIBUTES = st.sampled_from([b"", b"", b"\x81\xa1a\x01"])
+ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, KEYS, TRAITS).map(list)
+UNKEYED_ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, st.none(), TRAITS).map(list)
 PRODUCERS = st.sampled_from([b"p1", b"p2"])
 PUSH = st.one_of(
     _command(Op.PUSH, QUEUES, st.none(), st.lists(BODIES, max_size=3), st.none(), st.just(0)),
@@ -215,7 +217,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
 
     @rule(items=st.integers(1, 2), body=BODIES)
     def a_message_comes_back_and_fills_its_queue(self, items: int, body: bytes) -> None:
-        own, row = [[b"max_items", items], [b"timeout", 30]], [body, None, [], None, []]
+        own, row = [[b"max_items", items], [b"timeout", 30]], [body, None, b"", None, []]
         pushes = [b"x"] * items
         self._batch(0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", own], [Op.PUSH, b"d", None, pushes, None, 0]])
         self._batch(0, [[Op.PULL, b"d", 1]])
@@ -231,7 +233,7 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
 
     @rule(undo=st.sampled_from([(), UNDO]), step_us=STEPS_US)
     def a_message_expires_under_lease(self, undo: Any, step_us: int) -> None:
-        row = [b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]]
+        row = [b"x", None, b"", None, [-1, 0, SECOND, 0, b"", b""]]
         self._batch(0, [[Op.DELETE, b"d"], [Op.PUSH_ROWS, b"d", [row]], [Op.PULL, b"d", 1, 60 * SECOND, False]])
         self._batch(step_us, [[Op.NACK, b"d", [0], *undo], [Op.PULL, b"d", 1]])
 
@@ -318,11 +320,13 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             real = self.machine.state.queues[name]
             assert len(real) == len(queue.entries), name
             assert real.store.waiting() == sum(entry.state != "leased" for entry in queue.entries)
-            assert real.store.body_bytes == sum(len(entry.body) for entry in queue.entries)
+            assert real.store.body_bytes == sum(map(_size, queue.entries))
             if real.store.rich is not None:
                 traits = [entry.traits for entry in queue.entries if entry.traits]
                 assert real.store.rich.trait_bytes == sum(TRAIT_BYTES + len(one[2]) + len(one[3]) for one in traits)
-                assert real.store.rich.leased_bytes == sum(len(e.body) for e in queue.entries if e.state == "leased")
+                assert real.store.rich.leased_bytes == sum(
+                    _size(entry) for entry in queue.entries if entry.state == "leased"
+                )
             counted = {counter: getattr(real.counters, f"{counter}_total") for counter in _COUNTED}
             assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
 
@@ -351,11 +355,24 @@ def plain(result: Any) -> Any:
     return result
 
 
+def _size(entry: Entry) -> int:
+    return len(entry.body) + len(entry.attributes)
+
+
 def _delivery(queue: bytes, number: int, remaining: int, message: Any) -> Any:
     traits = getattr(message, "traits", None)
     if traits is not None:
         traits = (*traits[:-1], None if traits.origin is None else tuple(traits.origin))
-    return queue, number, remaining, message.delivered, message.pushed_us, loaded(message.content), traits
+    return (
+        queue,
+        number,
+        remaining,
+        message.delivered,
+        message.pushed_us,
+        loaded(message.content),
+        message.meta[1],
+        traits,
+    )
 
 
 TestRichMachineAgainstModel = RichMachineAgainstModel.TestCase

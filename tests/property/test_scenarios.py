@@ -52,7 +52,7 @@ def test_snapshot_keeps_the_sessions_of_very_many_nodes() -> None:
 def test_header_names_other_than_strings_are_refused(name: Any) -> None:
     """`bytes(10**10)` is ten gigabytes of zeros: on some replicas a MemoryError, on others not."""
     driver = Driver()
-    assert isinstance(driver.batch([Op.PUSH_ROWS, b"q", [[b"x", None, [[name, b"v"]], None, []]]])[0], Fault)
+    assert isinstance(driver.batch([Op.PUSH_ROWS, b"q", [[b"x", None, b"", None, [], [[name, b"v"]]]]])[0], Fault)
     assert driver.batch([Op.PULL, b"q", 1]) == [[]]
 
 

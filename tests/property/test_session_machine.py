@@ -17,6 +17,7 @@ from lmqcluster.core.log.notices import Pushed
 from . import session_model as m
 from .driver import SECOND
 from .test_rich_machine import (
+    ATTRIBUTES,
     KEYS,
     OPERATE,
     PROPERTIES,
@@ -43,7 +44,7 @@ def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[l
 
 
 _EMPTY: st.SearchStrategy[Any] = st.just([])
-WAITING_ROWS = st.tuples(st.binary(max_size=2), st.none(), _EMPTY, KEYS, _EMPTY).map(list)
+WAITING_ROWS = st.tuples(st.binary(max_size=2), st.none(), ATTRIBUTES, KEYS, _EMPTY).map(list)
 OPEN = _command(Op.OPEN_SESSION, TTLS_US)
 IN_SESSION = st.one_of(
     OPEN,
@@ -146,7 +147,7 @@ class SessionMachineAgainstModel(RichMachineAgainstModel):
         self._batch(
             0,
             [
-                [Op.PUSH_ROWS, b"d", [[one, None, [], None, []]], b"", None, 0, False, 60 * SECOND]
+                [Op.PUSH_ROWS, b"d", [[one, None, b"", None, []]], b"", None, 0, False, 60 * SECOND]
                 for one in (b"x", b"y")
             ],
         )

@@ -103,7 +103,7 @@ class QueueClient:
         self._send([Op.PUSH_ROWS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
     def _row(self, traits: list[Any]) -> list[Any]:
-        return [self._requests.content(), None, [], None, traits]
+        return [self._requests.content(), None, b"", None, traits]
 
     def _traits(self, queue: bytes) -> list[Any]:
         """Return the delay, due time, ttl, priority, label and group."""

@@ -70,7 +70,7 @@ class SessionClient:
         self._session = number
 
     def _push(self) -> None:
-        row = [self._requests.content(), None, [], None, []]
+        row = [self._requests.content(), None, b"", None, []]
         self._send([Op.PUSH_ROWS, self._rng.choice([HELD, TURN]), [row]])
 
     # --- the session ----------------------------------------------------------------------------------------------
@@ -120,7 +120,7 @@ class SessionClient:
         """Push into the full queue, make room there, or cancel a waiting push."""
         chance = self._rng.random()
         if chance < 0.5:
-            rows = [[self._requests.content(), None, [], None, []] for _ in range(self._rng.choice([1, 1, 2]))]
+            rows = [[self._requests.content(), None, b"", None, []] for _ in range(self._rng.choice([1, 1, 2]))]
             sink = _Asked(self._judge, rows[0][0], self._tickets)  # type: ignore[arg-type]
             self._replica.submit(
                 [Op.PUSH_ROWS, NARROW, rows, b"", None, 0, False, self._rng.choice([1, 3, 6]) * SECOND_US], sink

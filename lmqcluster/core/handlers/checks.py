@@ -78,8 +78,8 @@ def checked_row(row: list[Any]) -> Row:
     Raises:
         ValueError: it is malformed.
     """
-    *item, options = row
-    return checked_item(item), checked_push(options)
+    content, content_type, attributes, key, options, *headers = row
+    return checked_item([content, content_type, attributes, key, *headers]), checked_push(options)
 
 
 def checked_push(row: list[Any]) -> Push:

@@ -160,9 +160,10 @@ class Push(Command):
 class PushRows(Command):
     """Store messages with options, all or none; with a producer, once by their numbers from `first` on.
 
-    `rows` are ``[content, content type or None, attributes, idempotency key or None, [[header, value]], options]``. The
-    options are ``[delay or -1, due time or 0, time to live or 0, priority, label, group]``, or ``[]`` for none. A bare
-    body in place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
+    `rows` are ``[content, content type or None, attributes, idempotency key or None, options]``, perhaps followed by
+    request headers ``[[name, value]]``, of which those that the hooks of the queue name become attributes. The options
+    are ``[delay or -1, due time or 0, time to live or 0, priority, label, group]``, or ``[]`` for none. A bare body in
+    place of a row has nothing but the options of the row before. With `must_exist` the queue is not created,
     and a push is refused while pushes are suspended. If the queue has no room, the push waits up to `wait_us`.
 
     Result: ``(PushFlag, sequence)`` for each, or `Waits`.

@@ -37,19 +37,17 @@ def checked_item(item: list[Any]) -> Item:
     Raises:
         ValueError: it is malformed.
     """
-    content, content_type, attributes, key, headers = item
+    content, content_type, attributes, key, *headers = item
     if type(content) is not bytes or not isinstance(content_type, (bytes, type(None))):
         raise ValueError("a body must be bytes and a content type bytes or None")
     if not isinstance(key, (bytes, type(None))):
         raise ValueError("an idempotency key must be bytes or None")
     if type(attributes) is not bytes:
         raise ValueError("attributes must be bytes")
-    return Item(content, content_type, attributes, key, _checked_headers(headers))
+    return Item(content, content_type, attributes, key, _checked_headers(*headers) if headers else ())
 
 
 def _checked_headers(headers: Any) -> Headers:
-    if headers == []:
-        return ()
     checked: Headers = tuple((name, value) for name, value in headers)
     if any(type(text) is not bytes for header in checked for text in header):
         raise ValueError("header names and values must be bytes")

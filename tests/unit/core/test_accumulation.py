@@ -38,9 +38,9 @@ def test_parts_keep_push_order_and_metadata(driver: Driver) -> None:
     driver.push(Q, b"2")
     driver.wait(10)
     parts = driver.pull_one(Q)[3].content
-    assert [(part.content, part.content_type, part.headers) for part in parts] == [
-        (b"1", b"text/plain", ()),
-        (b"2", None, ()),
+    assert [(part.content, part.content_type, part.attributes) for part in parts] == [
+        (b"1", b"text/plain", b""),
+        (b"2", None, b""),
     ]
 
 
@@ -210,7 +210,7 @@ def test_a_compound_message_is_bounded(driver: Driver) -> None:
 
 
 def test_a_compound_message_of_many_empty_bodies_is_bounded_too(driver: Driver) -> None:
-    parts_max = COMPOUND_BYTES_MAX // part_bytes(Part(None, (), b""))
+    parts_max = COMPOUND_BYTES_MAX // part_bytes(Part(None, b"", b""))
     flags = driver.push(Q, *[b""] * (parts_max + 1))
     assert (flags.count(NEW), flags[-1]) == (2, NEW)
 

@@ -34,10 +34,10 @@ def _left(rows: list[Any], batches: int, options: list[Any]) -> tuple[list[Any],
 )
 @pytest.mark.parametrize("options", [[], [["max_items", 500]], [["max_items", 30]]], ids=["", "bounded", "full"])
 def test_the_fast_path_has_the_same_result(traits: list[Any], options: list[Any]) -> None:
-    first = [BODIES[0], None, [], None, traits]
+    first = [BODIES[0], None, b"", None, traits]
     # Rows that repeat the options explicitly do not take the fast path.
     alike = _left([first, *BODIES[1:]], 25, options)
-    long = _left([[body, None, [], None, traits] for body in BODIES], 25, options)
+    long = _left([[body, None, b"", None, traits] for body in BODIES], 25, options)
     assert alike == long
 
 
@@ -49,7 +49,7 @@ def test_an_emptied_queue_is_filled_in_order() -> None:
     assert bodies(driver.do(Op.POLL, Q, 10_000, SECOND, False, False)) == many
 
 
-@pytest.mark.parametrize("rows", [[[b"x", None, [], 7, PLAIN], b"y"], [b"x", 7], [b"x", None], [[b"x"], b"y"]])
+@pytest.mark.parametrize("rows", [[[b"x", None, b"", 7, PLAIN], b"y"], [b"x", 7], [b"x", None], [[b"x"], b"y"]])
 def test_malformed_rows_store_nothing(rows: list[Any]) -> None:
     driver = Driver()
     driver.do(Op.CREATE, Q, b"", [], True)

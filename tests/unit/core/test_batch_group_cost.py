@@ -21,7 +21,7 @@ def filled(count: int, groups: int) -> Driver:
     driver = Driver()
     row = [-1, 0, 0, 0, b""]
     for start in range(0, count, 1_000):
-        rows = [[b"x", None, [], None, [*row, b"%d" % (n % groups)]] for n in range(start, start + 1_000)]
+        rows = [[b"x", None, b"", None, [*row, b"%d" % (n % groups)]] for n in range(start, start + 1_000)]
         driver.do(Op.PUSH_ROWS, Q, rows)
     return driver
 

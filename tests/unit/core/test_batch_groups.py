@@ -20,7 +20,7 @@ def new_driver() -> Driver:
 
 def push(driver: Driver, *bodies: bytes, group: bytes = b"g", queue: bytes = Q, ttl_us: int = 0) -> None:
     """Push messages of a group."""
-    driver.do(Op.PUSH_ROWS, queue, [[body, None, [], None, [-1, 0, ttl_us, 0, b"", group]] for body in bodies])
+    driver.do(Op.PUSH_ROWS, queue, [[body, None, b"", None, [-1, 0, ttl_us, 0, b"", group]] for body in bodies])
 
 
 def numbered(count: int, stem: bytes = b"") -> list[bytes]:

@@ -41,7 +41,7 @@ def push(driver: Driver, count: int = COUNT, *, delay_us: int = -1) -> None:
     """Push messages with ten priorities."""
     for start in range(0, count, 20):
         rows = [
-            [body(number), None, [], None, [delay_us, 0, 0, number % 10 + 1, b"", b""]]
+            [body(number), None, b"", None, [delay_us, 0, 0, number % 10 + 1, b"", b""]]
             for number in range(start, min(count, start + 20))
         ]
         driver.do(Op.PUSH_ROWS, Q, rows)
@@ -82,7 +82,7 @@ def test_delayed_bodies_that_become_due_together_share_pages() -> None:
     rng = random.Random(7)
     for start in range(0, 800, 20):
         rows = [
-            [body(number), None, [], None, [round(rng.random() * 600e6), 0, 0, 0, b"", b""]]
+            [body(number), None, b"", None, [round(rng.random() * 600e6), 0, 0, 0, b"", b""]]
             for number in range(start, start + 20)
         ]
         driver.do(Op.PUSH_ROWS, Q, rows)

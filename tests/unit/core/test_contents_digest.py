@@ -21,7 +21,7 @@ def _driver() -> Driver:
     driver = Driver()
     driver.push(Q, b"first", b"second", b"third")
     driver.pull(Q, 1)
-    driver.do(Op.PUSH_ROWS, Q, [[b"rich", None, [], None, [SECOND, 0, 0, 7, b"label", b""]]])
+    driver.do(Op.PUSH_ROWS, Q, [[b"rich", None, b"", None, [SECOND, 0, 0, 7, b"label", b""]]])
     return driver
 
 

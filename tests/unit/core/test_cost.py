@@ -189,7 +189,7 @@ def test_deleting_a_full_queue_is_one_step() -> None:
 def _rich_row(number: int) -> list[object]:
     """Return a unique message: with a priority, a label, a group and an expiry."""
     traits = [-1, 0, 3600 * 1_000_000 + number, number % 7919 - 4000, b"l%d" % number, b"g%d" % (number % 1009)]
-    return [b"x", None, [], None, traits]
+    return [b"x", None, b"", None, traits]
 
 
 def _rich_work(count: int) -> Work:

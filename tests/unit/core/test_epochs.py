@@ -46,7 +46,7 @@ class Writer:
 
     def push(self, first: int, *rows: bytes, stream: bytes = b"0") -> Any:
         """Push rows of a stream; return the flags."""
-        items, note = [[row, None, []] for row in rows], b"".join(map(digest, rows))
+        items, note = [[row, None, b""] for row in rows], b"".join(map(digest, rows))
         where = [JOB, stream, first, note, False, self.owner, self.epoch, self.run]
         return self.driver.batch([Op.PUSH_STREAM, Q, items, *where])[0]
 
@@ -199,7 +199,7 @@ def test_owners_and_jobs_without_epochs_are_apart(driver: Driver) -> None:
     one.begin()
     other.begin()
     assert [one.push(0, b"a"), other.push(0, b"a")] == [[STORED], [STORED]]
-    plain = [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 1, b"", False, b"a"]
+    plain = [Op.PUSH_STREAM, Q, [[b"x", None, b""]], JOB, b"s", 1, b"", False, b"a"]
     assert code(driver.batch(plain)[0]) == "epoch_conflict"
     assert driver.do(Op.END_JOBS, [JOB], b"a") == 2
     driver.batch([*plain[:5], 0, *plain[6:]])
@@ -249,8 +249,8 @@ def test_digests_of_earlier_runs_take_little_more_than_their_bytes(counts: list[
         [Op.BEGIN_EPOCH, JOB, 0, b"r", b"short", b"a"],
         [Op.FINISH_EPOCH, JOB, 0, b"r", -1, b"0" * 16, b"a"],
         [Op.FINISH_EPOCH, JOB, 0, b"r", 0, b"", b"a"],
-        [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 0, b"note", False, b"a", 0, b"r"],
-        [Op.PUSH_STREAM, Q, [[b"x", None, []]], JOB, b"s", 0, b"0" * 16, True, b"a", 0, b"r"],
+        [Op.PUSH_STREAM, Q, [[b"x", None, b""]], JOB, b"s", 0, b"note", False, b"a", 0, b"r"],
+        [Op.PUSH_STREAM, Q, [[b"x", None, b""]], JOB, b"s", 0, b"0" * 16, True, b"a", 0, b"r"],
     ],
 )
 def test_malformed_commands_change_nothing(driver: Driver, command: list[Any]) -> None:

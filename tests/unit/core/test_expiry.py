@@ -104,7 +104,7 @@ def test_many_leases_end_in_bounded_steps(driver: Driver) -> None:
 def test_a_million_keys_that_end_at_once_make_no_batch_long(driver: Driver) -> None:
     """Finding 1 of the review: tables that were full of keys refused the pushes that would have emptied them."""
     for number in range(20):
-        items = [[b"", None, [], b"%d" % (number * 5_000 + index), []] for index in range(5_000)]
+        items = [[b"", None, b"", b"%d" % (number * 5_000 + index), []] for index in range(5_000)]
         driver.do(Op.PUSH_ROWS, Q, items)
     assert len(driver.machine.state.keys) == 100_000
     driver.wait(WINDOW_S)

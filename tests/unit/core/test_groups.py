@@ -15,7 +15,7 @@ Q = b"q"
 def test_a_group_waits_for_a_message_that_is_put_back_with_a_delay(place: Place) -> None:
     driver = Driver()
     for body in (b"1", b"2", b"3"):
-        driver.do(Op.PUSH_ROWS, Q, [[body, None, [], None, [-1, 0, 0, 0, b"", b"g"]]])
+        driver.do(Op.PUSH_ROWS, Q, [[body, None, b"", None, [-1, 0, 0, 0, b"", b"g"]]])
     driver.do(Op.NACK, Q, [driver.pull_one(Q)[1]], place, SECOND)
     assert driver.pull(Q, 10) == []
     driver.wait(1)

@@ -18,7 +18,7 @@ def driver() -> Driver:
     driver = Driver()
     driver.set(Q, retry=0, dead_letter_queue="dead")
     for label in LABELS:
-        driver.do(Op.PUSH_ROWS, Q, [[label, None, [], None, [-1, 0, 0, 0, label, b""]]])
+        driver.do(Op.PUSH_ROWS, Q, [[label, None, b"", None, [-1, 0, 0, 0, label, b""]]])
     return driver
 
 

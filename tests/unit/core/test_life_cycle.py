@@ -77,8 +77,8 @@ def test_a_message_keeps_its_content_type_and_body() -> None:
     driver.push(Q, b"\x00\xff", content_type=b"text/plain; charset=x")
     driver.push(Q, b"")
     typed, untyped = (message for _, _, _, message in driver.pull(Q, 2))
-    assert (typed.content, typed.meta) == (b"\x00\xff", (b"text/plain; charset=x", ()))
-    assert (untyped.content, untyped.meta) == (b"", (None, ()))
+    assert (typed.content, typed.meta) == (b"\x00\xff", (b"text/plain; charset=x", b""))
+    assert (untyped.content, untyped.meta) == (b"", (None, b""))
 
 
 def test_every_delivery_has_a_unique_number() -> None:

@@ -30,7 +30,7 @@ def _write(
     done: bool = False,
     owner: bytes = b"a",
 ) -> Any:
-    rows = [[content, None, []] for content in contents]
+    rows = [[content, None, b""] for content in contents]
     result = driver.batch([Op.PUSH_STREAM, Q, rows, b"job", stream, first, note, done, owner])[0]
     return len(result) if isinstance(result, list) else result
 
@@ -76,7 +76,7 @@ def test_a_batch_is_stored_like_single_messages(prepare: Callable[[Driver], obje
         return records(driver.machine)
 
     chance = random.Random(3)
-    kinds: list[list[Any]] = [[None, []], [b"t", []], [None, [[b"h", b"1"]]], [None, [], [0, 0, 0, 2, b"l", b""]]]
+    kinds: list[list[Any]] = [[None, b""], [b"t", b""], [None, b"\x81\xa1h\xa11"], [None, b"", [0, 0, 0, 2, b"l", b""]]]
     rows = [[b"%d" % number, *kind] for number in range(60) for kind in [chance.choice(kinds)] * chance.choice((1, 4))]
     rows = rows[:100]
     assert stored(1) == stored(50) == stored(100)
@@ -156,9 +156,9 @@ def test_three_million_messages_leave_one_mark(driver: Driver) -> None:
 
 def test_messages_may_carry_traits(driver: Driver) -> None:
     rows = [
-        [b"late", None, [], [-1, 0, 0, 5, b"", b""]],
-        [b"first", None, [], [-1, 0, 0, -5, b"", b"g"]],
-        [b"plain", None, []],
+        [b"late", None, b"", [-1, 0, 0, 5, b"", b""]],
+        [b"first", None, b"", [-1, 0, 0, -5, b"", b"g"]],
+        [b"plain", None, b""],
     ]
     command = [Op.PUSH_STREAM, Q, rows, b"job", b"s", 0, b"", False, b"a"]
     assert driver.batch(command, command) == [[0, 0, 0], []]
@@ -168,7 +168,7 @@ def test_messages_may_carry_traits(driver: Driver) -> None:
 def test_a_full_queue_stores_none_of_them() -> None:
     driver = Driver()
     driver.batch([Op.SET_PROPERTIES, Q, [[b"max_items", 1]]])
-    rows = [[b"1", None, [], [0, 0, 0, 1, b"", b""]], [b"2", None, []]]
+    rows = [[b"1", None, b"", [0, 0, 0, 1, b"", b""]], [b"2", None, b""]]
     result = driver.batch([Op.PUSH_STREAM, Q, rows, b"job", b"s", 0, b"", False, b"a"])[0]
     assert isinstance(result, Fault)
     assert result.code == "full"

@@ -16,7 +16,7 @@ def driver() -> Driver:
 
 
 def _push(driver: Driver, body: bytes, *, ttl_us: int = 0, priority: int = 0) -> None:
-    driver.do(Op.PUSH_ROWS, Q, [[body, None, [], None, [-1, 0, ttl_us, priority, b"", b""]]])
+    driver.do(Op.PUSH_ROWS, Q, [[body, None, b"", None, [-1, 0, ttl_us, priority, b"", b""]]])
 
 
 def test_a_message_expires_at_its_time_exactly(driver: Driver) -> None:

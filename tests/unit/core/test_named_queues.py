@@ -42,7 +42,7 @@ def test_pull_first_skips_suspended_queues_and_messages_that_are_not_due() -> No
 def test_push_each_reaches_those_of_the_named_queues_that_exist_once() -> None:
     driver = _filled()
     driver.set(A, accum=1_000)
-    assert driver.do(Op.PUSH_EACH, [C, A, NONE, C], [b"x", None, [], None]) == [(C, 0), (A, 1)]
+    assert driver.do(Op.PUSH_EACH, [C, A, NONE, C], [b"x", None, b"", None]) == [(C, 0), (A, 1)]
     assert NONE not in driver.machine.state.queues
     assert driver.drain(C) == [b"4", b"x"]
 
@@ -73,7 +73,7 @@ def test_an_invalid_list_of_names_is_a_fault(op: Op, names: object) -> None:
     driver = _filled()
     rest = {
         Op.PULL_FIRST: [names, 1],
-        Op.PUSH_EACH: [names, [b"x", None, [], None]],
+        Op.PUSH_EACH: [names, [b"x", None, b"", None]],
         Op.RESERVE: [b"s", 1, names, True, 1, LEASE_US],
     }[op]
     if op == Op.RESERVE and isinstance(names, bytes):

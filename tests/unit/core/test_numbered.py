@@ -22,7 +22,7 @@ def driver() -> Driver:
 
 
 def push(driver: Driver, first: int, *contents: bytes, owner: bytes = b"", producer: bytes = ME) -> Any:
-    rows = [[content, None, [], None, URGENT] for content in contents]
+    rows = [[content, None, b"", None, URGENT] for content in contents]
     return driver.do(Op.PUSH_ROWS, Q, rows, owner, producer, first)
 
 
@@ -93,7 +93,7 @@ def test_producers_of_owners_are_apart(driver: Driver) -> None:
     ("key", "producer", "first"), [(b"k", ME, 1), (None, "text", 1), (None, ME, "1"), (None, ME, 1 << 63)]
 )
 def test_malformed_commands_store_nothing(driver: Driver, key: Any, producer: Any, first: Any) -> None:
-    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[b"a", None, [], key, URGENT]], b"", producer, first])
+    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[b"a", None, b"", key, URGENT]], b"", producer, first])
     assert isinstance(result, Fault)
     assert result.reason.startswith("ValueError")
     assert Q not in driver.machine.state.queues

@@ -8,6 +8,7 @@ from lmqcluster.core import Fault, Machine, Op
 from lmqcluster.core.handlers.checks import STEP_MAX
 from lmqcluster.core.log.commands import Ack
 from lmqcluster.core.state.batch_lease import BatchState
+from lmqcluster.wire.attributes import unpack_attributes
 from tests.property.driver import SECOND, Driver, bodies, copied, counters, numbers
 from tests.property.work import counted
 
@@ -99,13 +100,13 @@ def test_a_moved_message_is_a_fresh_one_of_the_other_queue() -> None:
     found = driver.pull(R, 9)
     assert bodies(found) == [[b"waits"], b"1", b"2"]
     one = found[1][3]
-    assert one.meta == (b"text/plain", ((b"x-a", b"v"),))
+    assert (one.meta[0], unpack_attributes(one.meta[1])) == (b"text/plain", {"x-a": "v"})
     assert one.remaining == 5, "it has the deliveries of its new queue"
     assert (one.ready_us, one.sequence) == (driver.now_us, 5), "it waits from now on, under a new number"
     assert driver.machine.state.last_sequence == 6
     assert driver.drain(Q) == [b"3"]
     assert totals(driver.machine, "moved_out_total", "moved_in_total", "pushed_total") == [2, 2, 4]
-    assert driver.machine.state.queues[R].store.body_bytes == len(b"waits12")
+    assert driver.machine.state.queues[R].store.body_bytes == len(b"waits12") + len(one.meta[1])
 
 
 def test_a_move_uses_the_current_default_properties() -> None:

@@ -26,7 +26,7 @@ def _produce(driver: Driver, owner: bytes, producer: bytes, first: int, *content
 
 
 def _keyed(driver: Driver, owner: bytes, key: bytes, content: bytes) -> Any:
-    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[content, None, [], key, []]], owner])
+    (result,) = driver.batch([Op.PUSH_ROWS, Q, [[content, None, b"", key, []]], owner])
     return result if isinstance(result, Fault) else [flag for flag, _sequence in result]
 
 
@@ -65,9 +65,9 @@ def test_a_key_with_another_body_is_refused_and_nothing_stored(driver: Driver) -
     _keyed(driver, VICTIM, b"k", b"body")
     assert _keyed(driver, VICTIM, b"k", b"body") == [4]
     assert _keyed(driver, VICTIM, b"k", b"other body").code == "key_reused"
-    both = [[b"new", None, [], None, []], [b"other body", None, [], b"k", []]]
+    both = [[b"new", None, b"", None, []], [b"other body", None, b"", b"k", []]]
     assert driver.batch([Op.PUSH_ROWS, Q, both, VICTIM])[0].code == "key_reused"
-    twice = [[b"one", None, [], b"fresh", []], [b"two", None, [], b"fresh", []]]
+    twice = [[b"one", None, b"", b"fresh", []], [b"two", None, b"", b"fresh", []]]
     assert driver.batch([Op.PUSH_ROWS, Q, twice, VICTIM])[0].code == "key_reused"
     assert driver.drain(Q) == [b"body"]
 
@@ -75,9 +75,9 @@ def test_a_key_with_another_body_is_refused_and_nothing_stored(driver: Driver) -
 def test_keys_have_quotas(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     """A quota filled by one token affects that token only, and a refused command has stored nothing."""
     monkeypatch.setattr(Quotas, "LIMITS", {**Quotas.LIMITS, Kind.KEYS: 3})
-    three = [[b"x", None, [], b"%d" % index, []] for index in range(3)]
+    three = [[b"x", None, b"", b"%d" % index, []] for index in range(3)]
     assert driver.do(Op.PUSH_ROWS, Q, three, THIEF) == [(0, 1), (0, 2), (0, 3)]
-    refused = [[b"x", None, [], None, []], [b"x", None, [], b"3", []]]
+    refused = [[b"x", None, b"", None, []], [b"x", None, b"", b"3", []]]
     assert driver.batch([Op.PUSH_ROWS, Q, refused, THIEF])[0].code == "quota_exceeded"
     assert len(driver.machine.state.queues[Q]) == 3
     assert _keyed(driver, VICTIM, b"k", b"x") == [0]
@@ -92,7 +92,7 @@ def test_a_transaction_may_use_all_remaining_keys_and_no_more(monkeypatch: pytes
     _keyed(driver, THIEF, b"0", b"x")
 
     def push(*keys: bytes) -> Any:
-        operations = [[Op.PUSH_ROWS, Q, [[b"x", None, [], key, []]]] for key in keys]
+        operations = [[Op.PUSH_ROWS, Q, [[b"x", None, b"", key, []]]] for key in keys]
         return driver.do(Op.TRANSACTION, operations, THIEF)
 
     refused = push(b"1", b"2", b"3", b"4", b"5")
@@ -127,7 +127,7 @@ def test_the_state_of_a_principal_outlives_its_tokens(driver: Driver) -> None:
     session = driver.do(Op.CLAIM, b"s", THIEF)
     driver.do(Op.RESERVE, b"s", 1, Q, True, 5, 86_400_000_000, session, THIEF)
     _keyed(driver, THIEF, b"k", b"x")
-    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
+    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, b""]], b"job", b"stream", 0, b"note", False, THIEF)
     before = driver.machine.state.quotas.kept(THIEF)
     driver.wait(300)
     assert _token(driver, b"two", THIEF) == TokenResult.DONE
@@ -236,7 +236,7 @@ def test_a_task_under_another_principal_does_not_store_a_stream_again() -> None:
     driver, job = Driver(), b"spark/batch/8a5cb1a0-5f5e-4a55-9d7e-0c5b1f6f0001"
 
     def push(owner: bytes, stream: bytes, first: int = 0, job: bytes = job) -> Any:
-        return driver.batch([Op.PUSH_STREAM, Q, [[b"x", None, []]], job, stream, first, b"", False, owner])[0]
+        return driver.batch([Op.PUSH_STREAM, Q, [[b"x", None, b""]], job, stream, first, b"", False, owner])[0]
 
     assert push(VICTIM, b"0") == [0]
     assert [push(THIEF, stream).code for stream in (b"0", b"1")] == ["forbidden"] * 2
@@ -281,7 +281,7 @@ def test_a_snapshot_keeps_owners_and_counts(driver: Driver) -> None:
     _keyed(driver, VICTIM, b"k", b"2")
     _keyed(driver, THIEF, b"k", b"3")
     driver.do(Op.CLAIM, b"s", VICTIM)
-    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, []]], b"job", b"stream", 0, b"note", False, THIEF)
+    driver.do(Op.PUSH_STREAM, Q, [[b"x", None, b""]], b"job", b"stream", 0, b"note", False, THIEF)
     twin = copied(driver.machine)
     for kind in Kind:
         for owner in (b"", VICTIM, THIEF):

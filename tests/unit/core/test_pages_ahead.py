@@ -253,7 +253,7 @@ def test_a_pull_needs_the_bodies_of_expired_messages_that_it_forwards() -> None:
     pager = driver.machine.state.pager
     pager.sizes = pager.sizes._replace(body=1, gather_bytes=0, bytes=1)
     driver.set(Q, timeout=30, retry=0, dead_letter_queue="dead")
-    rows = [[b"%d" % number, None, [], None, [-1, 0, 0, 0, b"", b"g"]] for number in range(2)]
+    rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, 0, b"", b"g"]] for number in range(2)]
     driver.do(Op.PUSH_ROWS, Q, rows)
     driver.wait(15)
     driver.pull_one(Q)

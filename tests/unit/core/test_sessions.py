@@ -186,7 +186,7 @@ def test_a_repeated_key_gets_the_first_flag() -> None:
 
 def test_a_key_repeated_within_one_command_is_stored_once() -> None:
     driver = Driver()
-    row = [b"x", None, [], b"k", []]
+    row = [b"x", None, b"", b"k", []]
     assert driver.do(Op.PUSH_ROWS, Q, [row, row]) == [(NO, 1), (AGAIN, 1)]
     assert driver.drain(Q) == [b"x"]
 
@@ -233,7 +233,7 @@ def test_push_each_takes_no_key() -> None:
     driver = Driver()
     driver.push(Q)
     for _ in range(2):
-        driver.do(Op.PUSH_EACH, [Q], [b"x", None, [], b"k"])
+        driver.do(Op.PUSH_EACH, [Q], [b"x", None, b"", b"k"])
     assert driver.size(Q) == 2
     assert len(driver.machine.state.keys) == 0
 

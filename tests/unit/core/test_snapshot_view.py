@@ -153,7 +153,7 @@ def test_a_view_that_is_closed_while_a_queue_is_read_releases_it() -> None:
 def test_a_push_that_is_refused_after_waiting_is_not_in_an_open_view() -> None:
     driver = Driver()
     driver.do(Op.SET_PROPERTIES, Q, [[b"max_items", 0]])
-    driver.do(Op.PUSH_ROWS, Q, [[b"1", None, [], None, []]], b"", None, 0, False, 1_000_000)
+    driver.do(Op.PUSH_ROWS, Q, [[b"1", None, b"", None, []]], b"", None, 0, False, 1_000_000)
     expected = records(driver.machine)
     with driver.machine.freeze_view() as view:
         driver.wait(2)

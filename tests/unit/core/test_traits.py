@@ -40,7 +40,7 @@ def push(
 ) -> tuple[int, int]:
     delay_us = -1 if delay < 0 else round(delay * SECOND)
     traits = [delay_us, due_us, round(ttl * SECOND), priority, label, group]
-    result: tuple[int, int] = driver.do(Op.PUSH_ROWS, queue, [[body, None, [], key, traits]])[0]
+    result: tuple[int, int] = driver.do(Op.PUSH_ROWS, queue, [[body, None, b"", key, traits]])[0]
     return result
 
 
@@ -192,7 +192,7 @@ def test_a_shorter_age_applies_to_waiting_messages(driver: Driver) -> None:
 
 def test_very_many_messages_that_expire_at_once_are_removed_in_steps(driver: Driver) -> None:
     """A batch expires a thousand of them; the remaining ones are not delivered either."""
-    rows = [[b"x", None, [], None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
+    rows = [[b"x", None, b"", None, [-1, 0, SECOND, 0, b"", b""]] for _ in range(5_000)]
     driver.do(Op.PUSH_ROWS, Q, rows)
     driver.wait(1)
     driver.tick()
@@ -218,13 +218,13 @@ def test_the_bound_is_exact_and_counts_waiting_messages(driver: Driver) -> None:
     assert driver.push(Q, b"1", b"2", b"3") == [0, 0, PushFlag.FULL]
     driver.pull(Q)
     assert driver.push(Q, b"4", b"5") == [0, PushFlag.FULL]
-    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"6", None, [], None, []]]) == "full"
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"6", None, b"", None, []]]) == "full"
     assert driver.machine.state.queues[Q].counters.refused_total == 3
 
 
 def test_several_messages_are_stored_all_or_none(driver: Driver) -> None:
     driver.set(Q, max_items=2)
-    rows = [[b"%d" % index, None, [], None, []] for index in range(3)]
+    rows = [[b"%d" % index, None, b"", None, []] for index in range(3)]
     assert refusal(driver, Op.PUSH_ROWS, Q, rows) == "full"
     assert driver.size(Q) == 0
 
@@ -245,7 +245,7 @@ def test_a_refused_push_that_is_resent_does_not_count_as_stored(driver: Driver) 
 def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
     driver.set(Q, max_items=1)
     driver.push(Q, b"first")
-    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"second", None, [], b"k", []]]) == "full"
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"second", None, b"", b"k", []]]) == "full"
     driver.drain(Q)
     assert driver.push_item(Q, b"second", key=b"k") == 0
     assert driver.drain(Q) == [b"second"]
@@ -253,7 +253,7 @@ def test_a_refused_push_leaves_its_key_free(driver: Driver) -> None:
 
 def test_a_writer_stores_all_or_none(driver: Driver) -> None:
     driver.set(Q, max_items=2)
-    rows = [[b"%d" % index, None, []] for index in range(3)]
+    rows = [[b"%d" % index, None, b""] for index in range(3)]
     assert refusal(driver, Op.PUSH_STREAM, Q, rows, b"job", b"stream", 0, b"", False, b"") == "full"
     assert driver.size(Q) == 0
     assert driver.do(Op.PUSH_STREAM, Q, rows[:2], b"job", b"stream", 0, b"", False, b"") == [0, 0]
@@ -287,7 +287,7 @@ def test_bytes_are_bounded_by_what_waits_before(driver: Driver) -> None:
     driver.set(Q, max_size=510, max_item_size=256)
     assert driver.push(Q, b"x" * 256, b"x" * 256, b"x" * 256) == [0, 0, PushFlag.FULL]
     assert driver.push(Q, b"x" * 257) == [PushFlag.OVERSIZED]
-    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x" * 257, None, [], None, []]]) == "too_large"
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x" * 257, None, b"", None, []]]) == "too_large"
     driver.set(Q, max_size=512)
     assert driver.push(Q, b"") == [PushFlag.FULL], "it is exactly full"
 
@@ -417,8 +417,8 @@ def test_copies_are_bounded(driver: Driver) -> None:
     most = COPIES_MAX // TARGETS_MAX
     flags = driver.push(Q, *[b"x"] * (most + 3))
     assert flags == [0] * most + [PushFlag.OVERSIZED] * 3
-    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x", None, [], None, []]] * (most + 1)) == "too_large"
-    assert driver.do(Op.PUSH_EACH, [Q] * 5, [b"x", None, [], None]) == [(Q, 0)]
+    assert refusal(driver, Op.PUSH_ROWS, Q, [[b"x", None, b"", None, []]] * (most + 1)) == "too_large"
+    assert driver.do(Op.PUSH_EACH, [Q] * 5, [b"x", None, b"", None]) == [(Q, 0)]
     assert driver.push(Q, bytes(COPY_BYTES_MAX // TARGETS_MAX + 1)) == [PushFlag.OVERSIZED]
     assert driver.size(b"9.89") == most + 1
     assert sum(driver.size(queue) for queue in driver.machine.state.queues if b"." in queue) < TARGETS_MAX * (most + 1)
@@ -429,7 +429,7 @@ def test_aliases_that_lead_nowhere_cost_as_much_as_others(driver: Driver) -> Non
     names = [f"alias {place}" for place in range(100)]
     for name in names:
         driver.set(name.encode(), destination_queues=names)
-    rows = [[b"x", None, [], None, []]] * (COPIES_MAX // TARGETS_MAX + 1)
+    rows = [[b"x", None, b"", None, []]] * (COPIES_MAX // TARGETS_MAX + 1)
     assert refusal(driver, Op.PUSH_ROWS, b"alias 0", rows) == "too_large"
     assert driver.machine.state.admission.reach(driver.machine.state.queue(b"alias 0")) == TARGETS_MAX
 
@@ -501,7 +501,7 @@ def test_a_pull_that_settles_at_once_leaves_no_lease(driver: Driver) -> None:
 def test_consume_and_produce_in_one_step(driver: Driver) -> None:
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
-    operations = [[Op.ACK, Q, [number]], [Op.PUSH_ROWS, b"out", [[b"made of it", None, [], None, []]]]]
+    operations = [[Op.ACK, Q, [number]], [Op.PUSH_ROWS, b"out", [[b"made of it", None, b"", None, []]]]]
     result = driver.do(Op.TRANSACTION, operations)
     assert result[0] is True
     assert driver.drain(b"out") == [b"made of it"]
@@ -513,7 +513,7 @@ def test_a_transaction_that_cannot_be_applied_entirely_does_nothing(driver: Driv
     driver.set(b"out", max_items=1)
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
-    row = [b"x", None, [], None, []]
+    row = [b"x", None, b"", None, []]
     operations = [[Op.ACK, Q, [number]], [Op.PUSH_ROWS, b"out", [row]], [Op.PUSH_ROWS, b"out", [row]]]
     result = driver.do(Op.TRANSACTION, operations)
     assert isinstance(result, Conflict)
@@ -528,7 +528,7 @@ def test_a_dead_letter_of_a_transaction_takes_the_room_that_it_needs(driver: Dri
     driver.set(DEAD, max_items=1)
     driver.push(Q, b"in")
     number = driver.pull_one(Q)[1]
-    row = [b"x", None, [], None, []]
+    row = [b"x", None, b"", None, []]
     result = driver.do(Op.TRANSACTION, [[Op.NACK, Q, [number], Place.TAIL, -1], [Op.PUSH_ROWS, DEAD, [row]]])
     assert isinstance(result, Conflict)
     assert result.failed == 1

@@ -28,7 +28,7 @@ def test_a_delivery_is_settled_once() -> None:
 
 def test_a_key_names_one_body_within_a_transaction_too() -> None:
     driver = Driver()
-    pushes = [[Op.PUSH_ROWS, Q, [[body, None, [], b"k", []]]] for body in (b"first", b"second")]
+    pushes = [[Op.PUSH_ROWS, Q, [[body, None, b"", b"k", []]]] for body in (b"first", b"second")]
     assert _refused(driver, *pushes) == (1, "key_reused")
     assert driver.size(Q) == 0
     (first, again) = driver.do(Op.TRANSACTION, [pushes[0], pushes[0]])

@@ -16,7 +16,7 @@ Q = b"q"
 
 
 def _row(body: bytes, key: bytes | None = None) -> list[Any]:
-    return [body, None, [], key, []]
+    return [body, None, b"", key, []]
 
 
 def _full_queue() -> Driver:

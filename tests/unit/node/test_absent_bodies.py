@@ -54,8 +54,8 @@ def paging(state: State) -> SlowPages:
 def paged(bench: Bench) -> SlowPages:
     """Push bodies with priorities, the last of which is first, and page out all but some of them."""
     pages, pager = paging(bench.machine.state), bench.machine.state.pager
-    rows = [[b"%d" % number, None, [], None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
-    rows.append([b"last", None, [], None, [-1, 0, 0, 9, b"", b""]])
+    rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, -number, b"", b""]] for number in range(1, 5)]
+    rows.append([b"last", None, b"", None, [-1, 0, 0, 9, b"", b""]])
     bench.foreign([Op.PUSH_ROWS, b"q", rows])
     pager.page_out(100)
     assert pager.paged_body_bytes

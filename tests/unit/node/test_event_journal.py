@@ -75,7 +75,7 @@ def produced(queue: bytes, first: int, *contents: bytes) -> list[Any]:
 
 
 def keyed(queue: bytes, *rows: tuple[bytes, bytes]) -> list[Any]:
-    return [Op.PUSH_ROWS, queue, [[content, None, [], key, []] for content, key in rows]]
+    return [Op.PUSH_ROWS, queue, [[content, None, b"", key, []] for content, key in rows]]
 
 
 def identity(number: int) -> str:
@@ -205,7 +205,7 @@ def test_purges_and_moves_have_lines_where_there_was_something(world: World) -> 
 
 def test_a_push_that_waited_has_its_line_at_the_node_whose_batch_made_room(world: World) -> None:
     def waiting(content: bytes) -> list[Any]:
-        return [Op.PUSH_ROWS, Q, [[content, None, [], None, []]], b"", None, 0, False, SECOND]
+        return [Op.PUSH_ROWS, Q, [[content, None, b"", None, []]], b"", None, 0, False, SECOND]
 
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 1]]])
     world.batch(waiting(b"1"))
@@ -232,13 +232,13 @@ def test_leases_that_end_with_their_session_show_as_redeliveries(world: World) -
 def test_features_beyond_lmq_are_recorded_too(world: World) -> None:
     labelled = [-1, 0, 0, 0, b"x", b""]
     world.batch([Op.SET_PROPERTIES, Q, [["max_items", 3]]])
-    world.batch([Op.PUSH_ROWS, Q, [[b"a", None, [], None, labelled], b"bc"]])
+    world.batch([Op.PUSH_ROWS, Q, [[b"a", None, b"", None, labelled], b"bc"]])
     world.batch(plain(Q, b"d", b"refused"))
     world.batch([Op.PULL, Q, 1, SECOND, False])
     world.batch([Op.EXTEND, Q, [1], SECOND], [Op.NACK, Q, [1], 0, -1], [Op.PURGE, Q, 1, b"x"])
     world.batch([Op.PULL, Q, 1])
-    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"made", None, [], None, []]]]]])
-    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"not made", None, [], None, []]]]]])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"made", None, b"", None, []]]]]])
+    world.batch([Op.TRANSACTION, [[Op.ACK, Q, [2]], [Op.PUSH_ROWS, R, [[b"not made", None, b"", None, []]]]]])
     assert world.events() == [
         pushed("q", 2, 3),
         pushed("q", 1, 1),
@@ -267,7 +267,7 @@ def test_compound_messages(world: World) -> None:
 
 def test_pushes_of_one_batch_are_one_line_for_each_queue(world: World) -> None:
     world.batch(plain(Q, b"a", b"bb"), plain(R, b"c"), keyed(Q, (b"ddd", b"k1"), (b"", b"k2")))
-    world.batch([Op.PUSH_EACH, [Q, R], [b"12", None, [], None]])
+    world.batch([Op.PUSH_EACH, [Q, R], [b"12", None, b"", None]])
     assert world.events() == [pushed("q", 4, 6), pushed("r", 1, 1), pushed("q", 1, 2), pushed("r", 1, 2)]
 
 

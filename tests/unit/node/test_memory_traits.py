@@ -11,7 +11,7 @@ from tests.property.driver import Driver, copied
 
 def _row(index: int) -> list[object]:
     label, group = b"label %d " % index + b"x" * 200, b"group %d " % index + b"x" * 200
-    return [b"", None, [], None, [-1, 0, 3_600_000_000, index % 5, label, group]]
+    return [b"", None, b"", None, [-1, 0, 3_600_000_000, index % 5, label, group]]
 
 
 def test_messages_count_with_their_real_size() -> None:

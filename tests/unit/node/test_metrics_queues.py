@@ -121,7 +121,7 @@ def test_any_name_becomes_a_label() -> None:
 
 def test_held_messages_and_busy_groups_are_counted() -> None:
     machine = Machine(compile_pattern)
-    rows = [[b"body", None, [], None, [-1, 0, 0, 0, b"", group]] for group in (b"g", b"g", b"g", b"h")]
+    rows = [[b"body", None, b"", None, [-1, 0, 0, 0, b"", group]] for group in (b"g", b"g", b"g", b"h")]
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.BARRIER]])
     commands = [[Op.PUSH_ROWS, b"q", rows], [Op.PUSH, b"plain", None, [b"body"], None, 0], [Op.PULL, b"q", 1]]
     machine.apply(SECOND_US, b"n1", 1, 2, commands)
@@ -135,7 +135,7 @@ def test_held_messages_and_busy_groups_are_counted() -> None:
 def test_waiting_pushes_are_counted_by_queue() -> None:
     machine = Machine(compile_pattern)
     machine.apply(SECOND_US, b"n1", 1, 1, [[Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
-    waiting = [Op.PUSH_ROWS, b"q", [[b"body", None, [], None, []]], b"", None, 0, False, SECOND_US]
+    waiting = [Op.PUSH_ROWS, b"q", [[b"body", None, b"", None, []]], b"", None, 0, False, SECOND_US]
     machine.apply(SECOND_US, b"n1", 1, 2, [waiting, waiting, waiting])
     page = samples(page_of(node_of(machine, SECOND_US)))
     assert page["lmq_queue_pushes_waiting", "q", None] == 2

@@ -23,7 +23,7 @@ from tests.unit.core.page_store import MemoryPages
 
 Q = b"q"
 SIZES = ChunkSizes(head_messages=4, head_messages_min=4, messages=3, bytes=200)
-PUSH_ROW = [None, [], None]
+PUSH_ROW = [None, b"", None]
 
 
 class History:

@@ -48,7 +48,7 @@ def pulls_sent(bench: Bench) -> int:
 
 def delayed(bench: Bench, content: bytes, delay_s: float) -> None:
     """Push a message as another node that is due `delay_s` later."""
-    bench.foreign([Op.PUSH_ROWS, b"q", [[content, None, [], None, [int(delay_s * 1e6), 0, 0, 0, b"", b""]]]])
+    bench.foreign([Op.PUSH_ROWS, b"q", [[content, None, b"", None, [int(delay_s * 1e6), 0, 0, 0, b"", b""]]]])
 
 
 @pytest.mark.parametrize("lines", [2, 1000])

@@ -175,7 +175,7 @@ def test_queues_with_dead_letters_are_found_and_counted() -> None:
     driver.push(b"other", b"x")
     for name, label in ((b"a", b"l"), (b"b", b"")):
         driver.set(name, retry=0, dead_letter_queue="dead")
-        rows = [[b"%d" % number, None, [], None, [-1, 0, 0, 0, label, b""]] for number in range(2)]
+        rows = [[b"%d" % number, None, b"", None, [-1, 0, 0, 0, label, b""]] for number in range(2)]
         driver.do(Op.PUSH_ROWS, name, rows)
         driver.pull(name, 2)
     driver.push(b"dead", b"pushed by a client")

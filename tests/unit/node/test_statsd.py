@@ -86,7 +86,7 @@ def test_datagrams_fit_into_a_frame_and_retention_times_are_limited(receiver: so
 def test_a_push_that_waited_counts_when_it_is_stored(receiver: socket.socket) -> None:
     machine = Machine(compile_pattern)
     machine.apply(1, b"n1", 1, 1, [[Op.SET_PROPERTIES, b"q", [["max_items", 1]]]])
-    waiting = [Op.PUSH_ROWS, b"q", [[b"body", None, [], None, []]], b"", None, 0, False, 1_000_000]
+    waiting = [Op.PUSH_ROWS, b"q", [[b"body", None, b"", None, []]], b"", None, 0, False, 1_000_000]
     batches: list[list[Any]] = [[waiting, waiting, waiting], [[Op.PULL, b"q", 1]]]
 
     async def send() -> bytes:

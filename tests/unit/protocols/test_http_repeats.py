@@ -13,7 +13,7 @@ from lmqcluster.protocols.http.lmq.errors import on_error
 from lmqcluster.protocols.http.server import connection as connections
 from lmqcluster.protocols.http.server.connection import Connection
 from lmqcluster.protocols.http.server.http_server import HttpServer
-from lmqcluster.protocols.http.server.repeats import RepeatedRequest
+from lmqcluster.protocols.http.server.repeated_requests import RepeatedRequest
 from lmqcluster.protocols.http.server.replies.reply import RepeatablePush, Reply
 from lmqcluster.protocols.http.server.requests.request import Request
 from lmqcluster.wire.errors import LmqError

@@ -11,7 +11,7 @@ from lmqcluster.node.access.access import Principal
 from lmqcluster.ports.front_ends.relayed_transport import RelayedTransport
 from lmqcluster.ports.front_ends.repeats import Repeats as Groups
 from lmqcluster.protocols.http.lmq.errors import on_error
-from lmqcluster.protocols.http.server.repeats import Repeats
+from lmqcluster.protocols.http.server.repeated_requests import RepeatedRequests
 from lmqcluster.protocols.http.server.replies.reply import RepeatablePush, Reply
 from lmqcluster.protocols.msgpack_rpc.connection.repeats import RepeatedCalls
 from lmqcluster.wire.errors import LmqError
@@ -46,7 +46,7 @@ class Case:
         service: Any = SimpleNamespace(
             push_plain=self._push_plain, preserved_headers=lambda: self.hooks, sender=None, repeated_answers=None
         )
-        self.repeats = Repeats(service, self.access, lambda *_ended: None)
+        self.repeats = RepeatedRequests(service, self.access, lambda *_ended: None)
 
     def _push_plain(self, queue: bytes, content_type: bytes | None, content: bytes, owner: bytes) -> Any:
         self.pushed.append((queue, content_type, content, owner))

@@ -92,5 +92,5 @@ def test_timestamps_are_an_extension_like_any_other(encode: Callable[[Any], byte
 
 
 def test_push_all_stores_strings_unchanged() -> None:
-    assert arguments.plain_item(b"text") == [b"text", None, [], None]
-    assert arguments.plain_item([1]) == [b"\x91\x01", b"application/x-msgpack", [], None]
+    assert arguments.plain_item(b"text") == [b"text", None, b"", None]
+    assert arguments.plain_item([1]) == [b"\x91\x01", b"application/x-msgpack", b"", None]

@@ -18,7 +18,7 @@ ENCODER = replies.DeliveryEncoder(RECEIPTS, typed=False)
 
 def encode(content: Any, content_type: bytes | None = CONTENT_TYPE, remaining: int = 2) -> bytes:
     """Return the map of a delivery, number 255 of queue ``q``."""
-    message = Message(1, 0, 3, (content_type, ()), content)
+    message = Message(1, 0, 3, (content_type, b""), content)
     return ENCODER.encode((b"q", 255, remaining, message))
 
 
@@ -53,10 +53,10 @@ def test_retry_is_a_short_integer(remaining: int) -> None:
 
 def test_package_is_an_array_of_the_parts_values() -> None:
     parts = [
-        Part(CONTENT_TYPE, (), b"\xa1a"),
-        Part(b"text/plain", (), b"b"),
-        Part(None, (), b"\x01"),
-        Part(CONTENT_TYPE, (), b"\xc1"),
+        Part(CONTENT_TYPE, b"", b"\xa1a"),
+        Part(b"text/plain", b"", b"b"),
+        Part(None, b"", b"\x01"),
+        Part(CONTENT_TYPE, b"", b"\xc1"),
     ]
     assert encode(parts) == HEAD + b"\xa4type\xa7package\xa5retry\x02\xa7content\x94\xa1a\xa1b\xa1\x01\xa1\xc1"
 
@@ -104,7 +104,7 @@ def test_bodies_of_any_other_type_are_returned_unchanged(content_type: bytes | N
 
 @pytest.mark.parametrize("content_type", [None, b"text/plain", CONTENT_TYPE])
 def test_typed_messages_have_a_sixth_key_unless_the_type_is_the_usual_one(content_type: bytes | None) -> None:
-    message = Message(1, 0, 3, (content_type, ()), b"\xa1a")
+    message = Message(1, 0, 3, (content_type, b""), b"\xa1a")
     typed = msgpack.unpackb(replies.DeliveryEncoder(RECEIPTS, typed=True).encode((b"q", 255, 2, message)), raw=True)
     sixth = [] if content_type == CONTENT_TYPE else [b"content_type"]
     assert list(typed) == [b"queue", b"id", b"type", b"retry", b"content", *sixth]
@@ -113,7 +113,7 @@ def test_typed_messages_have_a_sixth_key_unless_the_type_is_the_usual_one(conten
 
 def test_heads_of_many_queues_do_not_fill_memory() -> None:
     encoder = replies.DeliveryEncoder(RECEIPTS, typed=False)
-    message = Message(1, 0, 3, (CONTENT_TYPE, ()), b"\x01")
+    message = Message(1, 0, 3, (CONTENT_TYPE, b""), b"\x01")
     for number in range(10_000):
         name = b"queue-%d" % number
         assert msgpack.unpackb(encoder.encode((name, 1, 2, message)), raw=True)[b"queue"] == name

@@ -80,7 +80,7 @@ def test_refused(body: bytes) -> None:
 def test_a_large_body_takes_as_many_turns_as_it_has_slices() -> None:
     values = 50 * SLICE_VALUES
     body = b"\xdd" + values.to_bytes(4, "big") + b"\x90" * values
-    delivered = (b"q", 1, 2, Message(1, 0, 3, (CONTENT_TYPE, ()), body))
+    delivered = (b"q", 1, 2, Message(1, 0, 3, (CONTENT_TYPE, b""), body))
 
     async def main() -> None:
         transcoder = Transcoder()
@@ -108,7 +108,7 @@ def test_a_large_body_takes_as_many_turns_as_it_has_slices() -> None:
 
 def test_small_bodies_share_the_slice_of_a_turn() -> None:
     body = pack([1] * (DECODED_BYTES_MAX // 4))
-    delivered = (b"q", 1, 2, Message(1, 0, 3, (CONTENT_TYPE, ()), body))
+    delivered = (b"q", 1, 2, Message(1, 0, 3, (CONTENT_TYPE, b""), body))
 
     async def main() -> None:
         encoder = DeliveryEncoder(RECEIPTS, typed=False, transcoder=Transcoder())

@@ -94,11 +94,17 @@ class PushItem:
 
     def copied_row(self) -> list[Any]:
         """Return the row of `PushEach`."""
-        return [self.content, self.content_type, self.attributes, self.key, [list(header) for header in self.headers]]
+        row = [self.content, self.content_type, self.attributes, self.key]
+        return [*row, self._header_rows()] if self.headers else row
 
     def row(self, due_times: DueTimes) -> list[Any]:
         """Return the row of `PushRows`."""
-        return [*self.copied_row(), [] if self.options is None else self.options.row(due_times)]
+        options = [] if self.options is None else self.options.row(due_times)
+        row = [self.content, self.content_type, self.attributes, self.key, options]
+        return [*row, self._header_rows()] if self.headers else row
+
+    def _header_rows(self) -> list[list[bytes]]:
+        return [list(header) for header in self.headers]
 
     def size_bytes(self) -> int:
         """Return its approximate size in the log in bytes."""

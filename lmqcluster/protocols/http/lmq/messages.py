@@ -10,7 +10,7 @@ from aiohttp import hdrs
 from ....core import PushFlag
 from ....node.queues.sending.naming import no_queue
 from ....node.queues.sending.push_items import PushItem
-from ....wire.attributes import TRACE_ATTRIBUTES, pack_attributes
+from ....wire.attributes import ATTRIBUTES_MAX, TRACE_ATTRIBUTES, pack_attributes
 from ....wire.errors import LmqError
 from ....wire.headers import is_reserved
 from ..server.replies.common_replies import OCTET_STREAM, no_content
@@ -20,7 +20,7 @@ from ..server.replies.reply import JSON, RepeatablePush, Reply, header_value
 from ..server.requests.target import check_name, has_control, pattern_of
 from ..server.routing import Resource, Router
 from . import parameters
-from .compound import IsHeader, attribute_headers, render
+from .compound import attribute_headers, render
 from .errors import on_error, refuse
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ REPLAYED = b"idempotency-replayed: true\r\n"
 SEQUENCE = b"x-lmq-message-sequence: %d\r\n"
 """Header of the answers to a push and to a pull: the sequence of the message, which stays the same over all deliveries."""
 _TRACE_HEADERS = frozenset(map(str.encode, TRACE_ATTRIBUTES))
+_HEADERS_MAX = ATTRIBUTES_MAX - len(TRACE_ATTRIBUTES)
+_HEADER_BYTES = 10
+"""Bytes that a header takes as an attribute beside its name and its value."""
 _PUSHED = tuple(dumps({"accum": flag}).encode() for flag in FLAGS)
 
 _DELIVERED = (
@@ -105,7 +108,7 @@ class MessageRoutes:
         deliveries: Sequence[Delivery] = await (
             self._waits.run(request.principal, operation, []) if wait_s != 0 else operation
         )
-        return _delivered(deliveries[0], layout, self._is_header) if deliveries else no_content()
+        return _delivered(deliveries[0], layout) if deliveries else no_content()
 
     async def pull_any(self, request: Request) -> Reply:
         """Deliver a message of any queue whose name matches."""
@@ -117,7 +120,7 @@ class MessageRoutes:
             pattern_of(query), client, wait_s=wait_s, has_room=request.has_room, place=request.place
         )
         delivery = await (self._waits.run(request.principal, operation, None) if wait_s != 0 else operation)
-        return _delivered(delivery, layout, self._is_header) if delivery is not None else no_content()
+        return _delivered(delivery, layout) if delivery is not None else no_content()
 
     async def reply(self, request: Request, name: bytes, identifier: bytes) -> Reply:
         """Acknowledge a message, give it back, or extend its lease."""
@@ -151,13 +154,6 @@ class MessageRoutes:
         trace = {name: value.decode("latin-1") for name, value in given.items() if value and not has_control(value)}
         return pack_attributes(trace, self._service.sender.attribute_bytes_max)
 
-    def _is_header(self, name: bytes) -> bool:
-        """Return whether an attribute is a header over HTTP: those of traces, and those that hooks name."""
-        if name in _TRACE_HEADERS:
-            return True
-        by_queues, by_rules = self._service.preserved_headers()
-        return name in by_queues or name in by_rules
-
     def _hooked(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
         """Return the headers of a push that hooks name. The first of each name counts."""
         by_queues, by_rules = self._service.preserved_headers()
@@ -169,6 +165,10 @@ class MessageRoutes:
             is_wanted = (name in by_queues or name in by_rules) and name not in _TRACE_HEADERS
             if is_wanted and not is_reserved(name.decode("latin-1")) and not has_control(value):
                 found.setdefault(name, value)
+        size = sum(len(name) + len(value) + _HEADER_BYTES for name, value in found.items())
+        if size > self._service.sender.attribute_bytes_max or len(found) > _HEADERS_MAX:
+            reason = f"the headers that hooks keep have {size} bytes, or are more than {_HEADERS_MAX}"
+            raise LmqError("too_large", f"{reason}; {self._service.sender.attribute_bytes_max} bytes are kept at most")
         return tuple(found.items())
 
 
@@ -184,15 +184,15 @@ def _copied(flag: int) -> dict[str, str]:
     return {"accum": FLAGS[flag & ACCUMULATION]}
 
 
-def _delivered(delivery: Delivery, layout: CompoundFormat, is_header: IsHeader) -> Reply:
+def _delivered(delivery: Delivery, layout: CompoundFormat) -> Reply:
     """Return the answer with a message."""
     content: bytes | list[bytes]
     lines = []
     if delivery.compound:
-        content_type, content = render(delivery, layout, is_header)
+        content_type, content = render(delivery, layout)
     else:
         content_type, content = header_value(delivery.content_type or OCTET_STREAM), delivery.content
-        lines = [b"%b: %b\r\n" % header for header in attribute_headers(delivery.attributes, is_header)]
+        lines = [b"%b: %b\r\n" % header for header in attribute_headers(delivery.attributes)]
     head = _DELIVERED % (
         content_type,
         b"".join(lines),

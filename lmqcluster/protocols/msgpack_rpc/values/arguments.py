@@ -103,8 +103,8 @@ def _encoded(content: object) -> bytes:
 def plain_item(content: object) -> list[Any]:
     """Return a value of ``push_all`` for storage. Strings are stored unchanged, without a content type."""
     if type(content) is bytes:
-        return [content, None, b"", None, []]
-    return [_encoded(content), CONTENT_TYPE, b"", None, []]
+        return [content, None, b"", None]
+    return [_encoded(content), CONTENT_TYPE, b"", None]
 
 
 def content_types_of(value: Any, contents: list[Any]) -> list[bytes | None] | None:
