@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["dead_letters"]
 
-_EDITABLE: Final = ("value", "content_type", "headers", "priority", "group", "label", "delay", "ttl")
+_EDITABLE: Final = (
+    "value", "content_type", "attributes", "attribute_types", "priority", "group", "label", "delay", "ttl",
+)  # fmt: skip
 _SUMMARY: Final = [
     Column("Queue", "queue"),
     Column("From", "origin"),
@@ -101,8 +103,8 @@ def dead_letters(
     """Show what failed in QUEUEs of dead letters: from which queue, why, and how often, by hour. Removes nothing.
 
     SQL is Spark's. Its columns are queue, offset, reason (exhausted or expired), origin, failed_at, deliveries,
-    pushed_at, value, text (the value, if it is UTF-8), content_type, headers, priority, group and label. --set takes
-    value, content_type, headers, priority, group, label, delay and ttl.
+    pushed_at, value, text (the value, if it is UTF-8), content_type, attributes, attribute_types, priority, group and
+    label. --set takes value, content_type, attributes, attribute_types, priority, group, label, delay and ttl.
 
     With --redrive, each message is removed from its queue and stored in the other one atomically, so that none is lost
     or duplicated if a process is killed. Messages that are not selected keep their positions. During the redrive, other

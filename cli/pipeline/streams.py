@@ -186,12 +186,12 @@ def archive(
 ) -> int:
     """Move messages from a QUEUE, or from all queues that --match, into a Parquet table partitioned by hour or day.
 
-    The table has all attributes of a message, see docs/spark.md; replay pushes it again. Every message is in the table
-    once, the parts of a compound message as separate rows, whatever process is killed: run the same command again to
-    continue. Small files are merged during the query and at its end.
+    The table has everything that a message has, see docs/spark.md; replay pushes it again. Every message is in the
+    table once, the parts of a compound message as separate rows, whatever process is killed: run the same command again
+    to continue. Small files are merged during the query and at its end.
 
     With a schema, the table also has the column "decoded". A message that cannot be decoded goes to the quarantine
-    instead, once, with the reason in its headers.
+    instead, once, with the reason in its attributes.
 
     \b
     Examples:
@@ -263,7 +263,7 @@ def migrate(
     """Move the messages of a QUEUE, or of all queues that --match, to another cluster.
 
     A message is removed from the source only after it is stored at the target. If the command is killed, run it again:
-    no message is lost or duplicated. After 30 days it refuses, see --accept-doubles. Content types, headers,
+    no message is lost or duplicated. After 30 days it refuses, see --accept-doubles. Content types, attributes,
     priorities, groups and labels are kept; times to live start again; a compound message becomes one MessagePack list.
     The credentials of the source are not used for the target unless --to-same-credentials is given.
 

@@ -38,7 +38,6 @@ from lmqcluster.spark.pipelines.replays.replay import (
 from .queues import numbered, pulled, push, wait_until_ready
 
 ODD = bytes(range(256))
-HOOKS = {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-odd", "traceparent"]]]}}
 DAY = timedelta(days=1)
 
 
@@ -76,11 +75,11 @@ def ttls(details: BatchDetails) -> list[int | None]:
 
 
 def shown(message: BatchMessage) -> tuple[Any, ...]:
-    return message.body, message.content_type, message.headers
+    return message.body, message.content_type, message.attributes
 
 
 def hostile_rows() -> list[dict[str, Any]]:
-    """Return pushes with contents, types, headers and options that are hard to preserve."""
+    """Return pushes with contents, types and options that are hard to preserve."""
     return [
         {"content": b""},
         {"content": b"", "content_type": ""},
@@ -90,9 +89,10 @@ def hostile_rows() -> list[dict[str, Any]]:
         {"content": b"n" * (1 << 20)},
         {"content": b"\xc4\x01x", "content_type": "application/x-msgpack"},
         {"content": {"a": [1, b"\x80", None]}},
-        {"content": b"headers", "headers": [(b"x-odd", ODD), (b"traceparent", b"00-4bf9-01")]},
-        {"content": b"latin", "headers": [("x-odd", "Grüße".encode("latin-1"))], "content_type": ""},
-        {"content": b"private", "headers": [("x-odd", "\uef80\uefff\uf8ff")]},
+        {"content": b"attributes", "options": {"attributes": {"raw": ODD, "traceparent": "00-4bf9-01"}}},
+        {"content": b"numbers", "options": {"attributes": {"n": -(1 << 63), "tiny": 5e-324, "zero": -0.0, "one": 1.0}}},
+        {"content": b"texts", "options": {"attributes": {"private \uef80": "\uefff\uf8ff", "a": "", "n": "7"}}},
+        {"content": b"many", "options": {"attributes": {f"n{n}": "x" * 140 for n in range(64)}}, "content_type": ""},
         *({"content": b"g%d" % n, "options": {"group": b"%d" % n + b"\xff" * 254, "priority": -n}} for n in range(3)),
         {
             "content": b"all",
@@ -110,7 +110,6 @@ def push_rows(client: Client, queue: bytes, rows: list[dict[str, Any]]) -> None:
         queue,
         [row["content"] for row in rows],
         content_types=[row.get("content_type") for row in rows],
-        headers=[row.get("headers") for row in rows],
         options=options,
     )
 
@@ -122,7 +121,6 @@ def test_a_round_trip_keeps_every_byte_that_a_push_can_set(
     names = [stem, stem + b"\xff\xfe", stem + b"/../x", stem + b"=%2F\xc3\xa9", (stem + b"n" * 255)[:255]]
     pattern = f"^{stem.decode()}"
     for name in names:
-        client.update_props(name, HOOKS)
         push_rows(client, name, hostile_rows())
     pushed = {name: stored(client, name) for name in names}
     assert len(pushed[names[0]]) == len(hostile_rows())
@@ -141,39 +139,32 @@ def test_a_round_trip_keeps_every_byte_that_a_push_can_set(
     )
 
     # Into the same queues; the longest name has no room for a prefix.
-    assert replay(spark, replayed(servers, tmp_path / "table")) == Replayed(len(names) * 18, len(names) * 18, 0)
+    assert replay(spark, replayed(servers, tmp_path / "table")) == Replayed(len(names) * 19, len(names) * 19, 0)
     assert {name: stored(client, name) for name in names} == pushed
-
-
-def test_queues_without_hooks_get_hooks_that_keep_the_headers(
-    spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
-) -> None:
-    client.update_props(queue, HOOKS)
-    push_rows(client, queue.encode(), [{"content": b"a", "headers": [("x-odd", ODD)]}, {"content": b"b"}])
-    archived(spark, servers, tmp_path / "table", f"^{queue}$")
-    assert replay(spark, replayed(servers, tmp_path / "table", queue_prefix="new-")).stored == 2
-    assert [row[2] for row in stored(client, f"new-{queue}".encode())] == [((b"x-odd", ODD),), ()]
 
 
 def test_the_parts_of_a_compound_message_are_replayed_as_pushed(
     spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
 ) -> None:
     client.update_props(queue, {"accum": 1.0})
-    client.push_many(queue, numbered(12))
+    client.push_many(queue, numbered(12), options=[{"attributes": {"n": number}} for number in range(12)])
     wait_until_ready(client, queue)
     archived(spark, servers, tmp_path / "table", f"^{queue}$")
     [shown] = (
         spark.read.parquet(str(tmp_path / "table"))
         .agg(
             F.countDistinct("offset"),
-            F.countDistinct(F.col("headers")["x-lmq-part"]),
+            F.countDistinct("part"),
+            F.max("parts"),
+            F.count_if(F.col("attributes")["n"] == F.col("part")),
             F.count_if(F.col("content_type").isNull()),
         )
         .collect()
     )
-    assert tuple(shown) == (1, 12, 12)
+    assert tuple(shown) == (1, 12, 12, 12, 12)
     assert replay(spark, replayed(servers, tmp_path / "table", queue_prefix="again-")).stored == 12
-    assert pulled(client, f"again-{queue}") == numbered(12)
+    again = client.pull_many(f"again-{queue}", 100, 0)
+    assert [(one.content, one.attributes) for one in again] == [(m, {"n": n}) for n, m in enumerate(numbered(12))]
 
 
 def rows_at(spark: SparkSession, table: Path, times: list[datetime], queue: str = "q") -> None:
@@ -324,9 +315,10 @@ def test_foreign_files_are_reported_and_left_unchanged(
 def test_merged_files_keep_columns_that_only_some_have(spark: SparkSession, tmp_path: Path) -> None:
     table = tmp_path / "table"
     plain = spark.createDataFrame(
-        [(b"a", "q", 1, {"x": "1"})], "value binary, queue string, offset bigint, headers map<string,string>"
+        [(b"a", "q", 1, None, {"x": "1"})],
+        "value binary, queue string, offset bigint, part int, attributes map<string,string>",
     )
-    for number, rows in enumerate((plain, plain.withColumn("attributes", F.create_map(F.lit("k"), F.lit(7))))):
+    for number, rows in enumerate((plain, plain.withColumn("decoded", F.create_map(F.lit("k"), F.lit(7))))):
         rows.coalesce(1).write.parquet(str(tmp_path / "written"), mode="overwrite")
         [file] = (tmp_path / "written").glob("*.parquet")
         (table / "day=2026-11-03").mkdir(parents=True, exist_ok=True)
@@ -335,7 +327,7 @@ def test_merged_files_keep_columns_that_only_some_have(spark: SparkSession, tmp_
     Compaction(spark, storage, period="day", file_bytes=1 << 20).run("q", before=2, small_files=2)
     [merged] = storage.find("day=*/*.parquet")
     found = spark.read.parquet(merged.path)
-    assert found.select("value", "headers.x", "attributes.k").orderBy("k").collect() == [
+    assert found.select("value", "attributes.x", "decoded.k").orderBy("k").collect() == [
         (b"a", "1", None),
         (b"a", "1", 7),
     ]

@@ -39,11 +39,17 @@ def test_peek_changes_nothing(spark: SparkSession, servers: str, client: Client,
 
 def test_every_column_is_filled(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
     push(client, queue, [b"a", b"b"])
-    first, second = read(spark, servers, subscribe=queue, includeHeaders="true").collect()
+    client.push(queue, "c", attributes={"text": "x", "count": 7})
+    first, second, third = read(
+        spark, servers, subscribe=queue, includeAttributes="true", includeDelivery="true"
+    ).collect()
     assert (bytes(first["value"]), first["queue"]) == (b"a", queue)
     assert first["offset"] < second["offset"]
     assert abs(first["timestamp"].replace(tzinfo=UTC) - datetime.now(UTC)) < timedelta(hours=1)
-    assert first["headers"]["x-lmq-message-type"] == "normal"
+    assert (first["attributes"], first["attribute_types"], first["type"]) == ({}, {}, "normal")
+    assert (first["deliveries_left"], first["part"], first["parts"]) == (3, None, None)
+    assert third["attributes"] == {"text": "x", "count": "7"}
+    assert third["attribute_types"] == {"count": "integer"}
 
 
 def test_repeated_reads_remove_nothing(spark: SparkSession, servers: str, client: Client, queue: str) -> None:
@@ -87,7 +93,7 @@ def test_rows_that_were_read_can_be_written(
 ) -> None:
     source, target = new_queue(), new_queue()
     push(client, source, numbered(100))
-    rows = read(spark, servers, subscribe=source, includeHeaders="true")
+    rows = read(spark, servers, subscribe=source, includeAttributes="true")
     rows.write.format("lmq").mode("append").option("lmq.servers", servers).option("queue", target).save()
     assert pulled(client, target) == numbered(100)
 
@@ -122,9 +128,9 @@ def test_compound_messages_are_exploded(spark: SparkSession, servers: str, clien
     wait_for(lambda: client.backlog(queue=queue).messages, "the end of the window")
     (compound,) = read(spark, servers, subscribe=queue).collect()
     assert bytes(compound["value"]) == b"\xdd\x00\x00\x00\x03\xa1a\xa1b\x03"
-    parts = read(spark, servers, subscribe=queue, explode="true", includeHeaders="true").collect()
+    parts = read(spark, servers, subscribe=queue, explode="true", includeDelivery="true").collect()
     assert [bytes(row["value"]) for row in parts] == [b"a", b"b", b"\x03"]
-    assert [row["headers"]["x-lmq-part"] for row in parts] == ["0", "1", "2"]
+    assert [(row["type"], row["part"], row["parts"]) for row in parts] == [("compound", n, 3) for n in range(3)]
     assert {row["offset"] for row in parts} == {compound["offset"]}
 
 
@@ -148,7 +154,7 @@ def test_a_body_pushed_over_http_keeps_its_type(
         ({"subscribe": "a", "lmq.server": "x"}, "did you mean 'lmq.servers'?"),
         ({"subscribe": "a", "mode": "take"}, "option 'mode' must be peek, not 'take'"),
         ({"subscribe": "a", "mode": "drain"}, "'lmq-pipeline archive --once', or 'lmq-admin drain'"),
-        ({"subscribe": "a", "includeheader": "true"}, "did you mean 'includeHeaders'?"),
+        ({"subscribe": "a", "includeattribute": "true"}, "did you mean 'includeAttributes'?"),
         ({"subscribe": "a", "maxOffsetsPerTrigger": "5"}, "'maxOffsetsPerTrigger' is for streaming reads"),
         ({"subscribePattern": "a"}, "'subscribePattern' is for streaming reads"),
         ({"subscribe": "q" * 256}, "option 'subscribe' must have at most 255 bytes"),

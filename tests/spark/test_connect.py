@@ -108,8 +108,10 @@ def test_pipelines_over_connect(servers: str, client: Client, queue: str, remote
         line = [*pipeline, command, *arguments, "--servers", servers]
         return subprocess.run(line, capture_output=True, text=True, timeout=_PROGRAM_S, check=False, cwd=tmp_path)
 
-    done = run("dead-letters", dead, "--redrive", "--where", "text >= 'm-000002'", "--json")
+    edit = ("--set", "attributes = map('n', 7)")
+    done = run("dead-letters", dead, "--redrive", "--where", "text >= 'm-000002'", *edit, "--json")
     assert done.returncode == 0, done.stderr[-4000:]
+    assert [one.attributes for one in client.peek(queue, 10)] == [{"n": 7}] * 3
     assert sorted(pulled(client, queue)) == numbered(5)[2:]
     assert client.backlog(queue=dead).messages == 2
     done = run("archive", queue, "--output", str(tmp_path / "archive"), "--once")

@@ -26,6 +26,7 @@ from lmqcluster.spark.pipelines.dead_letters import (
     summary,
 )
 from lmqcluster.spark.writing import moving
+from lmqcluster.wire.attributes import Attributes
 
 from .queues import numbered, pulled
 
@@ -113,22 +114,38 @@ def test_selected_letters_are_redriven_edited_and_the_others_keep_their_position
     assert redrive(spark, dead.wanted(where), edits, dead.dead) == Redriven(dead.dead, 0, 0, 0, 0, 0)
 
 
-def test_types_and_headers_stay_and_another_queue_can_be_named(
+def test_types_and_attributes_stay_and_another_queue_can_be_named(
     spark: SparkSession, client: Client, dead: Letters, new_queue: Callable[[], str]
 ) -> None:
     to = new_queue()
-    hooks = {"pre_http_push": [["lmq_hook_preserve_header", ["x-why"]]]}
-    client.update_props(dead.source, {"hooks": hooks})
-    client.update_props(to, {"hooks": hooks})
-    client.push_many(dead.source, [b"a,b"], keys=["k"], content_types=["text/csv"], headers=[[("x-why", "because")]])
+    attributes: Attributes = {"why": "because", "n": 1, "share": 0.5, "raw": b"\xff"}
+    client.push_many(
+        dead.source, [b"a,b"], keys=["k"], content_types=["text/csv"], options=[{"attributes": attributes}]
+    )
     client.push(dead.source, {"of": "msgpack"})
     for failed in client.pull_many(dead.source, 2, 30):
         assert failed.nack()
     assert redrive(spark, dead.wanted(), Edits(to=to, values={}), dead.dead).moved == 2
-    read = spark.read.format("lmq").options(**dead.access.options(), subscribe=to, includeHeaders="true").load()
-    rows = {row["content_type"]: row for row in read.collect()}
-    assert rows["text/csv"]["headers"]["x-why"] == "because"
-    assert [one.content for one in client.pull_many(to, 2, 0)] == [b"a,b", {b"of": b"msgpack"}]
+    found = client.pull_many(to, 2, 0)
+    assert [one.content for one in found] == [b"a,b", {b"of": b"msgpack"}]
+    assert [one.attributes for one in found] == [attributes, {}]
+
+
+def test_attributes_are_edited(spark: SparkSession, client: Client, dead: Letters) -> None:
+    attributes: Attributes = {"n": 1, "secret": "x", "raw": b"\xff"}
+    cases: list[tuple[dict[str, str], Attributes]] = [
+        ({"attributes": "map_filter(attributes, (name, value) -> name <> 'secret')"}, {"n": 1, "raw": b"\xff"}),
+        ({"attributes": "map('n', 7)"}, {"n": 7}),
+        ({"attributes": "map('raw', encode(text, 'utf-8'))"}, {"raw": b"m-000000"}),
+        ({"attributes": "map('n', text)", "attribute_types": "null"}, {"n": "m-000000"}),
+        ({"attributes": "null"}, {}),
+    ]
+    for values, wanted in cases:
+        dead.fail(numbered(1), attributes=attributes)
+        assert redrive(spark, dead.wanted(), Edits(values=values), dead.dead).moved == 1
+        [message] = client.pull_many(dead.source, 10, 0)
+        assert message.attributes == wanted, values
+        assert message.ack()
 
 
 def die_after(transactions: int) -> Callable[..., None]:
@@ -149,7 +166,7 @@ def moves(dead: Letters, spark: SparkSession) -> Any:
     from lmqcluster.spark.pipelines.dead_letters import _describe, _edit, _subscription
     from lmqcluster.spark.reading.leased_queue import LeasedQueue
 
-    options = dead.access.options() | {"subscribe": dead.dead, "includeHeaders": "true", "includeDelivery": "true"}
+    options = dead.access.options() | {"subscribe": dead.dead, "includeAttributes": "true", "includeDelivery": "true"}
     leased = LeasedQueue(options, _subscription(dead.dead)).__enter__()
     rows = _edit(_describe(leased.rows(spark)), Edits(values={}))
     batch = rows.orderBy("offset").drop("offset", "problem").toArrow().to_batches()
@@ -211,6 +228,19 @@ BAD = {
     "a time that is none": (None, {"delay": "double('NaN')"}, BAD_DATA, "its delay"),
     "a priority too large": (None, {"priority": "bigint(1) << 40"}, BAD_DATA, "its priority"),
     "a message too large": (None, {"value": "repeat('x', 5000)"}, BAD_DATA, "its value has more than 4000 bytes"),
+    "attributes of another type": (None, {"attributes": "map('a', true)"}, USAGE, "column 'attributes' must be"),
+    "a number that is none": (
+        None,
+        {"attributes": "map('n', text)", "attribute_types": "map('n', 'integer')"},
+        BAD_DATA,
+        "the attribute 'n' is not an integer: 'm-000000'; nothing was sent",
+    ),
+    "too many attributes": (
+        None,
+        {"attributes": "map_from_arrays(transform(sequence(0, 64), n -> string(n)), array_repeat(text, 65))"},
+        BAD_DATA,
+        "at most 64 attributes, not 65",
+    ),
     "an error in a value": ("cast(text as int) > 1", {}, BAD_DATA, "--where or --set fails"),
     "an error in a value to send": (None, {"priority": "int(text)"}, BAD_DATA, "--where or --set fails"),
 }

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lmqcluster.client import BatchColumns, PushOptions
-from lmqcluster.client.options import packed_headers, packed_push_options
+from lmqcluster.client.options import packed_push_options
 from lmqcluster.client.transport.requests import name_bytes
 from lmqcluster.protocols.msgpack_rpc.values.arguments import typed_body
 from lmqcluster.spark.base.options import Write
@@ -17,11 +17,19 @@ from lmqcluster.spark.base.schema import Extras, read_schema
 from lmqcluster.spark.reading.rows import RowMaker
 from lmqcluster.spark.writing.pushing import digest
 from lmqcluster.spark.writing.writer import _push
+from lmqcluster.wire.attributes import Value, pack_attributes
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw
 
 ODD_TEXTS = st.binary(max_size=12) | st.text(alphabet="aé€😀\uef80\uefff\x00", max_size=6).map(str.encode)
 NAMES = ODD_TEXTS.filter(bool)
-HEADERS = st.dictionaries(st.sampled_from([b"x-odd", b"traceparent", b"n"]), ODD_TEXTS)
+VALUES: st.SearchStrategy[Value] = (
+    st.text(alphabet="aé€😀\uef80\uefff\x007=", max_size=6)
+    | st.binary(max_size=12)
+    | st.integers(-(1 << 63), (1 << 63) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.sampled_from([1, 1.0, "1", "1.0", b"1", "MQ==", 0.0, -0.0, 1e300, 5e-324])
+)
+ATTRIBUTES = st.dictionaries(st.text("aé\uefff", min_size=1, max_size=3), VALUES, max_size=4).map(pack_attributes)
 STRINGS = st.binary(max_size=40) | st.integers(0, 70_000).map(bytes)
 PLAIN = st.tuples(NAMES | st.none(), STRINGS)
 PACKED = st.tuples(
@@ -29,7 +37,7 @@ PACKED = st.tuples(
     STRINGS.map(pack_raw) | STRINGS | st.sampled_from([b"\xc4\x01x", b"\xd9\x01x", b"\xda\x00\x01x"]),
 )
 TYPED = PLAIN | PACKED
-PARTS = st.lists(st.tuples(TYPED, HEADERS), min_size=1, max_size=3)
+PARTS = st.lists(st.tuples(TYPED, ATTRIBUTES), min_size=1, max_size=3)
 US_MAX = 1_000_000_000_000_000
 MESSAGES = st.fixed_dictionaries(
     {
@@ -48,10 +56,10 @@ def reply(messages: list[dict[str, Any]]) -> BatchColumns:
     pushed_us = 1_795_000_000_000_000
     bodies, metas = [], []
     for message in messages:
-        parts = [[kind, [list(one) for one in headers.items()], body] for (kind, body), headers in message["parts"]]
-        (kind, headers, body) = parts[0] if len(parts) == 1 else (None, [], parts)
+        parts = [[kind, attributes, body] for (kind, body), attributes in message["parts"]]
+        (kind, attributes, body) = parts[0] if len(parts) == 1 else (None, b"", parts)
         bodies.append(body)
-        metas.append([[kind, headers], 1])
+        metas.append([[kind, attributes], 1])
     count = len(messages)
     ttls = [message["ttl_us"] for message in messages]
     return BatchColumns(
@@ -81,13 +89,12 @@ class Taker:
         self.stored: list[Any] = []
         self.digests: list[bytes] = []
 
-    def add(self, queue: str, values: Any, _keys: Any, types: Any, headers: Any, options: Any) -> None:
-        for value, kind, header, option in zip(values, types, headers, options, strict=True):
+    def add(self, queue: str, values: Any, _keys: Any, types: Any, options: Any) -> None:
+        for value, kind, option in zip(values, types, options, strict=True):
             packed = packed_push_options(option or PushOptions())
             body = typed_body(value, None if kind is None else name_bytes(kind))
-            [named] = packed_headers([header])
-            self.stored.append((name_bytes(queue), body, sorted(map(tuple, named or [])), as_stored(packed)))
-            self.digests.append(digest(queue, value, kind, header, option))
+            self.stored.append((name_bytes(queue), body, packed.pop("attributes", b""), as_stored(packed)))
+            self.digests.append(digest(queue, value, kind, option))
 
 
 def as_stored(options: dict[str, Any]) -> dict[str, Any]:
@@ -98,14 +105,12 @@ def as_stored(options: dict[str, Any]) -> dict[str, Any]:
 def wanted(message: dict[str, Any]) -> list[Any]:
     """Return what the pushes of a message set."""
     options = {name: message[name] for name in ("priority", "group", "label", "ttl_us") if message[name]}
-    return [
-        (message["queue"], (body, kind), sorted(headers.items()), options) for (kind, body), headers in message["parts"]
-    ]
+    return [(message["queue"], (body, kind), attributes, options) for (kind, body), attributes in message["parts"]]
 
 
 @given(st.lists(MESSAGES, min_size=1, max_size=4))
 def test_rows_that_were_read_are_written_as_pushed(messages: list[dict[str, Any]]) -> None:
-    batch = RowMaker(read_schema(Extras(headers=True, delivery=True)), explode=True).batch(reply(messages))
+    batch = RowMaker(read_schema(Extras(attributes=True, delivery=True)), explode=True).batch(reply(messages))
     batch = pa.ipc.open_stream(stream(batch)).read_next_batch()
     taker = Taker()
     _push(batch, Write.parse({"lmq.servers": "n:1"}), taker)  # type: ignore[arg-type]

@@ -55,13 +55,13 @@ def test_every_name_is_case_insensitive() -> None:
             "MAXoffsetspertrigger": "7",
             "MinPartitions": "3",
             "FAILONDATALOSS": "False",
-            "INCLUDEHEADERS": "TRUE",
+            "INCLUDEATTRIBUTES": "TRUE",
             "Lmq.Lease": "1.5",
         }
     )
     assert options.selection == Selection((), "^a")
     assert (options.messages_max, options.partitions_min, options.lease_s) == (7, 3, 1.5)
-    assert (options.fail_on_data_loss, options.extras) == (False, Extras(headers=True))
+    assert (options.fail_on_data_loss, options.extras) == (False, Extras(attributes=True))
 
 
 def test_servers_is_another_name_of_lmq_servers() -> None:
@@ -91,7 +91,7 @@ def test_options_of_spark_itself_are_ignored() -> None:
         ({"LMQ.Timeout": "x"}, "lmq.timeout", "not 'x'"),
         ({"subscribe": " , "}, "subscribe", "names no queue"),
         ({"minOffsetsPerTrigger": "9", "maxOffsetsPerTrigger": "8"}, "minOffsetsPerTrigger", "from 1 to 8"),
-        ({"includeHeader": "true"}, "includeHeader", "did you mean 'includeHeaders'?"),
+        ({"includeAttribute": "true"}, "includeAttribute", "did you mean 'includeAttributes'?"),
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss", "must be true or false, not 'maybe'"),
         ({"lmq.subscripton": "a"}, "lmq.subscripton", "did you mean 'lmq.subscription'?"),
         ({"lmq.zzz": "a"}, "lmq.zzz", "is unknown: the options are lmq.servers"),
@@ -161,8 +161,8 @@ def test_wrong_options_of_writes_are_refused_by_name(changed: dict[str, str], op
 
 
 def test_reads_are_checked_before_their_kind_is_known() -> None:
-    found = check_common({**READ, "mode": "peek", "maxOffsetsPerTrigger": "1", "includeHeaders": "true"})
-    assert found == Extras(headers=True)
+    found = check_common({**READ, "mode": "peek", "maxOffsetsPerTrigger": "1", "includeAttributes": "true"})
+    assert found == Extras(attributes=True)
     assert check_common({**READ, "includeDelivery": "true"}) == Extras(delivery=True)
     with pytest.raises(OptionError, match=r"lmq\.servers"):
         check_common({"subscribe": "a"})

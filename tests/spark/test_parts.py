@@ -6,11 +6,13 @@ import json
 
 import pytest
 
+from lmqcluster.client import PushOptions
 from lmqcluster.spark.base.errors import OptionError
 from lmqcluster.spark.base.options import Selection
 from lmqcluster.spark.reading.offsets import Offset
 from lmqcluster.spark.reading.slices import slice_count
 from lmqcluster.spark.writing.pushing import digest
+from lmqcluster.wire.attributes import Attributes
 
 QUEUES = Selection(("a", "b"))
 
@@ -44,13 +46,22 @@ def test_the_offset_of_another_source_is_refused(other: dict[str, object]) -> No
         Offset.parse(other)
 
 
-def test_a_digest_distinguishes_values_types_and_headers() -> None:
-    rows = [(b"a", None, ()), (b"b", None, ()), (b"a", "b", ()), (b"ba", None, ()), (b"a", "b", [("c", "d")])]
-    others = [(b"a", "b", [("cd", "")]), (b"", None, ()), (b"", "", [("", "")])]
-    digests = {digest(queue, *row) for queue in ("q", "p") for row in [*rows, *others]}
-    assert len(digests) == 2 * (len(rows) + 3)
+def test_a_digest_distinguishes_values_types_and_attributes() -> None:
+    bare = [(b"a", None), (b"b", None), (b"a", "b"), (b"ba", None), (b"", None), (b"", "")]
+    attributes: list[Attributes] = [
+        {"c": "d"}, {"cd": ""}, {"c": "1"}, {"c": 1}, {"c": 1.0}, {"c": b"1"}, {"c": 0.0}, {"c": -0.0},
+        {"c": "1", "d": "2"}, {"c": "2", "d": "1"},
+    ]  # fmt: skip
+    options = [PushOptions(attributes=one) for one in attributes] + [PushOptions(label="c")]
+    rows = [*((*row, None) for row in bare), *((b"a", kind, option) for kind in (None, "b") for option in options)]
+    digests = {digest(queue, *row) for queue in ("q", "p") for row in rows}
+    assert len(digests) == 2 * len(rows)
     assert {len(one) for one in digests} == {16}
-    assert digest("q", *rows[4]) in digests
+
+
+def test_the_order_of_attributes_and_options_does_not_change_a_digest() -> None:
+    first = digest("q", b"a", None, {"attributes": {"a": 1, "b": "2"}, "label": "l"})
+    assert first == digest("q", b"a", None, {"label": "l", "attributes": {"b": "2", "a": 1}})
 
 
 @pytest.mark.parametrize(("count", "least", "slices"), [(10, 1, 1), (10, 3, 3), (2, 8, 2), (25_000, 1, 3), (0, 4, 1)])

@@ -26,6 +26,7 @@ from lmqcluster.spark.pipelines.base.source import Source
 from lmqcluster.spark.pipelines.base.storage import Storage
 from lmqcluster.spark.pipelines.migrate import REMEMBERED_S, MigrateSettings, migrate
 from lmqcluster.spark.pipelines.replays.replay import Replayed, ReplaySettings, replay
+from lmqcluster.wire.attributes import Attributes
 from tests.integration.cluster import Cluster
 
 from .queues import numbered, pulled, push
@@ -284,7 +285,8 @@ def test_a_repeated_migration_moves_each_message_once(
     with Client(target[0].rpc) as other:
         assert pulled(other, f"moved-{queue}") == [*numbered(500), b"last"]
 
-    client.push(queue, {"not": "bytes"}, priority=7, group="tenant", label="order-1", ttl=3600.0)
+    attributes: Attributes = {"text": "7", "n": 7, "share": 0.5, "raw": b"\xff"}
+    client.push(queue, {"not": "bytes"}, priority=7, group="tenant", label="order-1", ttl=3600.0, attributes=attributes)
     client.push_many(queue, [b"a,b"], keys=["typed"], content_types=["text/csv"])
     migrate(spark, settings, watch)
     with Client(target[0].rpc) as other:
@@ -297,7 +299,7 @@ def test_a_repeated_migration_moves_each_message_once(
             (b"a,b", "text/csv"),
             ({b"not": b"bytes"}, "application/x-msgpack"),
         ]
-        assert [(one.priority, one.group, one.label) for one in found] == [
-            (0, None, None),
-            (7, "tenant", "order-1"),
+        assert [(one.priority, one.group, one.label, one.attributes) for one in found] == [
+            (0, None, None, {}),
+            (7, "tenant", "order-1", attributes),
         ]

@@ -199,15 +199,25 @@ def test_rows_with_and_without_idempotency_keys_keep_their_order(servers: str, c
 
 
 @pytest.mark.parametrize("keys", [None, [b"1", b"2"]], ids=["numbered", "with keys"])
-def test_content_types_and_headers_are_kept(
+def test_content_types_and_attributes_are_kept(
     servers: str, client: Client, queue: str, keys: list[bytes | None] | None
 ) -> None:
-    client.update_props(queue, {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", ["x-note"]]]}})
     with Pusher(options(servers), queue, 0) as pusher:
-        pusher.add(queue, [b"1,2", b"plain"], keys, ["text/csv", None], [[("X-Note", "kept"), ("x-other", "gone")], ()])
+        pusher.add(
+            queue, [b"1,2", b"plain"], keys, ["text/csv", None], [{"attributes": {"note": "kept", "n": 1}}, None]
+        )
     typed, plain = client.peek(queue, 10)
-    assert (typed.content_type, typed.body, typed.headers) == ("text/csv", b"1,2", ((b"x-note", b"kept"),))
-    assert (plain.content_type, plain.headers) == ("application/x-msgpack", ())
+    assert (typed.content_type, typed.body, typed.attributes) == ("text/csv", b"1,2", {"n": 1, "note": "kept"})
+    assert (plain.content_type, plain.attributes) == ("application/x-msgpack", {})
+
+
+def test_requests_are_bounded_by_their_attributes_too(servers: str, client: Client, queue: str) -> None:
+    attributes: list[PushOptions | None] = [{"attributes": {"raw": bytes(9_000)}}] * 8
+    pushing = Write.parse({"lmq.servers": servers, "lmq.batchBytes": "20000"})
+    with Pusher(pushing, queue, 0) as pusher:
+        pusher.add(queue, [b""] * 8, options=attributes)
+        assert len(pusher._streams[queue].unsent.values) == 2
+    assert len(client.peek(queue, 10)) == 8
 
 
 def test_rows_carry_options_and_are_stored_once_with_them(servers: str, client: Client, queue: str) -> None:

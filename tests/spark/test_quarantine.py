@@ -24,6 +24,7 @@ from lmqcluster.spark.pipelines.base.access import Access
 from lmqcluster.spark.pipelines.base.failures import USAGE, PipelineError
 from lmqcluster.spark.pipelines.base.quarantine import Decoding
 from lmqcluster.spark.pipelines.base.source import Source
+from lmqcluster.wire.attributes import Attributes
 
 from .queues import numbered, push
 from .test_decoding import AVRO, DATUM, avro_bytes
@@ -81,13 +82,44 @@ def test_bad_rows_are_quarantined_once_with_their_reasons_and_good_ones_are_deco
     assert [row["decoded"] for row in rows] == [{"n": number} for number in range(100) if number % 5]
     assert {row["queue"] for row in rows} == {queue}
     read = spark.read.format("lmq").options(**Access(servers=servers).options(), subscribe=bad)
-    found = read.options(includeHeaders="true", includeDelivery="true").load().orderBy("offset").collect()
+    found = read.options(includeAttributes="true", includeDelivery="true").load().orderBy("offset").collect()
     assert [bytes(row["value"]) for row in found] == [*values[::5], b"\xff"]
-    reasons = [row["headers"]["x-quarantine-reason"] for row in found]
+    reasons = [row["attributes"]["quarantine_reason"] for row in found]
     assert reasons == ["$.n: is a string, not an integer"] * 20 + ["is not UTF-8 at byte 0"]
-    assert {row["headers"]["x-quarantine-queue"] for row in found} == {queue}
-    assert len({row["headers"]["x-quarantine-offset"] for row in found}) == 21
+    assert {row["attributes"]["quarantine_queue"] for row in found} == {queue}
+    assert len({row["attributes"]["quarantine_offset"] for row in found}) == 21
     assert [(row["label"], row["priority"], row["group"]) for row in found][-1] == ("mine", 4, "g")
+
+
+def test_the_reasons_join_the_attributes_of_a_message_if_there_is_room(
+    spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path
+) -> None:
+    decoding = Decoding(form="json", schema=json.dumps(NUMBERS), quarantine=f"{queue}.bad")
+    attributes: list[Attributes] = [
+        {"n": 1, "raw": b"\xff"},
+        {"quarantine_reason": b"old", "quarantine_offset": "old"},
+        {f"n{number}": number for number in range(61)},
+        {f"n{number}": number for number in range(62)},
+        {"quarantine_offset": "old", "large": "x" * 10_100},
+        {"large": bytes(10_200)},
+    ]
+    for number, one in enumerate(attributes):
+        client.push(queue, b"%d" % number, attributes=one)
+    archive(spark, settings_of(servers, queue, tmp_path / "table", decoding=decoding), Watch())
+    found = client.pull_many(f"{queue}.bad", 10, 0)
+    assert [one.content for one in found] == [b"%d" % number for number in range(6)]
+    offset = found[0].attributes["quarantine_offset"]
+    assert isinstance(offset, int)
+    reasons = [
+        {
+            "quarantine_reason": "$: is an integer, not an object",
+            "quarantine_queue": queue,
+            "quarantine_offset": offset + number,
+        }
+        for number in range(3)
+    ]
+    assert [one.attributes for one in found[:3]] == [{**attributes[number], **reasons[number]} for number in range(3)]
+    assert [one.attributes for one in found[3:]] == attributes[3:]
 
 
 def test_avro_is_decoded(spark: SparkSession, client: Client, servers: str, queue: str, tmp_path: Path) -> None:

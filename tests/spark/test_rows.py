@@ -11,16 +11,17 @@ from pyspark.sql.types import StructType
 from lmqcluster.client import BatchColumns
 from lmqcluster.spark.base.schema import Extras, read_schema
 from lmqcluster.spark.reading.rows import RowMaker
+from lmqcluster.wire.attributes import Attributes, pack_attributes
 
 MSGPACK = b"application/x-msgpack"
 ID = "0190-{:012x}"
 
 
 def message(
-    body: bytes | list[Any], kind: bytes | None = MSGPACK, headers: list[list[bytes]] | None = None
+    body: bytes | list[Any], kind: bytes | None = MSGPACK, attributes: Attributes | None = None
 ) -> tuple[Any, ...]:
     """Return body and metadata of a message."""
-    return body, [kind, headers or []]
+    return body, [kind, pack_attributes(attributes)]
 
 
 def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
@@ -42,7 +43,9 @@ def columns(*messages: tuple[Any, ...], ids: bool = True) -> BatchColumns:
 
 def rows(batch: BatchColumns, *, explode: bool = False) -> list[dict[str, Any]]:
     """Return the rows with all columns."""
-    found: list[dict[str, Any]] = RowMaker(read_schema(Extras(headers=True)), explode=explode).batch(batch).to_pylist()
+    found: list[dict[str, Any]] = (
+        RowMaker(read_schema(Extras(attributes=True)), explode=explode).batch(batch).to_pylist()
+    )
     return found
 
 
@@ -105,8 +108,8 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
         b"incarnation": b"0190",
         b"sequence": [1, 2],
         b"due": [0, 0],
-        b"retry": [2, 2],
-        b"meta": [[[b"text/plain", []], 2]],
+        b"retry": [2, 1 << 40],
+        b"meta": [[[b"text/plain", b""], 1], [[None, b""], 1]],
         b"body": [b"a", COMPOUND],
         b"delivery": [1, 3],
         b"pushed": [1_000_000, 2_000_000],
@@ -120,6 +123,9 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
     assert maker.details
     found = maker.batch(BatchColumns(reply)).to_pylist()
     assert [row["delivery"] for row in found] == [1, 3, 3, 3]
+    assert [row["deliveries_left"] for row in found] == [2, 1 << 40, 1 << 40, 1 << 40]
+    assert [row["type"] for row in found] == ["normal", "compound", "compound", "compound"]
+    assert [(row["part"], row["parts"]) for row in found] == [(None, None), (0, 3), (1, 3), (2, 3)]
     assert [row["pushed_at"].timestamp() for row in found] == [1, 2, 2, 2]
     assert [row["priority"] for row in found] == [-5, 0, 0, 0]
     assert [row["group"] for row in found] == ["odd \uefff", None, None, None]
@@ -135,12 +141,15 @@ def test_details_are_columns_of_the_messages_and_of_their_parts() -> None:
 
 
 def test_details_are_not_requested_if_no_column_needs_them() -> None:
-    assert not RowMaker(read_schema(Extras(headers=True)), explode=False).details
+    assert not RowMaker(read_schema(Extras(attributes=True)), explode=False).details
 
 
-def test_headers_are_those_of_http() -> None:
-    (row,) = rows(columns(message(b"a", b"text/plain", [[b"x-trace", b"7"]])))
-    assert dict(row["headers"]) == {"x-lmq-message-type": "normal", "x-lmq-retry-remaining": "2", "x-trace": "7"}
+def test_attributes_are_texts_and_the_types_of_those_that_are_no_strings() -> None:
+    values: Attributes = {"text": "7", "count": -7, "share": 1e16, "raw": b"\xff\x00"}
+    first, second = rows(columns(message(b"a", b"text/plain", values), message(b"b")))
+    assert dict(first["attributes"]) == {"text": "7", "count": "-7", "share": "1e+16", "raw": "/wA="}
+    assert dict(first["attribute_types"]) == {"count": "integer", "share": "double", "raw": "binary"}
+    assert (second["attributes"], second["attribute_types"]) == ([], [])
 
 
 def test_peeked_messages_have_no_id() -> None:
@@ -148,14 +157,22 @@ def test_peeked_messages_have_no_id() -> None:
     assert row["message_id"] is None
 
 
-COMPOUND = [[MSGPACK, [], raw("a")], [b"text/plain", [[b"x-trace", b"7"]], b"b"], [MSGPACK, [], raw([1])]]
+COMPOUND = [
+    [MSGPACK, b"", raw("a")],
+    [b"text/plain", pack_attributes({"n": 7}), b"b"],
+    [MSGPACK, b"", raw([1])],
+]
 
 
 def test_a_compound_message_is_a_list_of_its_contents() -> None:
     (row,) = rows(columns(message(COMPOUND, None)))
     assert msgpack.unpackb(row["value"], raw=True) == [b"a", b"b", [1]]
     assert row["content_type"] == "application/x-msgpack"
-    assert dict(row["headers"])["x-lmq-message-type"] == "compound"
+    assert row["attributes"] == []
+    schema = StructType([field for field in read_schema(Extras(delivery=True)) if field.name in ("type", "part")])
+    maker = RowMaker(schema, explode=False)
+    assert maker.bodies, "the body shows the type"
+    assert maker.batch(columns(message(COMPOUND, None))).to_pylist() == [{"type": "compound", "part": None}]
 
 
 def test_a_compound_message_explodes_into_its_parts() -> None:
@@ -163,14 +180,8 @@ def test_a_compound_message_explodes_into_its_parts() -> None:
     assert [row["value"] for row in found] == [b"x", b"a", b"b", raw([1]), b"y"]
     assert [row["offset"] for row in found] == [100, 101, 101, 101, 102]
     assert [row["content_type"] for row in found] == [None, None, "text/plain", "application/x-msgpack", None]
-    assert [dict(row["headers"]).get("x-lmq-part") for row in found] == [None, "0", "1", "2", None]
-    assert dict(found[2]["headers"]) == {
-        "x-lmq-message-type": "compound",
-        "x-lmq-retry-remaining": "2",
-        "x-trace": "7",
-        "x-lmq-part": "1",
-        "x-lmq-parts": "3",
-    }
+    assert [row["attributes"] for row in found] == [[], [], [("n", "7")], [], []]
+    assert [row["attribute_types"] for row in found] == [[], [], [("n", "integer")], [], []]
     assert found[1]["message_id"] == ID.format(1)
 
 

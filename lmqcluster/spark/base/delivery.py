@@ -1,17 +1,20 @@
-"""Delivery options of written rows: columns of the row, or else options of the write."""
+"""Options of written rows: columns of the row, or else, for delivery options, options of the write."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from lmqcluster.client import PushOptions
+from lmqcluster.wire.attributes import pack_attributes
 
+from .attributes import column_attributes
 from .option_reader import OptionReader
 from .texts import message_text
 
-__all__ = ["DELIVERY_COLUMNS", "constant_options", "row_options"]
+__all__ = ["DELIVERY_COLUMNS", "constant_options", "packed_attributes", "row_options"]
 
 DELIVERY_COLUMNS: Final = ("priority", "delay", "due", "ttl", "group", "label")
 _PRIORITY_MAX: Final = (1 << 31) - 1
@@ -39,11 +42,18 @@ def constant_options(given: OptionReader) -> PushOptions:
 
 
 def row_options(batch: pa.RecordBatch, constants: PushOptions) -> list[PushOptions | None] | None:
-    """Return the options of each row; None if all rows are without. A column applies where it is not null."""
+    """Return the options of each row; None if all rows are without. A column applies where it is not null.
+
+    Raises:
+        SchemaError: a message cannot have the attributes of a row.
+    """
     names = [name for name in DELIVERY_COLUMNS if name in batch.schema.names]
+    columns: list[Sequence[Any]] = [_values(name, batch.column(name)) for name in names]
+    if "attributes" in batch.schema.names:
+        names.append("attributes")
+        columns.append(column_attributes(batch))
     if not names:
         return [constants] * batch.num_rows if constants else None
-    columns = [_values(name, batch.column(name)) for name in names]
     return [_of_row(names, values, constants) for values in zip(*columns, strict=True)]
 
 
@@ -61,3 +71,8 @@ def _of_row(names: list[str], values: tuple[Any, ...], constants: PushOptions) -
     if "due" in own and "delay" not in own:
         options.pop("delay", None)
     return options or None  # type: ignore[return-value]
+
+
+def packed_attributes(options: PushOptions | None) -> bytes:
+    """Return the attributes of a row as a message stores them, in which equal ones have equal bytes."""
+    return b"" if options is None else pack_attributes(options.get("attributes"))

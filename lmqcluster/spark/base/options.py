@@ -259,7 +259,7 @@ def _read(given: OptionReader) -> dict[str, Any]:
         "connection": Connection.parse(given),
         "selection": Selection.parse(given),
         "extras": Extras(
-            headers=given.boolean("includeHeaders", default=False),
+            attributes=given.boolean("includeAttributes", default=False),
             delivery=given.boolean("includeDelivery", default=False),
         ),
         "explode": given.boolean("explode", default=False),

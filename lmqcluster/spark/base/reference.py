@@ -103,12 +103,13 @@ OPTIONS: Final[tuple[Option, ...]] = (
         " required.",
     ),
     Option("subscribePattern", "", _STREAM, "Regular expression (RE2) that matches the names of the queues to read."),
-    Option("includeHeaders", "false", _READS, "Add the column headers."),
+    Option("includeAttributes", "false", _READS, "Add the columns attributes and attribute_types."),
     Option(
         "includeDelivery",
         "false",
         _READS,
-        "Add the columns delivery, pushed_at, priority, group, label, origin, expires_at, ttl and incarnation.",
+        "Add the columns delivery, deliveries_left, pushed_at, priority, group, label, origin, expires_at, ttl, type, part, "
+        "parts and incarnation.",
     ),
     Option("explode", "false", _READS, "Return one row for each part of a compound message instead of one row."),
     Option(

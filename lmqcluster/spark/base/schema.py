@@ -8,15 +8,20 @@
 | timestamp       | timestamp | when the message became ready, by the cluster's clock    | ignored                              |
 | message_id      | string    | id of this delivery, null in batch reads                 | ignored                              |
 | content_type    | string    | the content type of `value`; empty if it has none        | stored with `value` as it is         |
-| headers         | map       | only with ``includeHeaders``: strings to strings         | see below                            |
+| attributes,     | map       | only with ``includeAttributes``: strings to strings, see | null: none; also maps to binary,     |
+| attribute_types |           | `attributes`                                             | long, int or double                  |
 | delivery        | int       | only with ``includeDelivery``: how often the message was | ignored                              |
 |                 |           | delivered, this time included                            |                                      |
+| deliveries_left | long      | only with it: how many more there may be after this one  | ignored                              |
 | pushed_at       | timestamp | only with it: when it was pushed, by the cluster's clock | ignored                              |
 | priority        | int       | only with it                                             | see `delivery`; null: the option     |
 | group, label    | string    | only with it; null: none                                 | or binary; null: the option          |
 | origin          | struct    | only with it; of a dead letter or an expired message     | ignored                              |
 | expires_at      | timestamp | only with it: when it ends; null: never                  | ignored                              |
 | ttl             | double    | only with it: seconds from its push to its end           | seconds; null: the option            |
+| type            | string    | only with it: ``normal`` or ``compound``                 | ignored                              |
+| part, parts     | int       | only with it, in exploded rows: the part's index from 0, | ignored                              |
+|                 |           | the number of parts; null for messages that have none    |                                      |
 | incarnation     | string    | only with it: the life of the cluster that gave `offset` | ignored                              |
 | idempotency_key | binary    | not there: the cluster keeps keys for minutes            | see below; null: none                |
 | delay           | double    | not there                                                | seconds; null: the option            |
@@ -38,13 +43,6 @@ former `deliveries`, `offset` and `pushed_at`. It is null for all other messages
 in MessagePack, is unwrapped, and its content type is null. Other MessagePack values (numbers, lists, maps, nil) stay
 MessagePack, with the content type ``application/x-msgpack``. A compound message is a MessagePack list of its parts' contents,
 or with ``explode`` one row for each part by the same rules; its rows share everything else.
-
-The headers are those that HTTP sends: ``x-lmq-message-type`` (``normal`` or ``compound``), ``x-lmq-retry-remaining`` (how many
-more deliveries there may be after this one), headers of the push that the cluster keeps, and in exploded rows ``x-lmq-part``
-(from 0) and ``x-lmq-parts``.
-
-Headers that are written go the way of those of an HTTP push: the queue keeps those that its hooks name. Those that begin with
-``x-lmq-``, which a read adds, are left out.
 
 A value that is written with null as its content type becomes a string in MessagePack, as if it had been pushed over
 MessagePack-RPC; with an empty one it is a body without a type. So what was read comes back to the byte, but for compound messages
@@ -71,11 +69,12 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from .attributes import ATTRIBUTE_COLUMNS
 from .errors import SchemaError
 
 __all__ = ["DELIVERY_COLUMNS", "WRITABLE_COLUMNS", "Extras", "check_read_schema", "check_write_schema", "read_schema"]
 
-_HEADERS: Final = StructField("headers", MapType(StringType(), StringType()))
+_ATTRIBUTES: Final = tuple(StructField(name, MapType(StringType(), StringType())) for name in ATTRIBUTE_COLUMNS)
 _COLUMNS: Final = (
     StructField("value", BinaryType()),
     StructField("queue", StringType()),
@@ -86,6 +85,7 @@ _COLUMNS: Final = (
 )
 _DELIVERY: Final = (
     StructField("delivery", IntegerType()),
+    StructField("deliveries_left", LongType()),
     StructField("pushed_at", TimestampType()),
     StructField("priority", IntegerType()),
     StructField("group", StringType()),
@@ -105,16 +105,20 @@ _DELIVERY: Final = (
     ),
     StructField("expires_at", TimestampType()),
     StructField("ttl", DoubleType()),
+    StructField("type", StringType()),
+    StructField("part", IntegerType()),
+    StructField("parts", IntegerType()),
     StructField("incarnation", StringType()),
 )
 DELIVERY_COLUMNS: Final = frozenset(field.name for field in _DELIVERY)
 _SECONDS: Final = (DoubleType, FloatType, ByteType, ShortType, IntegerType, LongType)
-_WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
+_WRITABLE: Final[dict[str, tuple[type[DataType] | str, ...]]] = {
     "idempotency_key": (BinaryType, StringType),
     "value": (BinaryType, StringType),
     "queue": (StringType,),
     "content_type": (StringType,),
-    "headers": (MapType,),
+    "attributes": tuple(f"map<string,{kind}>" for kind in ("string", "binary", "bigint", "int", "double")),
+    "attribute_types": ("map<string,string>",),
     "priority": (ByteType, ShortType, IntegerType, LongType),
     "delay": _SECONDS,
     "due": (TimestampType, *_SECONDS),
@@ -122,22 +126,21 @@ _WRITABLE: Final[dict[str, tuple[type[DataType], ...]]] = {
     "group": (StringType, BinaryType),
     "label": (StringType, BinaryType),
 }
-
-
+"""By column: its types, maps by their texts in SQL."""
 WRITABLE_COLUMNS: Final = frozenset(_WRITABLE)
 """Columns that a write stores."""
 
 
 class Extras(NamedTuple):
-    """The optional columns that are requested: those of ``includeHeaders`` and of ``includeDelivery``."""
+    """The optional columns that are requested: those of ``includeAttributes`` and of ``includeDelivery``."""
 
-    headers: bool = False
+    attributes: bool = False
     delivery: bool = False
 
 
 def read_schema(extras: Extras) -> StructType:
     """Return the schema of a read for which none was given."""
-    return StructType([*_COLUMNS, *([_HEADERS] if extras.headers else ()), *(_DELIVERY if extras.delivery else ())])
+    return StructType([*_COLUMNS, *(_ATTRIBUTES if extras.attributes else ()), *(_DELIVERY if extras.delivery else ())])
 
 
 def check_read_schema(schema: StructType, extras: Extras) -> None:
@@ -150,8 +153,8 @@ def check_read_schema(schema: StructType, extras: Extras) -> None:
     problems = []
     for field in schema.fields:
         known = columns.get(field.name)
-        if known is None and field.name == _HEADERS.name:
-            problems.append("column 'headers' needs the option 'includeHeaders'")
+        if known is None and field.name in ATTRIBUTE_COLUMNS:
+            problems.append(f"column {field.name!r} needs the option 'includeAttributes'")
         elif known is None and field.name in DELIVERY_COLUMNS:
             problems.append(f"column {field.name!r} needs the option 'includeDelivery'")
         elif known is None:
@@ -175,7 +178,7 @@ def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
     """
     problems = []
     names = schema.fieldNames()
-    readable = set(read_schema(Extras(headers=True, delivery=True)).fieldNames())
+    readable = set(read_schema(Extras(attributes=True, delivery=True)).fieldNames())
     if "value" not in names:
         problems.append("column 'value' (binary or string) is missing")
     if "queue" not in names and not queue_option:
@@ -189,11 +192,12 @@ def check_write_schema(schema: StructType, *, queue_option: bool) -> None:
             )
         elif field.name not in readable and allowed is None:
             problems.append(f"column {field.name!r} cannot be stored: drop it or make it part of 'value'")
-        elif allowed is not None and not isinstance(field.dataType, allowed):
-            kinds = " or ".join(kind.typeName() for kind in allowed)
+        elif allowed is not None and not any(_is(field.dataType, kind) for kind in allowed):
+            kinds = " or ".join(kind if isinstance(kind, str) else kind.typeName() for kind in allowed)
             problems.append(f"column {field.name!r} must be {kinds}, not {field.dataType.simpleString()}")
-        elif field.name == _HEADERS.name and field.dataType.simpleString() != _HEADERS.dataType.simpleString():
-            wanted = _HEADERS.dataType.simpleString()
-            problems.append(f"column {field.name!r} must be {wanted}, not {field.dataType.simpleString()}")
     if problems:
         raise SchemaError(f"lmq: the data frame cannot be written: {'; '.join(problems)}.")
+
+
+def _is(kind: DataType, wanted: type[DataType] | str) -> bool:
+    return kind.simpleString() == wanted if isinstance(wanted, str) else isinstance(kind, wanted)

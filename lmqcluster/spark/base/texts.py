@@ -1,6 +1,6 @@
 """Names and other texts of messages as strings of Spark, which hold only Unicode.
 
-A cluster stores queue names, content types, headers, groups and labels as bytes. In a column, each byte that is not
+A cluster stores queue names, content types, groups and labels as bytes. In a column, each byte that is not
 part of UTF-8 becomes the private character U+EF00 + byte, so 0xFF becomes U+EFFF; any other text is unchanged. A write
 reverses this, so no byte is lost. Therefore a private character in this range (U+EF80 to U+EFFF) that a message
 contains is read as its three bytes.

@@ -148,6 +148,6 @@ def _decoded_value(value: bytes | None, decoder: Decoder) -> tuple[Any, str | No
 
 
 def _text(reason: str) -> str:
-    """Return a reason as text that is valid in any header."""
+    """Return a reason as short, printable ASCII text."""
     shown = reason.encode("ascii", "backslashreplace").decode()
     return "".join(character if character.isprintable() else "?" for character in shown)[:_PROBLEM_CHARACTERS_MAX]

@@ -13,7 +13,8 @@ Conditions and expressions are Spark's SQL over these columns:
 | failed_at                                     | when the cluster moved it                                                    |
 | deliveries, pushed_at                         | how often it was delivered before, and when it was first pushed              |
 | value, text                                   | the body; the same as text, null if it is not UTF-8                          |
-| content_type, headers, priority, group, label | as for reads                                                                 |
+| content_type, attributes, attribute_types,    | as for reads                                                                 |
+| priority, group, label                        |                                                                              |
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from pyspark.sql.types import DataType, DecimalType, NullType
 
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX, NAME_BYTES_MAX
 
+from ..base.attributes import ATTRIBUTE_COLUMNS, attributes_problem
 from ..base.errors import SchemaError
 from ..base.options import StreamRead
 from ..base.schema import check_write_schema
@@ -44,8 +46,13 @@ from .base.failures import BAD_DATA, USAGE, PipelineError, condition
 
 __all__ = ["DeadLetters", "Edits", "Redriven", "Sample", "letters", "preview", "redrive", "store", "summary"]
 
-_KEPT: Final = ("value", "content_type", "headers", "priority", "group", "label")
-_NULLS: Final = {"headers": "map<string,string>", "priority": "int", "delay": "double", "ttl": "double"}
+_KEPT: Final = ("value", "content_type", *ATTRIBUTE_COLUMNS, "priority", "group", "label")
+_NULLS: Final = {
+    **dict.fromkeys(ATTRIBUTE_COLUMNS, "map<string,string>"),
+    "priority": "int",
+    "delay": "double",
+    "ttl": "double",
+}
 """The types of columns that are not strings."""
 _SECONDS_MAX: Final = 1_000_000_000
 _TASKS: Final = 8
@@ -125,7 +132,7 @@ def letters(spark: SparkSession, settings: DeadLetters) -> DataFrame:
     register(spark)
     _check_names(settings.queues)
     options = settings.access.options() | {"subscribe": ",".join(settings.queues)}
-    read = spark.read.format("lmq").options(**options, includeHeaders="true", includeDelivery="true").load()
+    read = spark.read.format("lmq").options(**options, includeAttributes="true", includeDelivery="true").load()
     return _select(_describe(read), settings.where)
 
 
@@ -204,7 +211,7 @@ def redrive(spark: SparkSession, settings: DeadLetters, edits: Edits, queue: str
     register(spark)
     _check_names([queue])
     options = settings.access.options() | {"subscribe": queue, "lmq.lease": str(edits.lease_s)}
-    options |= {"includeHeaders": "true", "includeDelivery": "true"}
+    options |= {"includeAttributes": "true", "includeDelivery": "true"}
     connection = StreamRead.parse(options).connection
     with LeasedQueue(options, _subscription(queue)) as leased:
         if not leased.count:
@@ -285,7 +292,10 @@ def _edit(rows: DataFrame, edits: Edits) -> DataFrame:
         check_write_schema(edited_rows.drop(*SOURCE_COLUMNS).schema, queue_option=False)
     except SchemaError as exc:
         raise PipelineError(f"--set: {exc}", USAGE) from exc
-    return edited_rows.withColumn("problem", _problem(edited_rows))
+    problem = _problem(edited_rows)
+    if not edits.values.keys().isdisjoint(ATTRIBUTE_COLUMNS):
+        problem = F.coalesce(problem, F.udf(attributes_problem, "string", useArrow=False)(*ATTRIBUTE_COLUMNS))
+    return edited_rows.withColumn("problem", problem)
 
 
 def _cast(edited: Column, kind: DataType, name: str) -> Column:

@@ -71,7 +71,7 @@ def migrate(spark: SparkSession, settings: MigrateSettings, watch: Callable[[Str
     if not settings.accept_doubles:
         _check_in_time(spark, settings.checkpoint)
 
-    source = replace(settings.source, headers=True, delivery=True)
+    source = replace(settings.source, attributes=True, delivery=True)
     writes = _Writes(settings)
     writer = source.stream(spark).writeStream.queryName("migrate").option("checkpointLocation", settings.checkpoint)
     writer = writer.foreachBatch(limit_rate(writes.write, source.rate, source.messages_max))

@@ -13,17 +13,19 @@ from pyspark.sql.types import StructType
 
 from lmqcluster.client import BatchColumns
 from lmqcluster.client.transport.replies import name_text
+from lmqcluster.wire.attributes import unpack_attributes
 from lmqcluster.wire.legacy_msgpack import CONTENT_TYPE, pack_raw, raw_head_bytes
 
+from ..base.attributes import attribute_entries
 from ..base.schema import DELIVERY_COLUMNS
 from ..base.texts import column_text
 
 __all__ = ["RowMaker", "arrow_schema"]
 
 _MSGPACK: Final = CONTENT_TYPE.decode()
-_OF_BODIES: Final = frozenset({"value", "content_type", "headers"})
+_OF_BODIES: Final = frozenset({"value", "content_type", "type"})
 """Columns that need the bodies."""
-_Headers = Sequence[tuple[bytes, bytes]]
+_Entries = list[tuple[str, str]]
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -71,7 +73,7 @@ class _Rows:
     """The source of rows: messages, or, if some are compound, messages and parts.
 
     Attributes:
-        metas: content type, headers, and the number of consecutive bodies they apply to.
+        metas: content type, packed attributes, and the number of consecutive bodies they apply to.
         bodies: one for each row.
         parents: for each row, the index of its message; None if each row is a message.
         parts: for each row, its part, None for a whole message; None if each row is a message.
@@ -80,7 +82,7 @@ class _Rows:
     def __init__(
         self,
         messages: BatchColumns,
-        metas: Sequence[tuple[str | None, _Headers, int]],
+        metas: Sequence[tuple[str | None, bytes, int]],
         bodies: Sequence[bytes | list[Any]],
         parents: list[int] | None,
         parts: list[_Part | None] | None,
@@ -91,6 +93,7 @@ class _Rows:
         self.parents = parents
         self.parts = parts
         self._values: list[bytes] | None = None
+        self._entries: list[tuple[_Entries, _Entries]] | None = None
 
     def of_messages(self, column: Sequence[Any]) -> Sequence[Any]:
         """Convert a column of the messages to a column of the rows."""
@@ -116,28 +119,39 @@ class _Rows:
             for kind, body, value in zip(kinds, self.bodies, self.values(), strict=True)
         ]
 
-    def headers(self) -> list[list[tuple[str, str]]]:
-        stored = chain.from_iterable(repeat(headers, count) for _, headers, count in self.metas)
-        retries = self.of_messages(self.messages.retries)
+    def attribute_entries(self) -> list[tuple[_Entries, _Entries]]:
+        """Return the entries of ``attributes`` and of ``attribute_types`` for each row."""
+        if self._entries is None:
+            entries = ((attribute_entries(unpack_attributes(packed)), count) for _, packed, count in self.metas)
+            self._entries = list(chain.from_iterable(repeat(one, count) for one, count in entries))
+        return self._entries
+
+    def types(self) -> list[str]:
         parts = repeat(None, len(self.bodies)) if self.parts is None else self.parts
-        return [_headers(*row) for row in zip(self.bodies, stored, retries, parts, strict=True)]
+        return [
+            "normal" if part is None and isinstance(body, bytes) else "compound"
+            for body, part in zip(self.bodies, parts, strict=True)
+        ]
+
+    def of_parts(self, column: Callable[[_Part], int]) -> Sequence[int | None]:
+        return _nulls(self) if self.parts is None else [None if part is None else column(part) for part in self.parts]
 
 
 def _exploded(messages: BatchColumns) -> _Rows:
-    metas: list[tuple[str | None, _Headers, int]] = []
+    metas: list[tuple[str | None, bytes, int]] = []
     bodies: list[bytes | list[Any]] = []
     parents: list[int] = []
     parts: list[_Part | None] = []
     message_metas = chain.from_iterable(repeat(meta, meta[2]) for meta in messages.metas)
-    for parent, (body, (kind, headers, _)) in enumerate(zip(messages.bodies, message_metas, strict=True)):
+    for parent, (body, (kind, attributes, _)) in enumerate(zip(messages.bodies, message_metas, strict=True)):
         if isinstance(body, bytes):
-            metas.append((kind, headers, 1))
+            metas.append((kind, attributes, 1))
             bodies.append(body)
             parents.append(parent)
             parts.append(None)
             continue
-        for number, (part_kind, part_headers, content) in enumerate(body):
-            metas.append((None if part_kind is None else name_text(part_kind), part_headers, 1))
+        for number, (part_kind, part_attributes, content) in enumerate(body):
+            metas.append((None if part_kind is None else name_text(part_kind), part_attributes, 1))
             bodies.append(content)
             parents.append(parent)
             parts.append(_Part(number, len(body)))
@@ -159,18 +173,6 @@ def _plain_value(body: bytes | list[Any]) -> bytes:
         return body
     parts = [content if kind == CONTENT_TYPE else pack_raw(content) for kind, _, content in body]
     return b"".join((b"\xdd", len(parts).to_bytes(4, "big"), *parts))
-
-
-def _headers(body: bytes | list[Any], stored: _Headers, retry: int, part: _Part | None) -> list[tuple[str, str]]:
-    compound = part is not None or type(body) is list
-    headers = [
-        ("x-lmq-message-type", "compound" if compound else "normal"),
-        ("x-lmq-retry-remaining", str(retry)),
-        *((column_text(name), column_text(value)) for name, value in stored),
-    ]
-    if part is not None:
-        headers += [("x-lmq-part", str(part.number)), ("x-lmq-parts", str(part.total))]
-    return headers
 
 
 # --- columns ------------------------------------------------------------------------------------------------------
@@ -226,8 +228,10 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "timestamp": lambda rows: rows.of_messages(rows.messages.due_us),
     "message_id": _ids,
     "content_type": _Rows.content_types,
-    "headers": _Rows.headers,
+    "attributes": lambda rows: [texts for texts, _ in rows.attribute_entries()],
+    "attribute_types": lambda rows: [types for _, types in rows.attribute_entries()],
     "delivery": lambda rows: _details(rows, "deliveries"),
+    "deliveries_left": lambda rows: rows.of_messages(rows.messages.retries),
     "pushed_at": lambda rows: _details(rows, "pushed_us"),
     "priority": lambda rows: _details(rows, "priorities"),
     "group": lambda rows: _texts(rows, "groups"),
@@ -235,5 +239,8 @@ _COLUMNS: Final[dict[str, Callable[[_Rows], Sequence[Any]]]] = {
     "origin": _origins,
     "expires_at": lambda rows: _details(rows, "expires_us"),
     "ttl": _times_to_live,
+    "type": _Rows.types,
+    "part": lambda rows: rows.of_parts(lambda part: part.number),
+    "parts": lambda rows: rows.of_parts(lambda part: part.total),
     "incarnation": lambda rows: [rows.messages.incarnation] * len(rows.bodies),
 }

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from ..base.connecting import Cluster
 from ..base.options import Write
-from ..base.texts import message_text
 from .writer import application_job
 
-__all__ = ["Claim", "keep_headers"]
-
-_HOOK_POINT = "pre_http_push"
-_HOOK = "lmq_hook_preserve_header"
+__all__ = ["Claim"]
 
 
 class Claim:
@@ -57,21 +53,3 @@ class Claim:
         """Return the jobs with the prefix, and how many rows each has stored."""
         jobs = cluster.call(lambda client: client.jobs())
         return {str(job["name"]): int(job["messages"]) for job in jobs if str(job["name"]).startswith(self._stem)}
-
-
-def keep_headers(options: Mapping[str, str], headers: Mapping[str, Sequence[str]]) -> None:
-    """Configure queues without hooks to keep headers; the keys are names as columns show them.
-
-    Raises:
-        LmqError: the cluster did not answer, or refuses a queue.
-    """
-    if not headers:
-        return
-    with Cluster(Write.parse(options).connection) as cluster:
-        for queue, names in headers.items():
-            hooks = {"hooks": {_HOOK_POINT: [[_HOOK, list(names)]]}}
-            cluster.call(
-                lambda client, queue=queue, hooks=hooks: client.update_props(  # type: ignore[misc]
-                    message_text(queue), hooks, only_unset=True
-                )
-            )

@@ -15,11 +15,9 @@ from lmqcluster import Client, LmqError
 from lmqcluster.client import PushOptions
 
 from ..base.connecting import Cluster
-from ..base.delivery import row_options
+from ..base.delivery import packed_attributes, row_options
 from ..base.options import Connection
 from ..base.texts import message_text
-from .pushing import Headers
-from .writer import kept_headers
 
 __all__ = ["MOVED_SCHEMA", "SOURCE_COLUMNS", "mover"]
 
@@ -37,14 +35,19 @@ class _Move(NamedTuple):
     target: str
     value: bytes
     content_type: str | None
-    headers: Headers
     options: PushOptions
+
+    @property
+    def size(self) -> int:
+        """Return the bytes of its body and its attributes."""
+        return len(self.value) + len(packed_attributes(self.options))
 
 
 def mover(connection: Connection) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function for ``mapInArrow`` that moves the rows of a partition in order.
 
-    It raises `LmqError` if the cluster refuses a message or does not answer; messages already moved stay moved.
+    It raises `LmqError` if the cluster refuses a message or does not answer, and `SchemaError` if a message cannot have
+    the attributes of a row; messages already moved stay moved.
     """
 
     def move(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -67,14 +70,12 @@ def _rows(batches: Iterator[pa.RecordBatch]) -> Iterator[_Move]:
         count = batch.num_rows
         nothing: list[Any] = [None] * count
         types = _texts(batch.column("content_type")) if "content_type" in names else nothing
-        headers = batch.column("headers").to_pylist() if "headers" in names else nothing
         options = row_options(batch, {}) or nothing
         sources = (_texts(batch.column(name)) for name in SOURCE_COLUMNS)
         values = batch.column("value").cast(pa.binary()).to_pylist()
         targets = _texts(batch.column("queue"))
-        kept = map(kept_headers, headers)
         wanted = (option or {} for option in options)
-        yield from map(_Move, *sources, targets, values, types, kept, wanted)
+        yield from map(_Move, *sources, targets, values, types, wanted)
 
 
 def _texts(column: Any) -> list[str | None]:
@@ -83,13 +84,14 @@ def _texts(column: Any) -> list[str | None]:
 
 def _groups(first: _Move, rows: Iterator[_Move]) -> Iterator[list[_Move]]:
     """Yield the groups of rows that form one transaction each."""
-    group, size = [first], len(first.value)
+    group, size = [first], first.size
     for row in rows:
-        if len(group) >= _MOVES_MAX or size + len(row.value) > _BYTES_MAX:
+        row_size = row.size
+        if len(group) >= _MOVES_MAX or size + row_size > _BYTES_MAX:
             yield group
             group, size = [], 0
         group.append(row)
-        size += len(row.value)
+        size += row_size
     yield group
 
 
@@ -110,7 +112,5 @@ def _move_group(cluster: Cluster, group: list[_Move]) -> int:
 def _transact(client: Client, group: list[_Move]) -> None:
     with client.transaction() as transaction:
         for one in group:
-            transaction.push(
-                one.target, one.value, content_type=one.content_type, headers=one.headers or None, **one.options
-            )
+            transaction.push(one.target, one.value, content_type=one.content_type, **one.options)
             transaction.done(one.source, one.delivery)

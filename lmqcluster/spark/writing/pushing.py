@@ -29,12 +29,12 @@ from lmqcluster.client import PushOptions
 from lmqcluster.wire.limits import NAME_BYTES_MAX
 
 from ..base.connecting import Cluster
+from ..base.delivery import packed_attributes
 from ..base.options import Write
 from .pacing import Pace
 
-__all__ = ["Headers", "Pusher", "Run", "Stream", "digest", "finish"]
+__all__ = ["Pusher", "Run", "Stream", "digest", "finish"]
 
-Headers = Sequence[tuple[str, str]]
 _UNSENT_BYTES_MAX: Final = 32 * 1024 * 1024
 """Unsent bytes of all queues together; above that, smaller requests than ideal are sent."""
 _KEYS_S: Final = 300.0
@@ -43,11 +43,9 @@ _DIGEST_BYTES: Final = 16
 _DIGESTS: Final = 1 << 8 * _DIGEST_BYTES
 
 
-def digest(
-    queue: str, value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None = None
-) -> bytes:
+def digest(queue: str, value: bytes, content_type: str | None, options: PushOptions | None = None) -> bytes:
     """Return the digest that identifies a row among those of the same write."""
-    return _digest(_queue_key(queue), value, content_type, headers, options)
+    return _digest(_queue_key(queue), value, content_type, options, packed_attributes(options))
 
 
 def _queue_key(queue: str) -> bytes:
@@ -55,19 +53,16 @@ def _queue_key(queue: str) -> bytes:
 
 
 def _digest(
-    queue_key: bytes, value: bytes, content_type: str | None, headers: Headers, options: PushOptions | None
+    queue_key: bytes, value: bytes, content_type: str | None, options: PushOptions | None, attributes: bytes
 ) -> bytes:
-    if content_type is None and not headers and not options:
+    if content_type is None and not options:
         # A salt costs nothing; a key would be hashed before each value.
         return blake2b(value, digest_size=_DIGEST_BYTES, salt=queue_key).digest()
     state = blake2b(digest_size=_DIGEST_BYTES, salt=queue_key, person=b"typed")
     state.update(b"-" if content_type is None else b"+")
-    for text in (content_type or "", *(text for header in headers for text in header)):
-        data = text.encode("utf-8", "surrogateescape")
+    others = sorted((name, value) for name, value in (options or {}).items() if name != "attributes")
+    for data in ((content_type or "").encode("utf-8", "surrogateescape"), repr(others).encode(), attributes):
         state.update(b"%d:%b" % (len(data), data))
-    if options:
-        data = repr(sorted(options.items())).encode()
-        state.update(b"o%d:%b" % (len(data), data))
     state.update(value)
     return state.digest()
 
@@ -117,7 +112,6 @@ class _Rows:
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.types: list[str | None] = []
-        self.headers: list[Headers] = []
         self.options: list[PushOptions | None] = []
         self.keys: list[bytes] = []
         self.digests: list[bytes] = []
@@ -127,20 +121,19 @@ class _Rows:
         self,
         value: bytes,
         content_type: str | None,
-        headers: Headers,
         key: bytes | None,
         options: PushOptions | None,
         row_digest: bytes | None,
+        size: int,
     ) -> None:
         self.values.append(value)
         self.types.append(content_type)
-        self.headers.append(headers)
         self.options.append(options)
         if key is not None:
             self.keys.append(key)
         if row_digest is not None:
             self.digests.append(row_digest)
-        self.size += len(value)
+        self.size += size
 
     def without(self, stored: Counter[bytes]) -> tuple[_Rows, list[bytes]]:
         """Return the rows that are not stored yet, and the digests of those that are; remove these from `stored`."""
@@ -154,7 +147,6 @@ class _Rows:
             else:
                 left.values.append(self.values[index])
                 left.types.append(self.types[index])
-                left.headers.append(self.headers[index])
                 left.options.append(self.options[index])
                 left.digests.append(one)
         return left, found
@@ -248,10 +240,9 @@ class Pusher:
         values: Sequence[bytes],
         keys: Sequence[bytes | None] | None = None,
         types: Sequence[str | None] | None = None,
-        headers: Sequence[Headers] | None = None,
         options: Sequence[PushOptions | None] | None = None,
     ) -> None:
-        """Add rows of one queue, some or all of which may have idempotency keys, content types, headers and options.
+        """Add rows of one queue, some or all of which may have idempotency keys, content types and options.
 
         Raises:
             LmqError: an earlier request failed.
@@ -266,18 +257,19 @@ class Pusher:
                 # Rows with and without keys need different kinds of requests.
                 self._send(stream)
             kind = None if types is None else types[index]
-            header = () if headers is None else headers[index]
             option = None if options is None else options[index]
+            attributes = packed_attributes(option)
             row_digest = None
             if key is None:
-                row_digest = _digest(stream.queue_key, value, kind, header, option)
+                row_digest = _digest(stream.queue_key, value, kind, option, attributes)
                 self.rows += 1
                 self.digests += int.from_bytes(row_digest, "big")
             if self._is_finished:
                 continue
             unsent = stream.unsent
-            unsent.append(value, kind, header, key, option, row_digest)
-            self._unsent_bytes += len(value)
+            size = len(value) + len(attributes)
+            unsent.append(value, kind, key, option, row_digest, size)
+            self._unsent_bytes += size
             if unsent.size >= bytes_max or len(unsent.values) >= count_max:
                 self._send(stream)
         self.digests %= _DIGESTS
@@ -344,7 +336,6 @@ class Pusher:
                     epoch=None if self._run is None else self._run.epoch,
                     run="" if self._run is None else self._run.name,
                     content_types=_unless_none(rows.types),
-                    headers=rows.headers if any(rows.headers) else None,
                     options=rows.options if any(rows.options) else None,
                 )
             )
@@ -383,7 +374,6 @@ class Pusher:
                     rows.values,
                     keys=rows.keys,
                     content_types=types,
-                    headers=rows.headers if any(rows.headers) else None,
                     options=rows.options if any(rows.options) else None,
                 ),
                 within_s=_KEYS_S,

@@ -33,7 +33,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
         Raises:
             LmqError: the cluster did not store them.
-            SchemaError: a value, a queue or a key cannot be written.
+            SchemaError: a value, a queue, a key or an attribute cannot be written.
         """
         run = Run(int(_task_property(_BATCH_ID)), self._name)
         return write_rows(self._options, iterator, f"spark/stream/{_task_property(_QUERY_ID)}", run)

@@ -30,7 +30,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
@@ -45,14 +45,11 @@ from ..base.delivery import row_options
 from ..base.errors import SchemaError
 from ..base.options import Write
 from ..base.texts import message_text
-from .pushing import Headers, Pusher, Run, Stream, finish
+from .pushing import Pusher, Run, Stream, finish
 
-__all__ = ["BatchWriter", "Written", "application_job", "finish_epoch", "kept_headers", "write_rows"]
+__all__ = ["BatchWriter", "Written", "application_job", "finish_epoch", "write_rows"]
 
 logger = logging.getLogger("lmqcluster.spark")
-
-_OURS: Final = "x-lmq-"
-"""Prefix of the headers that a read adds."""
 
 _ended: dict[str, list[Stream]] = {}
 """By job: the streams of tasks that this worker process has ended."""
@@ -96,7 +93,7 @@ class BatchWriter(DataSourceArrowWriter):
 
         Raises:
             LmqError: the cluster did not store them.
-            SchemaError: a value, a queue or a key cannot be written.
+            SchemaError: a value, a queue, a key or an attribute cannot be written.
         """
         return write_rows(self._options, iterator, self._job, self._run)
 
@@ -186,16 +183,7 @@ def _push_rows(batch: pa.RecordBatch, queue: str, delivery: PushOptions, pusher:
     types: list[str | None] | None = None
     if "content_type" in names:
         types = [None if kind is None else message_text(kind) for kind in batch.column("content_type").to_pylist()]
-    headers = list(map(kept_headers, batch.column("headers").to_pylist())) if "headers" in names else None
-    pusher.add(queue, _bytes(values), keys, types, headers, row_options(batch, delivery))
-
-
-def kept_headers(headers: list[tuple[str, str | None]] | None) -> Headers:
-    """Return the headers of a row without those that a read adds, sorted by name, because Spark does not keep their
-    order.
-    """
-    kept = [(name, value or "") for name, value in headers or () if not name.lower().startswith(_OURS)]
-    return sorted((message_text(name), message_text(value)) for name, value in kept)
+    pusher.add(queue, _bytes(values), keys, types, row_options(batch, delivery))
 
 
 def _bytes(column: Any) -> list[Any]:

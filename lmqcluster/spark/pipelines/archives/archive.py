@@ -39,7 +39,7 @@ Period = Literal["hour", "day"]
 PERIODS: Final[dict[Period, str]] = {"hour": "yyyy-MM-dd-HH", "day": "yyyy-MM-dd"}
 """The partition columns, and the format of their values."""
 SCHEMA: Final = StructType(
-    [field for field in read_schema(Extras(headers=True, delivery=True)) if field.name != "message_id"]
+    [field for field in read_schema(Extras(attributes=True, delivery=True)) if field.name != "message_id"]
 )
 """The columns of the files."""
 _QUERY_CHARACTERS: Final = 12
@@ -91,7 +91,7 @@ def archive(spark: SparkSession, settings: ArchiveSettings, watch: Callable[[Str
         StreamingQueryException: the query failed. It can be restarted with the same checkpoint.
     """
     table: _Table = _delta_table(spark, settings) if settings.form == "delta" else _ParquetTable(spark, settings)
-    source = replace(settings.source, headers=True, delivery=True, explode=True)
+    source = replace(settings.source, attributes=True, delivery=True, explode=True)
     good: _Good = _all_good if settings.decoding is None else _decode_batch(settings.decoding, source)
 
     def write(batch: DataFrame, number: int) -> None:

@@ -17,7 +17,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ..base.storage import Storage, StoredFile
 
@@ -51,8 +50,7 @@ def sort_rows(rows: DataFrame, period: str) -> DataFrame:
 
     A task has one file open at a time, because the rows of a directory are contiguous.
     """
-    part = F.try_element_at("headers", F.lit("x-lmq-part")).try_cast("int")
-    return rows.repartition(period).sortWithinPartitions(period, "queue", "offset", part)
+    return rows.repartition(period).sortWithinPartitions(period, "queue", "offset", "part")
 
 
 class Compaction:

@@ -12,13 +12,13 @@ from ...base.schema import WRITABLE_COLUMNS, Extras, read_schema
 __all__ = ["PUSHED", "push_columns"]
 
 PUSHED: Final = tuple(
-    name for name in read_schema(Extras(headers=True, delivery=True)).fieldNames() if name in WRITABLE_COLUMNS
+    name for name in read_schema(Extras(attributes=True, delivery=True)).fieldNames() if name in WRITABLE_COLUMNS
 )
 """The names of the columns."""
 
 
 def push_columns(queue: Column) -> list[Column]:
-    """Return the columns of rows that were read with headers and delivery, with another queue."""
+    """Return the columns of rows that were read with attributes and delivery, with another queue."""
     # Most messages have no priority, and are cheaper without options.
     priority = F.when(F.col("priority") != 0, F.col("priority"))
     others = {"queue": queue, "priority": priority}

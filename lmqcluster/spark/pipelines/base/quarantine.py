@@ -1,7 +1,8 @@
 """Decodes the messages of a micro-batch by a schema; those that cannot be decoded go to a separate queue, each once.
 
 Quarantined messages are stored before the micro-batch is settled, as an epoch of the query, so a repetition stores
-nothing twice. A quarantined message keeps its value, type and attributes, and gets headers with the reason.
+nothing twice. A quarantined message keeps its value, type and attributes, and gets others with the reason if there is
+room for them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from typing import Final
 
 import re2
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the common alias
 
-from ...base.connecting import Cluster
-from ...base.options import Write
+from lmqcluster.wire.attributes import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX
+
 from ...decoding.decoder import DECODED, PROBLEM, SCHEMA_BYTES_MAX, BadSchemaError, Decoder, decoded
 from ...decoding.json_schema import json_decoder
 from .access import Access
@@ -28,10 +29,12 @@ from .failures import CONFIGURATION, USAGE, PipelineError
 from .push_columns import PUSHED, push_columns
 from .source import Source
 
-__all__ = ["DECODED", "REASON_HEADERS", "Decoding", "Quarantine"]
+__all__ = ["DECODED", "Decoding", "Quarantine"]
 
-REASON_HEADERS: Final = ("x-quarantine-reason", "x-quarantine-queue", "x-quarantine-offset")
-"""The reason of the quarantine, the former queue, and the offset there."""
+_REASONS: Final = ("quarantine_reason", "quarantine_queue", "quarantine_offset")
+"""The attributes with the reason of the quarantine, the former queue, and the offset there."""
+_ENTRY_BYTES: Final = 12
+"""At least the bytes of an attribute beside those of its name and its text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,16 +89,8 @@ class Quarantine:
     """Splits the micro-batches of one query."""
 
     def __init__(self, decoding: Decoding, access: Access) -> None:
-        """Configure the quarantine to keep the headers, unless it has its own hooks.
-
-        Raises:
-            LmqError: the cluster did not answer, or refused.
-        """
         self._decoding = decoding
         self._options: Mapping[str, str] = access.options()
-        hooks = {"hooks": {"pre_http_push": [["lmq_hook_preserve_header", list(REASON_HEADERS)]]}}
-        with Cluster(Write.parse(self._options).connection) as cluster:
-            cluster.call(lambda client: client.update_props(decoding.quarantine, hooks, only_unset=True))
 
     @contextmanager
     def good(self, batch: DataFrame, number: int) -> Iterator[DataFrame]:
@@ -108,17 +103,31 @@ class Quarantine:
             rows.unpersist()
 
     def _store(self, bad: DataFrame, application: str, epoch: int) -> None:
-        values = (F.col(PROBLEM), F.col("queue"), F.col("offset").cast("string"))
-        reasons = F.create_map(
-            *(part for name, value in zip(REASON_HEADERS, values, strict=True) for part in (F.lit(name), value))
-        )
-        kept = F.map_filter("headers", lambda name, _value: ~F.lower(name).isin(*REASON_HEADERS))
-        headers = F.map_concat(F.coalesce(kept, F.create_map().cast("map<string,string>")), reasons)
         columns = zip(PUSHED, push_columns(F.lit(self._decoding.quarantine)), strict=True)
         # It is kept until an operator removes it, whatever its time to live was.
-        messages = bad.withColumn("headers", headers).select(*(one for name, one in columns if name != "ttl"), "offset")
+        messages = _with_reasons(bad).select(*(one for name, one in columns if name != "ttl"), "offset")
         writer = messages.coalesce(1).sortWithinPartitions("offset").write.format("lmq").mode("append")
         writer.options(**self._options).option("lmq.application", application).option("lmq.epoch", epoch).save()
+
+
+def _with_reasons(bad: DataFrame) -> DataFrame:
+    """Return the rows with the reasons among their attributes, unless a message cannot have so many."""
+    reason, queue, offset = _REASONS
+    texts = {reason: F.col(PROBLEM), queue: F.col("queue"), offset: F.col("offset").cast("string")}
+    attributes = _replaced("attributes", texts)
+    sizes = F.transform(
+        F.map_entries(attributes), lambda one: F.octet_length(one["key"]) + F.octet_length(one["value"])
+    )
+    size = F.aggregate(sizes, F.lit(0), lambda total, one: total + one + _ENTRY_BYTES)
+    has_room = (F.size(attributes) <= ATTRIBUTES_MAX) & (size <= ATTRIBUTE_BYTES_MAX)
+    changed = {"attributes": attributes, "attribute_types": _replaced("attribute_types", {offset: F.lit("integer")})}
+    return bad.withColumns({name: F.when(has_room, one).otherwise(F.col(name)) for name, one in changed.items()})
+
+
+def _replaced(column: str, entries: Mapping[str, Column]) -> Column:
+    """Return a map in which only these entries have the names of reasons."""
+    others = F.map_filter(column, lambda name, _value: ~name.isin(*_REASONS))
+    return F.map_concat(others, F.create_map(*(one for name, value in entries.items() for one in (F.lit(name), value))))
 
 
 def _matches(pattern: str, name: str) -> bool:

@@ -26,7 +26,7 @@ class Source:
         partitions_min: minimum number of reading tasks.
         fail_on_data_loss: whether an expired lease ends the query.
         lease_s: how long messages stay reserved while the query does not run.
-        headers: whether to read the column ``headers``.
+        attributes: whether to read the columns of ``includeAttributes``.
         delivery: whether to read the columns of ``includeDelivery``.
         explode: whether each part of a compound message is a separate row.
         rate: maximum messages a second, on average; ``None`` for no limit.
@@ -41,7 +41,7 @@ class Source:
     partitions_min: int = 1
     fail_on_data_loss: bool = True
     lease_s: float = 86_400.0
-    headers: bool = False
+    attributes: bool = False
     delivery: bool = False
     explode: bool = False
     rate: float | None = None
@@ -54,7 +54,7 @@ class Source:
             "subscribePattern": self.pattern,
             "lmq.subscription": self.subscription,
             "lmq.lease": self.lease_s,
-            "includeHeaders": self.headers,
+            "includeAttributes": self.attributes,
             "includeDelivery": self.delivery,
             "explode": self.explode,
             "maxOffsetsPerTrigger": self.messages_max,

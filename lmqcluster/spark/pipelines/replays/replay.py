@@ -1,7 +1,7 @@
 """Pushes files into queues: each row of an archive, of Parquet, CSV, TSV or JSON lines becomes one message.
 
-A replay of an archive restores everything that a push can set: queue, body, content type, headers, priority, group,
-label and time to live, which starts again; delays have expired. Queues without hooks get hooks that keep the headers.
+A replay of an archive restores everything that a push can set: queue, body, content type, attributes, priority, group,
+label and time to live, which starts again; delays have expired.
 
 A repetition under the same name stores only what is missing, while the cluster remembers the job (30 days). The names
 of the files and their division by Spark do not matter. One name can only replay the same rows: the selection is part of
@@ -16,9 +16,9 @@ All rows are read, selected and checked before the first is pushed.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  the common alias
 
 from ...data_source import register
-from ...writing.jobs import Claim, keep_headers
+from ...writing.jobs import Claim
 from ..base.failures import BAD_DATA, USAGE, PipelineError, condition, explain
 from ..base.storage import Storage
 from .replay_rows import BAD, PLACE, found_rows, pushed_columns, refusal
@@ -55,8 +55,7 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
     """
     register(spark)
     found = found_rows(spark, settings)
-    survey = _survey(spark, settings, found)
-    application, stem = settings.application(survey.identity)
+    application, stem = settings.application(_identity(spark, settings, found))
     access = settings.access.options()
     claim = Claim(access, application, stem)
     if claim.rivals:
@@ -65,7 +64,6 @@ def replay(spark: SparkSession, settings: ReplaySettings) -> Replayed:
             f" lmq-admin job rm {claim.rivals[0]}; nothing was pushed",
             USAGE,
         )
-    keep_headers(access, survey.headers)
     counted = Observation("replay")
     is_bad = F.col(BAD).isNotNull()
     rows = found.observe(counted, F.count(F.lit(1)).alias("rows"), F.count_if(is_bad).alias("bad"))
@@ -138,48 +136,24 @@ def _pace(rate: float | None) -> dict[str, str]:
     return {"lmq.rate": str(rate), "lmq.batchSize": str(max(1, min(_REQUEST_ROWS_MAX, int(rate / _BURSTS_PER_S))))}
 
 
-class _Survey(NamedTuple):
-    """The facts about the rows before any is pushed.
+def _identity(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) -> Sequence[object]:
+    """Return what distinguishes the rows from those of other unnamed replays.
 
-    Attributes:
-        identity: distinguishes them from those of other unnamed replays.
-        headers: for an archive, names of the pushed headers by queue.
-    """
-
-    identity: Sequence[object]
-    headers: Mapping[str, Sequence[str]]
-
-
-def _survey(spark: SparkSession, settings: ReplaySettings, rows: DataFrame) -> _Survey:
-    """Scan all rows of an archive, or the rows selected by an expression.
+    It scans all rows of an archive, or the rows selected by an expression.
 
     Raises:
         PipelineError: the expression fails on a row, or a row cannot become a message.
     """
     is_archive = settings.form == "archive"
-    if is_archive:
-        names = F.filter(F.map_keys("headers"), lambda name: ~F.startswith(name, F.lit("x-lmq-")))
-        by_queue = _good(rows, settings).groupBy("queue").agg(
-            F.count(F.lit(1)).alias("rows"),
-            F.sum(F.col("_identity").cast("decimal(38,0)")).alias("digest"),
-            F.array_sort(F.array_distinct(F.flatten(F.collect_set(names)))).alias("names"),
-        )  # fmt: skip
-    elif settings.where is not None:
-        by_queue = _good(rows, settings).groupBy("queue").agg(F.count(F.lit(1)).alias("rows"))
-    else:
-        return _Survey(_file_states(spark, rows), {})
-    by_queue = by_queue.persist()
-    try:
-        total = by_queue.agg(*(F.sum(name) for name in by_queue.columns if name in ("rows", "digest"))).head()
-        if not is_archive:
-            return _Survey(_file_states(spark, rows), {})
-        named = by_queue.where(F.size("names") > 0).select("queue", "names").toLocalIterator()
-        headers = {row["queue"]: list(row["names"]) for row in named}
-    except _FAILURES as exc:
-        raise _explain_failure(spark, settings, exc) from exc
-    finally:
-        by_queue.unpersist()
-    return _Survey([str(value) for value in total or ()], headers)
+    if is_archive or settings.where is not None:
+        figures = [F.count(F.lit(1)), *([F.sum(F.col("_identity").cast("decimal(38,0)"))] if is_archive else [])]
+        try:
+            found = _good(rows, settings).agg(*figures).head()
+        except _FAILURES as exc:
+            raise _explain_failure(spark, settings, exc) from exc
+        if is_archive:
+            return [str(value) for value in found or ()]
+    return _file_states(spark, rows)
 
 
 def _file_states(spark: SparkSession, rows: DataFrame) -> Sequence[object]:

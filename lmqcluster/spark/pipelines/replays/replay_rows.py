@@ -134,14 +134,13 @@ def _archive(spark: SparkSession, settings: ReplaySettings) -> DataFrame:
     rows = _select(_in_window(read, settings), settings)
     _check_columns(settings, rows.columns)
     queue = _queue(settings, lambda name: F.col(_quote(name)))
-    part = F.try_element_at("headers", F.lit("x-lmq-part")).try_cast("int")
-    order = F.struct("timestamp", "offset", part) if settings.order_by is None else F.col(_quote(settings.order_by))
+    order = F.struct("timestamp", "offset", "part") if settings.order_by is None else F.col(_quote(settings.order_by))
     place = (F.col("_metadata.file_path"), F.col("_metadata.file_block_start"), F.monotonically_increasing_id())
     return rows.select(
         *push_columns(queue),
         F.lit(None).cast("string").alias(_UNREADABLE),
         order.alias("_order"),
-        F.xxhash64(F.struct("queue", "offset", part)).alias("_identity"),
+        F.xxhash64(F.struct("queue", "offset", "part")).alias("_identity"),
         *(column.alias(name) for column, name in zip(place, PLACE, strict=True)),
     )
 
