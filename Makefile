@@ -86,8 +86,8 @@ test: lint ## Run everything that CI runs (tens of minutes)
 	$(BIN)/pytest tests --ignore=tests/benchmarks -n $(TEST_JOBS) --dist loadfile --no-loadscope-reorder --durations=10
 	TEST_FRONT_ENDS=2 $(BIN)/pytest $(FRONT_END_TESTS:%=tests/integration/test_%.py) -q -n $(TEST_JOBS)
 
-# Downloads and builds Helm and Docker Compose, which takes minutes, and starts a separate systemd, which needs root.
-deploy-check: install ## Build Helm and Docker Compose, and check deploy/ with them and systemd (minutes)
+# Downloads and builds Helm, Docker Compose and KEDA's scalers, which takes minutes, and starts a separate systemd, which needs root.
+deploy-check: install ## Build Helm, Docker Compose and KEDA, and check deploy/ with them and systemd (minutes)
 	LMQ_DEPLOY_TOOLS=build $(BIN)/pytest tests/deploy
 
 sim: install ## Replay a run of the simulator: make sim SEED=7

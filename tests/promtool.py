@@ -1,7 +1,7 @@
-"""promtool, Prometheus' own checker of metrics and rules: from PATH, else unpacked from Debian's package
+"""Prometheus, and promtool, its own checker of metrics and rules: from PATH, else unpacked from Debian's package
 ``prometheus``.
 
-The package is kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so it is fetched only once.
+The programs are kept below ``$XDG_CACHE_HOME/lmqcluster`` (default ``~/.cache/lmqcluster``), so they are fetched only once.
 """
 
 from __future__ import annotations
@@ -15,24 +15,37 @@ from pathlib import Path
 
 from .installing import one_at_a_time
 
-__all__ = ["check_metrics", "promtool", "run"]
+__all__ = ["check_metrics", "prometheus", "promtool", "run"]
 
 _TIMEOUT_S = 600.0
 
 
-@cache
 def promtool() -> str:
-    """Return the program.
+    """Return the checker.
 
     Raises:
         RuntimeError: it is not available; the text says what to install.
     """
-    found = shutil.which("promtool")
+    return _program("promtool")
+
+
+def prometheus() -> str:
+    """Return the server.
+
+    Raises:
+        RuntimeError: it is not available; the text says what to install.
+    """
+    return _program("prometheus")
+
+
+@cache
+def _program(name: str) -> str:
+    found = shutil.which(name)
     if found is not None:
         return found
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
     folder.mkdir(parents=True, exist_ok=True)
-    kept = folder / "promtool"
+    kept = folder / name
     with one_at_a_time():
         if not kept.exists():
             _unpack(kept)
@@ -41,7 +54,7 @@ def promtool() -> str:
 
 def _unpack(target: Path) -> None:
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        raise RuntimeError("these tests need promtool, which is part of Prometheus: install it, and put it on PATH")
+        raise RuntimeError(f"these tests need {target.name}, a part of Prometheus: install it, and put it on PATH")
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
         folder = Path(name)
         download = ["apt-get", "download", "prometheus"]
@@ -51,12 +64,12 @@ def _unpack(target: Path) -> None:
             done = _call(download, folder)
             if done.returncode != 0:
                 reason = done.stderr.strip()[-300:]
-                raise RuntimeError(f"these tests need promtool: install Debian's package prometheus ({reason})")
+                raise RuntimeError(f"these tests need {target.name}: install Debian's package prometheus ({reason})")
         (package,) = folder.glob("prometheus_*.deb")
         done = _call(["dpkg", "-x", package.name, "unpacked"], folder)
         if done.returncode != 0:
             raise RuntimeError(f"{package.name} cannot be unpacked: {done.stderr.strip()[-300:]}")
-        (folder / "unpacked/usr/bin/promtool").replace(target)
+        (folder / "unpacked/usr/bin" / target.name).replace(target)
 
 
 def _call(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:

@@ -29,6 +29,10 @@ VARIANTS: dict[str, tuple[str, ...]] = {
         '--set-json=tolerations=[{"key":"queues","operator":"Exists"}]',
         '--set-json=imagePullSecrets=[{"name":"registry"}]',
         '--set-json=nodeSelector={"disk":"fast"}',
+        (
+            '--set-json=autoscaling={"enabled":true,"consumers":[{"deployment":"invoices","messagesPerReplica":10},'
+            '{"deployment":"thumbnails","queue":"images/new & urgent","messagesPerReplica":1,"minReplicas":1,"maxReplicas":30}]}'
+        ),
     ),
 }
 

@@ -6,6 +6,7 @@ import json
 import re
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote_plus, urlsplit
 
 import kubernetes_validate
 import pytest
@@ -18,7 +19,7 @@ from .rendering import CHART, KUBERNETES, VARIANTS, kept, rendered, stamp
 from .tools import DEPLOY, helm, run
 
 KUBERNETES_VERSIONS = ("1.27", "1.31", "1.34", "1.37")
-NOT_IN_KUBERNETES = {"ServiceMonitor", "PrometheusRule"}
+NOT_IN_KUBERNETES = {"ServiceMonitor", "PrometheusRule", "ScaledObject", "TriggerAuthentication"}
 
 
 def documents(variant: str) -> dict[tuple[str, str], Any]:
@@ -108,6 +109,28 @@ def test_prometheus_reads_every_page_that_alerts_and_dashboard_need() -> None:
     assert jobs == {one.get("metrics_path", "/metrics"): one["job_name"] for one in configured["scrape_configs"]}
 
 
+def test_consumers_are_scaled_on_their_queues() -> None:
+    """Both triggers read the queue of the Deployment, with the token of the Secret."""
+    objects = documents("everything")
+    (reference,) = objects["TriggerAuthentication", "lmq-lmqcluster"]["spec"]["secretTargetRef"]
+    assert reference == {"parameter": "token", "name": "mine", "key": "admin-token"}
+    scaled = {name: one["spec"] for (kind, name), one in objects.items() if kind == "ScaledObject"}
+    names = {"invoices": ("invoices", "10", 0, 10), "thumbnails": ("images/new & urgent", "1", 1, 30)}
+    assert scaled.keys() == names.keys()
+    for deployment, (queue, target, least, most) in names.items():
+        spec = scaled[deployment]
+        assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (least, most)
+        assert spec["scaleTargetRef"] == {"name": deployment}
+        modifiers = spec["advanced"]["scalingModifiers"]
+        assert modifiers == {"formula": "ready + leased", "target": target, "activationTarget": "0"}
+        for trigger, figure in zip(spec["triggers"], ("ready", "leased"), strict=True):
+            assert trigger["authenticationRef"] == {"name": "lmq-lmqcluster"}
+            assert trigger["name"] == trigger["metadata"]["valueLocation"] == figure
+            url = urlsplit(trigger["metadata"]["url"])
+            assert (url.scheme, url.netloc) == ("https", "lmq-lmqcluster.queues.svc:9980")
+            assert unquote_plus(url.path.removeprefix("/v1/queues/")) == queue
+
+
 def test_the_alerts_come_with_the_chart(tmp_path: Path) -> None:
     rule = documents("everything")["PrometheusRule", "lmq-lmqcluster"]
     assert rule["metadata"]["labels"]["release"] == "prometheus"
@@ -145,5 +168,9 @@ def test_helm_finds_no_error_and_renders_the_kept_files() -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for variant in VARIANTS:
         assert rendered(program, variant) == kept(variant).read_text(encoding="utf-8")
-    refused = run(program, "template", "lmq", CHART, "--kube-version", KUBERNETES, "--set=tls.enabled=true")
-    assert "tls.secretName" in refused.stderr
+    template = (program, "template", "lmq", CHART, "--kube-version", KUBERNETES)
+    for value, problem in (
+        ("tls.enabled=true", "tls.secretName"),
+        ("autoscaling.enabled=true", "autoscaling.consumers"),
+    ):
+        assert problem in run(*template, f"--set={value}").stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["DEPLOY", "ROOT", "builds_everything", "compose_config", "helm", "run"]
+__all__ = ["BUILD_S", "DEPLOY", "ROOT", "builds_everything", "compose_config", "helm", "kept", "run"]
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -27,7 +27,11 @@ HELM = "helm.sh/helm/v3/cmd/helm@v3.16.4"
 
 
 def run(
-    *command: str | Path, environment: dict[str, str] | None = None, timeout_s: float = RUN_S
+    *command: str | Path,
+    environment: dict[str, str] | None = None,
+    timeout_s: float = RUN_S,
+    folder: Path = DEPLOY,
+    text: str | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program to its end and return its output."""
     return subprocess.run(
@@ -37,7 +41,8 @@ def run(
         timeout=timeout_s,
         env={**os.environ, **(environment or {})},
         # Compose's loader resolves relative paths from its working directory.
-        cwd=DEPLOY,
+        cwd=folder,
+        input=text,
         check=False,
     )
 
@@ -58,7 +63,7 @@ def helm() -> Path | None:
     found = shutil.which("helm")
     if found is not None:
         return Path(found)
-    if builds_everything() or _kept(HELM).exists():
+    if builds_everything() or kept(HELM).exists():
         return _built(HELM)
     return None
 
@@ -68,7 +73,8 @@ def builds_everything() -> bool:
     return os.environ.get("LMQ_DEPLOY_TOOLS") == "build"
 
 
-def _kept(module: str) -> Path:
+def kept(module: str) -> Path:
+    """Return the place of a program that is built from a module with a version."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "lmqcluster"
     name, _, version = module.partition("@")
     return folder / f"{name.replace('/', '-')}-{version}"
@@ -76,13 +82,13 @@ def _kept(module: str) -> Path:
 
 @cache
 def _built(module: str) -> Path:
-    kept = _kept(module)
-    if kept.exists():
-        return kept
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+    built = kept(module)
+    if built.exists():
+        return built
+    built.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=built.parent) as folder:
         done = run("go", "install", module, environment={"GOBIN": folder, "GOFLAGS": ""}, timeout_s=BUILD_S)
         assert done.returncode == 0, done.stderr
         (program,) = Path(folder).iterdir()
-        program.replace(kept)
-    return kept
+        program.replace(built)
+    return built

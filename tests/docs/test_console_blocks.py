@@ -18,6 +18,7 @@ RUN = {
     "README.md": (),
     "docs/access.md": ("TLS for clients",),
     "docs/admin.md": (),
+    "docs/autoscaling.md": (),
     "docs/concepts.md": (),
     "docs/configuration.md": (),
     "docs/delivery.md": (),
@@ -40,7 +41,7 @@ NOT_RUN = {
     "docs/spark.md": "needs a cluster of Spark; tests/spark runs the pipelines",
 }
 """Pages of which only programs, commands and options are checked, by tests/unit/project/test_documentation.py."""
-ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^make |\.venv/bin/activate| \.\.\.( |$)")
+ELSEWHERE = re.compile(r"/etc/|/var/lib/|10\.0\.0\.|^(?:make|kubectl|helm) |\.venv/bin/activate| \.\.\.( |$)")
 """Lines for other machines, or for steps that the test has done already."""
 
 
