@@ -13,9 +13,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-import msgpack
-
-from .model_state import NO_ATTRIBUTES, Attributes, Batch, Delivery, Entry, Queue, Subscription
+from .model_state import NO_ATTRIBUTES, Attributes, Batch, Delivery, Entry, Queue, Subscription, with_headers
 
 SYSTEM = {"accum": 0, "retry": 2, "timeout": 30}
 NO, NEW, YES = 0, 1, 2
@@ -255,7 +253,7 @@ class Model:
         for queue, known, flag, sequence, at_us, _ in self.keyed:
             if key is not None and (queue, known) == (name, key) and self.is_known(at_us):
                 return flag + REPLAYED, sequence
-        flag = self.store(name, content, content_type, _with(attributes, self.preserved(name, headers or [])))
+        flag = self.store(name, content, content_type, with_headers(attributes, self.preserved(name, headers or [])))
         if key is not None:
             self.keyed.append((name, key, flag, self.arrivals, self.now_us, content))
         return flag, self.arrivals
@@ -582,24 +580,3 @@ class Model:
             entries = self.queues[queue].entries if queue in self.queues else []
             found += [(e.number, e.remaining - 1) for e in entries if e.state == "leased" and e.number == number]
         return found if len(found) == len(batch.items) else None
-
-
-def _with(attributes: bytes, headers: list[tuple[bytes, bytes]]) -> Attributes:
-    """Return attributes with those made from headers, whose names and values have five bytes each in front."""
-    pairs = msgpack.unpackb(attributes) if attributes else {}
-    size = len(attributes)
-    if headers:
-        size += _map_head(len(pairs) + len(headers)) - (_map_head(len(pairs)) if attributes else 0)
-        size += sum(10 + len(name) + len(value) for name, value in headers)
-    return Attributes(pairs | {_text(name): _text(value) for name, value in headers}, size)
-
-
-def _map_head(count: int) -> int:
-    return 1 if count < 16 else 3
-
-
-def _text(header: bytes) -> Any:
-    try:
-        return header.decode()
-    except UnicodeDecodeError:
-        return header

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import msgpack
+
 
 class Attributes(NamedTuple):
     """Names and values, and how many bytes they have packed."""
@@ -77,3 +79,24 @@ class Subscription:
 
     settled: int = 0
     batches: dict[int, Batch] = field(default_factory=dict)
+
+
+def with_headers(attributes: bytes, headers: list[tuple[bytes, bytes]]) -> Attributes:
+    """Return attributes with those made from headers, whose names and values have five bytes each in front."""
+    pairs = msgpack.unpackb(attributes) if attributes else {}
+    size = len(attributes)
+    if headers:
+        size += _map_head(len(pairs) + len(headers)) - (_map_head(len(pairs)) if attributes else 0)
+        size += sum(10 + len(name) + len(value) for name, value in headers)
+    return Attributes(pairs | {_text(name): _text(value) for name, value in headers}, size)
+
+
+def _map_head(count: int) -> int:
+    return 1 if count < 16 else 3
+
+
+def _text(header: bytes) -> Any:
+    try:
+        return header.decode()
+    except UnicodeDecodeError:
+        return header

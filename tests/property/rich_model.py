@@ -17,6 +17,7 @@ from .rich_state import Entry, Queue
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
 TAIL, KEEP, HEAD = 0, 1, 2
 REFUSED = "refused"
+Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
@@ -214,7 +215,7 @@ class RichModel:
 
     # --- push -----------------------------------------------------------------------------------------------------
 
-    def targets(self, name: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
+    def targets(self, name: bytes) -> Targets:
         """Return the queues that decide, those of them that keep the message, and those that get copies."""
         deciding: list[bytes] = []
         keeping: list[bytes] = []
@@ -269,13 +270,7 @@ class RichModel:
         targets = self.targets(name)
         return [self.push_one(targets, body, []) for body in bodies]
 
-    def push_one(
-        self,
-        targets: tuple[list[bytes], list[bytes], list[bytes]],
-        body: bytes,
-        asked: list[Any],
-        attributes: bytes = b"",
-    ) -> int:
+    def push_one(self, targets: Targets, body: bytes, asked: list[Any], attributes: bytes = b"") -> int:
         deciding, keeping, copies = targets
         for one in deciding:
             flag = self.refusal(one, body)

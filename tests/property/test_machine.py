@@ -64,7 +64,10 @@ PROPERTIES = st.lists(
 )
 # From none to more than the 15 attributes that the shortest header of a map can announce.
 _GIVEN: tuple[Attributes, ...] = (
-    *({}, {}, {"a": 1}, {"a": "\xe9", "b": b"\xff", "c": -0.5}),
+    {},
+    {},
+    {"a": 1},
+    {"a": "\xe9", "b": b"\xff", "c": -0.5},
     {str(number): number for number in range(15)},
 )
 ATTRIBUTES = st.sampled_from([pack_attributes(one) for one in _GIVEN])
