@@ -10,9 +10,10 @@ from typing import NamedTuple
 from .errors import LmqError
 from .limits import NAME_BYTES_MAX
 
-__all__ = ["QUEUE_OPTIONS", "QueueOption", "parse_option"]
+__all__ = ["KEY_SCOPES", "QUEUE_OPTIONS", "QueueOption", "parse_option"]
 
 DESTINATIONS_MAX = 100
+KEY_SCOPES = ("queue", "group")
 _COUNT_MAX = 1 << 62
 _SECONDS_MAX = float(1 << 60) / 1e6
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -71,11 +72,19 @@ def _queues(value: object) -> list[str]:
     return list(dict.fromkeys(map(_queue, value)))
 
 
+def _key_scope(value: object) -> str:
+    scope = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if not isinstance(scope, str) or scope not in KEY_SCOPES:
+        raise ValueError(f"must be {' or '.join(KEY_SCOPES)}")
+    return scope
+
+
 class QueueOption(NamedTuple):
     """One property.
 
     Attributes:
-        unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``flag``, ``queue`` or ``queues``.
+        unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``flag``, ``queue``, ``queues`` or
+            ``scope``.
         check: function that returns a value in its canonical form, or raises ValueError.
         text: effect.
     """
@@ -102,6 +111,8 @@ QUEUE_OPTIONS: Mapping[str, QueueOption] = {
     "fanout_only": QueueOption("flag", _flag, "Pushes go only to the bound queues."),
     "open_transaction_timeout": QueueOption("seconds", _positive_seconds, "The longest time a session may hold a message."),
     "exclusive": QueueOption("flag", _flag, "Only one session at a time pulls; the others wait in the order of their requests."),
+    "key_window": QueueOption("seconds", _positive_seconds, "The exact time for which the key of a push counts, for any body."),
+    "key_scope": QueueOption("scope", _key_scope, "Where such a key counts: in the queue, or in the group of the message."),
 }  # fmt: skip
 """Properties by name. The value ``null`` removes a queue's own value."""
 

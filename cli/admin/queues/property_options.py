@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.wire.queue_options import QUEUE_OPTIONS, QueueOption
+from lmqcluster.wire.queue_options import KEY_SCOPES, QUEUE_OPTIONS, QueueOption
 
 from ...shared.units import duration, size
 
 __all__ = ["given_properties", "property_options"]
 
-_Kind = Callable[[str], Any] | type
+_Kind = Callable[[str], Any] | type | click.Choice[str]
 _LMQ: Final[Mapping[str, tuple[_Kind, str, str]]] = {
     "accum": (duration, "TIME", "Accumulation window; 0 disables accumulation."),
     "retry": (int, "N", "Maximum number of redeliveries, for messages pushed from now on."),
@@ -25,6 +25,7 @@ _TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
     "seconds": (duration, "TIME"),
     "factor": (float, "FACTOR"),
     "queue": (str, "QUEUE"),
+    "scope": (click.Choice(KEY_SCOPES), "SCOPE"),
 }
 
 

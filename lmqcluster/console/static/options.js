@@ -22,6 +22,8 @@ export const OPTIONS = [
   ["fanout_only", "flag", "pushes go only to the bound queues"],
   ["open_transaction_timeout", "number", "seconds for which a session may hold a message that it pulled without a lease time"],
   ["exclusive", "flag", "only one session at a time pulls; the others wait"],
+  ["key_window", "number", "seconds for which the key of a push counts exactly, for any body"],
+  ["key_scope", "scope", "where such a key counts: queue or group"],
 ];
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));
 
@@ -32,10 +34,14 @@ export function optionFields(values) {
 
 function control(kind, value) {
   if (kind === "number") return h("input", { type: "number", step: "any", min: "0", value: value ?? "" });
+  if (kind === "scope") return choice([["", "not set"], ["queue", "queue"], ["group", "group"]], value ?? "");
   if (kind !== "flag") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
-  const choices = [["", "not set"], ["yes", "yes"], ["no", "no"]];
+  return choice([["", "not set"], ["yes", "yes"], ["no", "no"]], value === undefined ? "" : value ? "yes" : "no");
+}
+
+function choice(choices, chosen) {
   const select = h("select", {}, choices.map(([key, text]) => h("option", { value: key }, text)));
-  select.value = value === undefined ? "" : value ? "yes" : "no";
+  select.value = chosen;
   return select;
 }
 
@@ -48,7 +54,7 @@ function parsed(kind, text) {
   if (text === "") return undefined;
   if (kind === "number") return Number(text);
   if (kind === "flag") return text === "yes";
-  return kind === "queue" ? text : text.split(",").map((one) => one.trim()).filter((one) => one !== "");
+  return kind === "queue" || kind === "scope" ? text : text.split(",").map((one) => one.trim()).filter((one) => one !== "");
 }
 
 /** Return the options of `lmq-admin queue set` for a property; null removes it. */

@@ -36,6 +36,8 @@ class QueueOptions(NamedTuple):
         fanout_only: pushes go to the bound queues only.
         exclusive: only one session at a time may pull.
         open_us: how long a session may hold a message that it pulled without a limit.
+        key_window_us: how long keys of pushes count, exactly, for any body and any client.
+        keys_by_group: they count in the group of their message, not in the whole queue.
     """
 
     max_items: int | None = None
@@ -54,6 +56,8 @@ class QueueOptions(NamedTuple):
     fanout_only: bool = False
     exclusive: bool = False
     open_us: int | None = None
+    key_window_us: int | None = None
+    keys_by_group: bool = False
 
     def retry_delay_after(self, deliveries: int) -> int:
         """Return the delay in microseconds before a message is due again after its n-th delivery."""
@@ -112,6 +116,13 @@ def _queue_names(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_queue_name, value)))
 
 
+def _key_scope(value: Any) -> str:
+    scope = value.decode() if isinstance(value, bytes) else value
+    if scope not in ("queue", "group"):
+        raise ValueError("must be queue or group")
+    return str(scope)
+
+
 OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "max_items": _count,
     "max_size": _count,
@@ -129,6 +140,8 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "fanout_only": _flag,
     "exclusive": _flag,
     "open_transaction_timeout": _positive_seconds,
+    "key_window": _positive_seconds,
+    "key_scope": _key_scope,
 }
 """By name, the function that checks a value and returns its stored form."""
 
@@ -170,6 +183,8 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
         fanout_only=properties.get("fanout_only", False),
         exclusive=properties.get("exclusive", False),
         open_us=time_us("open_transaction_timeout"),
+        key_window_us=max(1, time_us("key_window") or 1) if "key_window" in properties else None,
+        keys_by_group=properties.get("key_scope") == "group",
     )
 
 

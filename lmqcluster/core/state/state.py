@@ -116,8 +116,7 @@ class State:
         self.compile = compile_pattern
         self.version = 1
         self.now_us = 0
-        self.last_delivery = 0
-        self.last_sequence = 0
+        self.last_delivery = self.last_sequence = 0
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.totals = Totals()
@@ -135,7 +134,8 @@ class State:
         self.bindings = Bindings()
         self.admission = Admission(self, self.bindings)
         self.exits = DeadLetterRouter(self, self.admission)
-        self.idle = IdleQueues(self)
+        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
+        self.idle = IdleQueues(self, self.keys)
         self.poll_limits = PollLimits()
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
@@ -153,7 +153,6 @@ class State:
         self.salt = b""
         self.node_sequences = NodeSequences()
         self.producers = Producers(REMEMBER_US, self.quotas)
-        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
         self.marks = StreamPositions(self.quotas)
         self.batches = BatchLeases(self, self.deliveries, self.endings, self.lease_watch, self.idle)
         self.api_keys = ApiKeys()
@@ -164,6 +163,7 @@ class State:
                 Limited(self.lease_watch, 1_000),
                 Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
+                Limited(self.keys.exact, 2_000),
                 Limited(self.producers, 2_000),
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),
@@ -336,12 +336,19 @@ class State:
             self._unbound(self.bindings.deleted(name))
             self._refresh_children(name)
             self.waiting_pushes.deleted(name)
+            self.forget_keys(name)
             self.deleted.append(queue)
             self.hooked.note(name, ())
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue.counters, counter)
             self.deleted_total += 1
         return queue is not None
+
+    def forget_keys(self, name: bytes) -> None:
+        """Forget the exact keys of a queue."""
+        if name in self.keys.exact:
+            self.keys.exact.forget(name)
+            self.expiry.at(0)
 
     def view_closed(self, view: OpenView) -> None:
         """Forget a view that was closed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.handlers.transactions import OPERATIONS_MAX
-from ....wire.queue_options import QUEUE_OPTIONS
+from ....wire.queue_options import KEY_SCOPES, QUEUE_OPTIONS
 
 __all__ = ["DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
 
@@ -29,6 +29,7 @@ _TYPES: Final[dict[str, Json]] = {
     "flag": {"type": ["boolean", "null"]},
     "queue": {"type": ["string", "null"], "minLength": 1},
     "queues": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}},
+    "scope": {"enum": [*KEY_SCOPES, None]},
 }
 
 PROPERTIES: Final[Json] = {

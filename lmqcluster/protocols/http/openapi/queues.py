@@ -14,7 +14,8 @@ __all__ = ["job_paths", "queue_paths", "subscription_paths"]
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again.",
+    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again."
+    " In a queue with `key_window` it counts for exactly that time, whatever the body.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 
