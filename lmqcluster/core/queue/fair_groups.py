@@ -159,7 +159,7 @@ class FairGroups:
         return group.waiting > 0
 
     def _line_up(self, group: Group, now_us: int) -> None:
-        """Let a group with messages in line take part in turns, at once or when it has a token."""
+        """Put a group with messages in line among those that take turns, or among the resting ones if it has no token."""
         self._leave(group)
         rate = self.limits.rate
         if rate is None or rate.available(group.full_ns, now_us):
@@ -225,7 +225,7 @@ class FairGroups:
         return None if group is None else self.head(group)
 
     def wake(self, now_us: int, limit: int) -> int:
-        """Let up to `limit` groups take part in turns, or forget them, whose bucket has filled; return how many."""
+        """Return up to `limit` groups that have a token to the turns, or forget those that are idle; return how many."""
         done = 0
         while done < limit and (group := self._first_until(self._resting, now_us)) is not None:
             self._line_up(group, now_us)
