@@ -21,10 +21,18 @@ export const OPTIONS = [
   ["destination_queues", "queues", "an alias forwards its pushes to these queues, separated by commas"],
   ["fanout_only", "flag", "pushes go only to the bound queues"],
   ["open_transaction_timeout", "number", "seconds for which a session may hold a message that it pulled without a lease time"],
+  ["group_mode", "mode", "fair: groups take turns; ordered: one message of a group at a time"],
+  ["max_in_flight", "number", "most messages that are under lease at one time"],
+  ["group_max_in_flight", "number", "the same for each group"],
+  ["rate", "number", "most deliveries per second"],
+  ["rate_burst", "number", "most deliveries at once; by default those of one second"],
+  ["group_rate", "number", "most deliveries per second of each group of a fair queue"],
+  ["group_rate_burst", "number", "most deliveries of a group at once"],
   ["exclusive", "flag", "only one session at a time pulls; the others wait"],
   ["key_window", "number", "seconds for which the key of a push counts exactly, for any body"],
   ["key_scope", "scope", "where such a key counts: queue or group"],
 ];
+const CHOICES = { mode: ["ordered", "fair"], scope: ["queue", "group"] };
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));
 
 /** Create form controls for all of them, filled with `values`. */
@@ -34,13 +42,14 @@ export function optionFields(values) {
 
 function control(kind, value) {
   if (kind === "number") return h("input", { type: "number", step: "any", min: "0", value: value ?? "" });
-  if (kind === "scope") return choice([["", "not set"], ["queue", "queue"], ["group", "group"]], value ?? "");
+  const choices = CHOICES[kind];
+  if (choices) return choice(choices.map((one) => [one, one]), value ?? "");
   if (kind !== "flag") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
-  return choice([["", "not set"], ["yes", "yes"], ["no", "no"]], value === undefined ? "" : value ? "yes" : "no");
+  return choice([["yes", "yes"], ["no", "no"]], value === undefined ? "" : value ? "yes" : "no");
 }
 
 function choice(choices, chosen) {
-  const select = h("select", {}, choices.map(([key, text]) => h("option", { value: key }, text)));
+  const select = h("select", {}, [["", "not set"], ...choices].map(([key, text]) => h("option", { value: key }, text)));
   select.value = chosen;
   return select;
 }
@@ -54,7 +63,7 @@ function parsed(kind, text) {
   if (text === "") return undefined;
   if (kind === "number") return Number(text);
   if (kind === "flag") return text === "yes";
-  return kind === "queue" || kind === "scope" ? text : text.split(",").map((one) => one.trim()).filter((one) => one !== "");
+  return kind === "queues" ? text.split(",").map((one) => one.trim()).filter((one) => one !== "") : text;
 }
 
 /** Return the options of `lmq-admin queue set` for a property; null removes it. */
