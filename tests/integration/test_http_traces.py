@@ -59,8 +59,8 @@ HOSTILE = [
 
 def send(address: str, target: str, headers: bytes, body: bytes) -> Answer:
     with Connection(address) as connection:
-        kind = b"content-type: application/json\r\ncontent-length: %d" % len(body)
-        connection.send(b"POST %b HTTP/1.1\r\nhost: x\r\n%b\r\n%b\r\n\r\n%b" % (target.encode(), headers, kind, body))
+        kind = b"host: %b\r\ncontent-type: application/json\r\ncontent-length: %d" % (address.encode(), len(body))
+        connection.send(b"POST %b HTTP/1.1\r\n%b\r\n%b\r\n\r\n%b" % (target.encode(), headers, kind, body))
         return connection.read()
 
 
@@ -75,7 +75,7 @@ def test_a_malformed_trace_is_ignored(api: Api, queue_name: str, headers: bytes)
     assert [one["attributes"] for one in found] == [{}, {}, {}]
 
 
-@pytest.mark.parametrize("state", [b"x", b"a=" + b"x" * 3000, b"," * 4000, b"a=1," * 900, b"a=\x7f"])
+@pytest.mark.parametrize("state", [b"x", b"a=" + b"x" * 3000, b"," * 4000, b"a=1," * 900, b"a=\xc3\xa9"])
 def test_a_malformed_state_is_left_out(api: Api, queue_name: str, state: bytes) -> None:
     headers = b"traceparent: %b\r\ntracestate: %b" % (PARENT.encode(), state)
     assert send(api.address, f"/messages/{queue_name}", headers, b"lmq").status == 200
