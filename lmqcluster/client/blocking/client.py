@@ -63,6 +63,7 @@ class Client:
         self._pid = os.getpid()
         self._thread = _LoopThread()
         self._direct = FastPath(self._client, self._thread.loop, self._thread.ident)
+        self._message_type = SyncMessage if self._client._tracer is None else _traced_message_type()
         self._calling: set[int] = set()  # threads whose calls go over the event loop
         # If a client is garbage-collected without `close`, its thread must end too.
         self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
@@ -169,7 +170,7 @@ class Client:
 
     def transaction(self) -> SyncTransaction:
         """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
-        return SyncTransaction(self._client._send_transaction, self._run)
+        return SyncTransaction(self._client._send_transaction, self._client, self._run)
 
     # --- calls, written by `python -m deploy.blocking_client` -----------------------------------------------------------
 
@@ -483,10 +484,10 @@ class Client:
     # --- running on the client's loop ---------------------------------------------------------------------------------
 
     def _message(self, message: Message | None) -> SyncMessage | None:
-        return None if message is None else SyncMessage(self, message)
+        return None if message is None else self._message_type(self, message)
 
     def _messages(self, messages: list[Message]) -> list[SyncMessage]:
-        return [SyncMessage(self, message) for message in messages]
+        return [self._message_type(self, message) for message in messages]
 
     def _do(self, call: Callable[[AsyncClient], asyncio.Future[T]]) -> T:
         """Return the result of a call, which takes the fast path if no other thread is calling."""
@@ -609,7 +610,7 @@ class SyncMessages:
         message = self._run(self._messages.next)
         if message is None:
             raise StopIteration
-        return SyncMessage(self._client, message)
+        return self._client._message_type(self._client, message)
 
     def close(self) -> None:
         """End the iteration and return the prefetched messages without charging a retry."""
@@ -622,6 +623,12 @@ class SyncMessages:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _traced_message_type() -> type[SyncMessage]:
+    from .traced_message import TracedSyncMessage  # noqa: PLC0415 - only a client with tracing needs OpenTelemetry
+
+    return TracedSyncMessage
 
 
 def _end(direct: FastPath, thread: _LoopThread, pid: int) -> None:
