@@ -57,27 +57,27 @@ def spans_in(file: Path) -> list[SpanRecord]:
     """Return the spans that a collector has written completely."""
     if not file.exists():
         return []
-    found = []
-    for line in file.read_text().splitlines(keepends=True):
-        if not line.endswith("\n"):
-            continue
-        for resource in json.loads(line)["resourceSpans"]:
-            about = _attributes(resource["resource"])
-            service = about.get("service.name", "")
-            for span in (one for scope in resource["scopeSpans"] for one in scope["spans"]):
-                found.append(
-                    SpanRecord(
-                        span["traceId"],
-                        span["spanId"],
-                        span.get("parentSpanId", ""),
-                        span["name"],
-                        service,
-                        int(span.get("kind", 0)),
-                        _attributes(span),
-                        span.get("status", {}).get("code", 0) == 2,
-                    )
-                )
-    return found
+    lines = [line for line in file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+    resources = [resource for line in lines for resource in json.loads(line)["resourceSpans"]]
+    return [
+        _record(span, _attributes(resource["resource"]).get("service.name", ""))
+        for resource in resources
+        for scope in resource["scopeSpans"]
+        for span in scope["spans"]
+    ]
+
+
+def _record(span: dict[str, Any], service: str) -> SpanRecord:
+    return SpanRecord(
+        span["traceId"],
+        span["spanId"],
+        span.get("parentSpanId", ""),
+        span["name"],
+        service,
+        int(span.get("kind", 0)),
+        _attributes(span),
+        span.get("status", {}).get("code", 0) == 2,
+    )
 
 
 def tree_of(spans: list[SpanRecord], root: str) -> list[tuple[str, list[Any]]]:
