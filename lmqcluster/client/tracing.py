@@ -1,7 +1,6 @@
 """Spans of a client's calls, by OpenTelemetry's conventions for messaging: ``pip install lmqcluster[otel]``.
 
-Only a client with ``tracing`` imports this module. Its calls go through a `Tracer`, which makes them with a copy of the client
-that has no tracer.
+Only a client with ``tracing`` imports this module.
 
 A message carries the context of the span that pushed it, in the attributes ``traceparent`` and ``tracestate``. Spans of its
 consumer continue that trace: their parent is the current span if that belongs to the trace, otherwise the span that pushed the
@@ -11,13 +10,12 @@ message. The current span is linked then.
 from __future__ import annotations
 
 import copy
-import time
 from asyncio import CancelledError, Future
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar, Unpack
 
 from opentelemetry import context as otel_context
 from opentelemetry import trace
@@ -48,21 +46,39 @@ if TYPE_CHECKING:
 __all__ = ["Settled", "TracedMessage", "Tracer"]
 
 T = TypeVar("T")
-C = TypeVar("C", bound="TracedClient")
+P = TypeVar("P", bound="Pusher")
 
 _LINKS_MAX = 128
 """Most links of a span, OpenTelemetry's default."""
 _W3C = TraceContextTextMapPropagator()
 
 
-class TracedClient(Protocol):
-    """The attributes of a client that a tracer uses."""
-
-    _tracer: Tracer | None
+class Connected(Protocol):
+    """An object that knows the node in use."""
 
     @property
     def address(self) -> NodeAddress | None:
         """Address of the node."""
+
+
+class Pusher(Connected, Protocol):
+    """The pushes of a client."""
+
+    _tracer: Tracer | None
+
+    def push(self, queue: Name, content: Any, **options: Unpack[PushOptions]) -> Future[str]:
+        """Push a message."""
+
+    def push_many(
+        self,
+        queue: Name,
+        contents: Sequence[Any],
+        *,
+        keys: Sequence[Name] | None = None,
+        content_types: Sequence[Name | None] | None = None,
+        options: Sequence[PushOptions | None] | None = None,
+    ) -> Future[list[str]]:
+        """Push messages."""
 
 
 class Pushed(Protocol):
@@ -90,101 +106,73 @@ class Tracer:
 
     # --- pushes -----------------------------------------------------------------------------------------------------
 
-    def push(
-        self, client: C, queue: Name, options: PushOptions, call: Callable[[C, PushOptions], Future[T]]
-    ) -> Future[T]:
-        """Push one message, which gets the context of the span unless it has its own."""
+    def push(self, client: Pusher, queue: Name, content: Any, options: PushOptions) -> Future[str]:
+        """Push one message, which gets the context of the span unless it has one already."""
         own = options.get("attributes") or {}
         span = self._start("push", "send", SpanKind.PRODUCER, queue, contexts=[_context_of(own)])
         given: PushOptions = {**options, "attributes": _injected(span, own)}
-        return _call(span, client, lambda plain: call(plain, given))
+        return _call(span, client, lambda: _plain(client).push(queue, content, **given))
 
     def push_many(
         self,
-        client: C,
+        client: Pusher,
         queue: Name,
-        count: int,
+        contents: Sequence[Any],
         options: Sequence[PushOptions | None] | None,
-        call: Callable[[C, list[PushOptions | None]], Future[T]],
-    ) -> Future[T]:
-        """Push messages, which get the context of one span unless they have their own."""
-        each = [one or {} for one in options or [None] * count]
-        contexts = [_context_of(one.get("attributes") or {}) for one in each]
-        span = self._start("push", "send", SpanKind.PRODUCER, queue, contexts=contexts, count=count)
+        keys: Sequence[Name] | None,
+        content_types: Sequence[Name | None] | None,
+    ) -> Future[list[str]]:
+        """Push messages, which get the context of one span unless they have one already."""
+        each = [one or {} for one in options or [None] * len(contents)]
+        own = [one.get("attributes") or {} for one in each]
+        contexts = map(_context_of, own)
+        span = self._start("push", "send", SpanKind.PRODUCER, queue, contexts=contexts, count=len(contents))
         given: list[PushOptions | None] = [
-            {**one, "attributes": _injected(span, one.get("attributes") or {})} for one in each
+            {**one, "attributes": _injected(span, attributes)} for one, attributes in zip(each, own, strict=True)
         ]
-        return _call(span, client, lambda plain: call(plain, given))
+
+        def call() -> Future[list[str]]:
+            return _plain(client).push_many(queue, contents, keys=keys, content_types=content_types, options=given)
+
+        return _call(span, client, call)
 
     def with_current(self, options: PushOptions) -> PushOptions:
-        """Return the options of a later push, with the context of the current span unless they have their own."""
+        """Return the options of a later push, with the context of the current span unless they have one already."""
         current = trace.get_current_span()
         if not current.get_span_context().is_valid:
             return options
         return {**options, "attributes": _injected(current, options.get("attributes") or {})}
 
-    # --- pulls ------------------------------------------------------------------------------------------------------
+    # --- pulls and settlements --------------------------------------------------------------------------------------
 
-    async def pull(
-        self, client: C, queue: Name | None, call: Callable[[C], Awaitable[Message | None]]
-    ) -> TracedMessage | None:
-        """Take a message; a pull that finds none makes no span. Without `queue`, that of the message counts."""
-        began_ns = time.time_ns()
-        try:
-            message = await call(_plain(client))
-        except LmqError as error:
-            self._failed("pull", queue, client, began_ns, error)
-            raise
-        if message is None:
-            return None
-        traced = TracedMessage(self, client, message)
-        self._received(client, message.queue if queue is None else queue, [traced], began_ns, is_batch=False)
-        return traced
-
-    async def pull_many(self, client: C, queue: Name, call: Callable[[C], Awaitable[list[Message]]]) -> list[Message]:
-        """Take messages; see `pull`."""
-        began_ns = time.time_ns()
-        try:
-            found = await call(_plain(client))
-        except LmqError as error:
-            self._failed("pull", queue, client, began_ns, error)
-            raise
-        messages: list[Message] = [TracedMessage(self, client, message) for message in found]
-        if messages:
-            self._received(client, queue, messages, began_ns, is_batch=True)
-        return messages
-
-    def _received(
-        self, client: TracedClient, queue: Name, messages: Sequence[Message], began_ns: int, *, is_batch: bool
-    ) -> None:
-        contexts = [_context_of(message.attributes) for message in messages]
-        count = len(messages) if is_batch else None
+    def received(self, node: Connected, pulled: Message | list[Message] | None, began_ns: int) -> None:
+        """Note the result of a pull; one that found nothing makes no span."""
+        if not pulled:
+            return
+        messages = pulled if isinstance(pulled, list) else [pulled]
         span = self._start(
             "pull",
             "receive",
             SpanKind.CLIENT,
-            queue,
-            contexts=contexts,
-            count=count,
+            messages[0].queue,
+            contexts=[_context_of(message.attributes) for message in messages],
+            count=len(messages) if isinstance(pulled, list) else None,
             joins=len(messages) == 1,
             at=began_ns,
         )
-        if not is_batch:
-            _describe(span, messages[0]._reply)
-        _end(span, client, None)
+        if isinstance(pulled, Message):
+            _describe(span, pulled._reply)
+        _end(span, node, None)
 
-    def _failed(self, name: str, queue: Name | None, client: TracedClient, began_ns: int, error: LmqError) -> None:
-        span = self._start(name, "receive", SpanKind.CLIENT, queue, at=began_ns)
-        _end(span, client, error)
-
-    # --- settlements ------------------------------------------------------------------------------------------------
+    def pull_failed(self, node: Connected, began_ns: int, error: LmqError) -> None:
+        """Note a pull that failed."""
+        _end(self._start("pull", "receive", SpanKind.CLIENT, None, at=began_ns), node, error)
 
     def settle(
-        self, client: C, name: str, queue: Name, call: Callable[[C], Future[T]], count: int | None = None
+        self, node: Connected, name: str, queue: Name, call: Callable[[], Future[T]], count: int | None = None
     ) -> Future[T]:
         """Settle messages, as part of the current trace; `count` for several."""
-        span = self._start(name, "settle", SpanKind.CLIENT, queue, count=count)
-        return _call(span, client, call)
+        return _call(self._start(name, "settle", SpanKind.CLIENT, queue, count=count), node, call)
 
     @contextmanager
     def continued(self, reply: Mapping[bytes, Any]) -> Iterator[None]:
@@ -201,8 +189,8 @@ class Tracer:
             otel_context.detach(token)
 
     @contextmanager
-    def committing(self, client: TracedClient, pushes: Sequence[Pushed], settled: Sequence[Settled]) -> Iterator[None]:
-        """Commit a transaction in a block. Its messages get the context of the span unless they have their own."""
+    def committing(self, node: Connected, pushes: Sequence[Pushed], settled: Sequence[Settled]) -> Iterator[None]:
+        """Commit a transaction in a block. Its messages get the context of the span unless they have one already."""
         queues = {push.queue for push in pushes}
         own = [unpack_attributes((push.options or {}).get("attributes", b"")) for push in pushes]
         span = self._start(
@@ -215,18 +203,18 @@ class Tracer:
         )
         for push, attributes in zip(pushes, own, strict=True):
             push.options = {**(push.options or {}), "attributes": pack_attributes(_injected(span, attributes))}
-        with _current(span, client):
+        with _current(span, node):
             yield
 
     # --- processing -------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def processing(self, client: TracedClient, reply: Mapping[bytes, Any], queue: str) -> Iterator[None]:
+    def processing(self, node: Connected, reply: Mapping[bytes, Any], queue: str) -> Iterator[None]:
         """Process a message in a block, with a span that is the current one."""
         contexts = [_context_of(_attributes_of(reply))]
         span = self._start("process", "process", SpanKind.CONSUMER, queue, contexts=contexts)
         _describe(span, reply)
-        with _current(span, client):
+        with _current(span, node):
             yield
 
     def note_failure(self, error: BaseException) -> None:
@@ -293,10 +281,9 @@ class TracedMessage(Message):
 
     __slots__ = ("_block", "_tracer")
 
-    def __init__(self, tracer: Tracer, client: Any, message: Message) -> None:
-        super().__init__(client, message._reply, message.content)
-        self._settled = message._settled
-        self._tracer = tracer
+    def __init__(self, client: Any, reply: dict[bytes, Any], content: Any) -> None:
+        super().__init__(client, reply, content)
+        self._tracer: Tracer = client._tracer
         self._block: AbstractContextManager[None] | None = None
 
     def ack(self) -> Awaitable[bool]:
@@ -326,33 +313,33 @@ class TracedMessage(Message):
                 block.__exit__(kind, value, traceback)
 
 
-def _plain(client: C) -> C:
+def _plain(client: P) -> P:
     """Return a copy of a client without its tracer."""
     plain = copy.copy(client)
     plain._tracer = None
     return plain
 
 
-def _call(span: Span, client: C, call: Callable[[C], Future[T]]) -> Future[T]:
+def _call(span: Span, node: Connected, call: Callable[[], Future[T]]) -> Future[T]:
     """Make a call and end its span with the outcome."""
     try:
-        future = call(_plain(client))
+        future = call()
     except BaseException as error:
-        _end(span, client, error)
+        _end(span, node, error)
         raise
     if future.done():
-        _end_with(span, client, future)
+        _end_with(span, node, future)
     else:
-        future.add_done_callback(partial(_end_with, span, client))
+        future.add_done_callback(partial(_end_with, span, node))
     return future
 
 
-def _end_with(span: Span, client: TracedClient, future: Future[Any]) -> None:
-    _end(span, client, CancelledError() if future.cancelled() else future.exception())
+def _end_with(span: Span, node: Connected, future: Future[Any]) -> None:
+    _end(span, node, CancelledError() if future.cancelled() else future.exception())
 
 
-def _end(span: Span, client: TracedClient, error: BaseException | None) -> None:
-    address = client.address
+def _end(span: Span, node: Connected, error: BaseException | None) -> None:
+    address = node.address
     if address is not None:
         span.set_attribute("server.address", address[0])
         span.set_attribute("server.port", address[1])
@@ -368,20 +355,17 @@ def _note(span: Span, error: BaseException) -> None:
 
 
 @contextmanager
-def _current(span: Span, client: TracedClient) -> Iterator[None]:
+def _current(span: Span, node: Connected) -> Iterator[None]:
     """Make a span the current one in a block, and end it with the block."""
     token = otel_context.attach(trace.set_span_in_context(span))
-    failure: BaseException | None = None
     try:
         yield
     except BaseException as error:
-        failure = error
+        _note(span, error)
         raise
     finally:
         otel_context.detach(token)
-        _end(span, client, failure)
-        # The error refers to this frame, so the variable would create a reference cycle.
-        del failure
+        _end(span, node, None)
 
 
 def _describe(span: Span, reply: Mapping[bytes, Any]) -> None:
@@ -406,7 +390,7 @@ def _context_of(attributes: Attributes) -> SpanContext | None:
 
 
 def _injected(span: Span, attributes: Attributes) -> Attributes:
-    """Return the attributes of a message with the context of a span, unless they have their own or no room for it."""
+    """Return the attributes of a message with the context of a span, unless they have one already, or no room for it."""
     if not attributes.keys().isdisjoint(TRACE_ATTRIBUTES):
         return attributes
     carrier: dict[str, str] = {}

@@ -1,8 +1,8 @@
 """Headers of task libraries as attributes of messages, so that other consumers see them.
 
-The libraries' own envelope keeps all headers. Those that a message can have as attributes are attributes too, as far as there
-is room: strings, numbers and bytes. In the other direction, attributes become headers, and replace headers of the same name:
-whoever forwards a message changes its attributes, and knows nothing of the envelope.
+The libraries' own envelope keeps all headers. Those that a message can have as attributes are attributes too, as far as
+there is room: strings, numbers and bytes. In the other direction, attributes become headers, and replace headers of the
+same name: a program that forwards a message changes its attributes and does not know the envelope.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def trace_attributes(parents: Sequence[str], states: Sequence[str]) -> dict[str,
 
 
 def with_trace(attributes: bytes, trace: dict[str, str], bytes_max: int) -> bytes:
-    """Return packed attributes with a trace, unless they have one of their own or no room for it."""
+    """Return packed attributes with a trace, unless they have one already, or no room for it."""
     if not trace:
         return attributes
     own = unpack_attributes(attributes)

@@ -119,8 +119,8 @@ def consume(client: Client) -> None:
         transaction.push("tasks.celery", body, content_type="application/json", attributes=attributes)
 
 
-STORED = ("commit", [])
-TREE = [
+STORED: tuple[str, list[Any]] = ("commit", [])
+TREE: list[tuple[str, list[Any]]] = [
     ("POST /messages/{name}", [("push orders", [STORED])]),
     *[("deliver orders", [])] * 2,
     ("process orders", [
@@ -161,9 +161,8 @@ def test_one_trace_from_http_to_celery(
         return [span for span in spans_in(collector.file) if span.trace == trace_id]
 
     wanted = ["order", *names_in(TREE)]
-    wait_for(
-        lambda: len(spans()) >= len(wanted), f"{len(wanted)} spans, not {sorted(span.name for span in spans())}", 120
-    )
+    with contextlib.suppress(TimeoutError):
+        wait_for(lambda: len(spans()) >= len(wanted), "all spans", 120)
     found = spans()
     assert Counter(span.name for span in found) == Counter(wanted)
     assert [span.name for span in found if not span.parent] == ["order"]

@@ -128,8 +128,8 @@ class AsyncClient:
             tls: a context in place of both files.
             discover: whether to use the addresses that the cluster names too. Disable it if they are not reachable, for example
                 behind NAT, or if the client must use certain nodes only.
-            tracing: whether to make OpenTelemetry spans of pushes, pulls, settlements and processed messages; also the provider
-                of the spans, in place of the process's. Requires the extra ``otel``.
+            tracing: whether to make OpenTelemetry spans of pushes, pulls, settlements and processed messages; or the provider of
+                the spans, instead of the process's. Requires the extra ``otel``.
 
         Raises:
             ModuleNotFoundError: `tracing` is given and OpenTelemetry is not installed.
@@ -156,11 +156,12 @@ class AsyncClient:
             backoff=backoff or Backoff(),
             late=self._give_back,
         )
-        self._tracer: Tracer | None = None
-        if tracing:
-            self._tracer = _tracer(None if tracing is True else tracing)
         self._session = FailoverConnection(settings)
         self._calls = CallSender(self._session, timeout_s)
+        self._tracer: Tracer | None = None
+        self._message_type = Message
+        if tracing:
+            self._trace(None if tracing is True else tracing)
         self._push_heads = Heads(b"push", 2)
         self._option_push_heads = Heads(b"push", 3)
         self._pull_heads = Heads(b"pull", 2)
@@ -168,6 +169,16 @@ class AsyncClient:
         self._pull_many_heads = Heads(b"pull_many", 3)
         self._option_pull_heads = Heads(b"pull", 3)
         self._option_pull_many_heads = Heads(b"pull_many", 4)
+
+    def _trace(self, provider: TracerProvider | None) -> None:
+        try:
+            from .traced_calls import TracedCalls, TracedMessage, Tracer  # noqa: PLC0415 - imports OpenTelemetry
+        except ModuleNotFoundError as error:
+            reason = "tracing needs a library that is not installed: pip install 'lmqcluster[otel]'"
+            raise ModuleNotFoundError(reason) from error
+        self._tracer = Tracer(provider)
+        self._calls = TracedCalls(self._session, self._calls.timeout_s, self._tracer)
+        self._message_type = TracedMessage
 
     async def __aenter__(self) -> Self:
         try:
@@ -230,7 +241,7 @@ class AsyncClient:
                 time.
         """
         if self._tracer is not None:
-            return self._tracer.push(self, queue, options, lambda plain, given: plain.push(queue, content, **given))
+            return self._tracer.push(self, queue, content, options)
         if options and (packed := packed_push_options(options)):
             return self._calls.push_with_options(self._option_push_heads[queue] + encode_content(content), packed)
         return self._calls.push(self._push_heads[queue], encode_content(content))
@@ -266,15 +277,7 @@ class AsyncClient:
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
         if self._tracer is not None:
-            return self._tracer.push_many(
-                self,
-                queue,
-                len(contents),
-                options,
-                lambda plain, given: plain.push_many(
-                    queue, contents, keys=keys, content_types=content_types, options=given
-                ),
-            )
+            return self._tracer.push_many(self, queue, contents, options, keys, content_types)
         each = BatchOptions(len(contents), keys, content_types, options)
         calls, name = self._calls, pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:
@@ -332,12 +335,6 @@ class AsyncClient:
         Raises:
             LmqError: for example ``bad_name``; with `auto_ack`, ``unknown_outcome`` if the connection was lost before the answer.
         """
-        if self._tracer is not None:
-            return self._tracer.pull(
-                self,
-                queue,
-                lambda plain: plain.pull(queue, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after),
-            )
         if lease is not None or auto_ack or session is not None:
             head, decode = self._option_pull_heads[queue], self._settled_message if auto_ack else self._message
             return self._calls.pull(head, decode, timeout, PullOptions(lease, auto_ack, session, after))
@@ -350,8 +347,6 @@ class AsyncClient:
             pattern: regular expression (RE2), searched anywhere in the name.
             timeout: as in `pull`.
         """
-        if self._tracer is not None:
-            return self._tracer.pull(self, None, lambda plain: plain.pull_any(pattern, timeout))
         return self._calls.pull(self._pull_any_heads[pattern], self._message, timeout)
 
     def pull_many(
@@ -375,14 +370,6 @@ class AsyncClient:
         """
         if not 1 <= max <= PULL_COUNT_MAX:
             raise ValueError(f"max must be 1 to {PULL_COUNT_MAX}, not {max!r}")
-        if self._tracer is not None:
-            return self._tracer.pull_many(
-                self,
-                queue,
-                lambda plain: plain.pull_many(
-                    queue, max, timeout, lease=lease, auto_ack=auto_ack, session=session, after=after
-                ),
-            )
         if lease is not None or auto_ack or session is not None:
             head = self._option_pull_many_heads[queue] + pack(max)
             decode = self._settled_messages if auto_ack else self._messages
@@ -409,7 +396,7 @@ class AsyncClient:
         if reply == b"empty":
             return None
         content = reply[b"content"]
-        return Message(self, reply, content if self._decode is None else self._decode(content))
+        return self._message_type(self, reply, content if self._decode is None else self._decode(content))
 
     def _messages(self, replies: Any) -> list[Message]:
         messages = [self._message(reply) for reply in replies]
@@ -442,8 +429,6 @@ class AsyncClient:
         Raises:
             LmqError: awaited: ``unknown_outcome`` if no node answers in time.
         """
-        if self._tracer is not None:
-            return self._tracer.settle(self, "ack", queue, lambda plain: plain.done(queue, message_id))
         return self._calls.settle(b"done", queue, message_id, ends=True)
 
     def release(
@@ -456,10 +441,6 @@ class AsyncClient:
             delay: seconds after which it is due again; None = the delay of the queue, which is 0 by default.
             place: ``"tail"``, behind the waiting messages; ``"keep"``, its old place; ``"head"``, before all others.
         """
-        if self._tracer is not None:
-            return self._tracer.settle(
-                self, "nack", queue, lambda plain: plain.release(queue, message_id, delay=delay, place=place)
-            )
         if delay is None and place == "tail":
             return self._calls.settle(b"release", queue, message_id, ends=True)
         return self._calls.settle_with(b"release", queue, message_id, give_back_options(delay, place), ends=True)
@@ -484,23 +465,12 @@ class AsyncClient:
 
     def done_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
         """Ack several messages of one queue. The results are in their order, each as `done`; False if the queue is missing."""
-        if self._tracer is not None:
-            count = len(message_ids)
-            return self._tracer.settle(self, "ack", queue, lambda plain: plain.done_many(queue, message_ids), count)
         return self._calls.settle_many(b"done_many", queue, message_ids, ends=True)
 
     def release_many(
         self, queue: Name, message_ids: Sequence[Name], *, delay: float | None = None, place: Place = "tail"
     ) -> Future[list[bool]]:
         """Nack several messages of one queue, see `done_many` and `release`."""
-        if self._tracer is not None:
-            return self._tracer.settle(
-                self,
-                "nack",
-                queue,
-                lambda plain: plain.release_many(queue, message_ids, delay=delay, place=place),
-                len(message_ids),
-            )
         return self._calls.settle_many(b"release_many", queue, message_ids, give_back_options(delay, place), ends=True)
 
     def retain_many(
@@ -512,11 +482,6 @@ class AsyncClient:
 
     def put_back_many(self, queue: Name, message_ids: Sequence[Name]) -> Future[list[bool]]:
         """Return several messages to one queue without charging a retry, see `done_many` and `put_back`."""
-        if self._tracer is not None:
-            count = len(message_ids)
-            return self._tracer.settle(
-                self, "put_back", queue, lambda plain: plain.put_back_many(queue, message_ids), count
-            )
         return self._calls.settle_many(b"put_back_many", queue, message_ids, ends=True)
 
     def transaction(self) -> Transaction:
@@ -1145,15 +1110,6 @@ class AsyncClient:
             LmqError: awaited: ``session_lost``.
         """
         return self._calls.call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
-
-
-def _tracer(provider: TracerProvider | None) -> Tracer:
-    try:
-        from ..tracing import Tracer  # noqa: PLC0415 - only a client with tracing needs OpenTelemetry
-    except ModuleNotFoundError as error:
-        reason = "tracing needs a library that is not installed: pip install 'lmqcluster[otel]'"
-        raise ModuleNotFoundError(reason) from error
-    return Tracer(provider)
 
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:

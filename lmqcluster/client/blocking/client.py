@@ -21,12 +21,13 @@ from ..aio.transactions import SyncTransaction
 from ..batches import Backlog, BatchColumns, BatchLease
 from ..client_options import ClientOptions
 from ..mark import Mark
-from ..message import Delivery, Message, logger
+from ..message import Message
 from ..options import Place, PushOptions
 from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
 from .fast_path import FastPath, HandedOver, driven
+from .sync_message import SyncMessage
 
 __all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages", "SyncSession"]
 
@@ -539,60 +540,6 @@ class Client:
             raise RuntimeError(
                 "this process was forked from the one that made the client: make a client in each process"
             )
-
-
-class SyncMessage(Delivery):
-    """A message pulled by a `Client`.
-
-    ``with message:`` acks the message at the end of the block and nacks it if the block raises. If the program exits, the
-    message returns to its queue without charging a retry. A message that the block settled stays settled.
-    """
-
-    __slots__ = ("_client", "_settled")
-
-    def __init__(self, client: Client, message: Message) -> None:
-        super().__init__(message._reply, message.content)
-        self._client = client
-        self._settled = message._settled
-
-    def ack(self) -> bool:
-        """Remove the message for good. Return whether the lease was still valid; if not, the cluster redelivers it."""
-        self._settled = True
-        return self._client.done(self._reply[b"queue"], self._reply[b"id"])
-
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
-
-        Returns:
-            Whether the lease was still valid.
-        """
-        self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
-
-    def extend(self, *, lease: float | None = None) -> bool:
-        """Restart the lease, for `lease` seconds or the queue's ``timeout``. Return whether it was still valid."""
-        return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
-
-    def put_back(self) -> bool:
-        """Return the message to its queue as if it had never been pulled: no retry is charged."""
-        self._settled = True
-        return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._settled:
-            return
-        if kind is None:
-            if not self.ack():
-                logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
-        elif issubclass(kind, Exception):
-            self.nack()
-        else:
-            self.put_back()
 
 
 class SyncMessages:

@@ -290,7 +290,8 @@ def test_nothing_is_imported_without_tracing(cluster: MemoryCluster) -> None:
 
 
 def test_without_the_library_the_reason_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(sys.modules, "lmqcluster.client.tracing", raising=False)
+    for module in ("lmqcluster.client.tracing", "lmqcluster.client.aio.traced_calls"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'lmqcluster\[otel\]'"):
         AsyncClient(tracing=True)

@@ -100,7 +100,7 @@ PAGE: Final[list[Json]] = [
 ]
 
 _PARENT_TEXT: Final = (
-    "The trace of the request (W3C Trace Context); an attribute of the pushed messages that have no trace of their own. "
+    "The trace of the request (W3C Trace Context); an attribute of the pushed messages that have none in their attributes. "
     "A malformed value is ignored."
 )
 TRACE: Final[list[Json]] = [
