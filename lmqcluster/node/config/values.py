@@ -119,11 +119,13 @@ def url_or_off(value: object) -> str | None:
     given = text(value)
     try:
         parts = urlsplit(given)
-        is_url = parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        is_url = (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
     except ValueError:
         is_url = False
     if not is_url:
-        raise ValueError(f"{value!r} is not a URL that begins with http:// or https://")
+        raise ValueError(f"{value!r} is not a URL that begins with http:// or https://, without a user")
     return given
 
 
