@@ -17,6 +17,7 @@ from lmqcluster.integrations.dramatiq import LmqBroker
 from lmqcluster.integrations.header_attributes import as_attributes, push_with_attributes
 from lmqcluster.testing import MemoryCluster
 from lmqcluster.wire.attributes import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, pack_attributes
+from lmqcluster.wire.trace_context import parse_traceparent
 
 PATIENCE_S = 60.0
 PARENT = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -197,6 +198,17 @@ def test_options_of_a_message_are_attributes(broker: LmqBroker, client: Client) 
     assert again is not None
     assert again.options == {**OPTIONS, "n": 2, "more": "m"}
     assert (again.actor_name, again.args) == ("act", (1,))
+
+
+def test_a_broker_with_tracing_gives_messages_a_context(cluster: MemoryCluster) -> None:
+    sdk = pytest.importorskip("opentelemetry.sdk.trace", reason="needs the extra otel")
+    broker = LmqBroker(cluster.nodes, namespace="traced", middleware=[], tracing=sdk.TracerProvider())
+    broker.declare_queue("default")
+    broker.enqueue(Message("default", "act", (), {}, {}))
+    message = next(broker.consume("default", timeout=60_000))
+    assert message is not None
+    assert parse_traceparent(message.options["traceparent"]) is not None
+    broker.close()
 
 
 def test_a_dead_letter_keeps_its_options_and_attributes(broker: LmqBroker, client: Client) -> None:
