@@ -14,8 +14,8 @@ import msgpack
 from .errors import LmqError
 
 __all__ = [
-    "ATTRIBUTES_MAX", "ATTRIBUTE_BYTES_MAX", "TRACE_ATTRIBUTES", "Attributes", "Value", "checked_attributes",
-    "pack_attributes", "unpack_attributes",
+    "ATTRIBUTES_MAX", "ATTRIBUTE_BYTES_MAX", "NAME_BYTES_MAX", "TRACE_ATTRIBUTES", "Attributes", "Value",
+    "checked_attributes", "pack_attributes", "unpack_attributes",
 ]  # fmt: skip
 
 Value = str | int | float | bytes

@@ -7,7 +7,7 @@ from typing import Final
 from ....node.queues.views.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.bodies.rendering import QUEUE_FIELDS
-from .parts import NAME, Json, operation, query
+from .parts import NAME, TRACE, Json, operation, query
 
 __all__ = ["job_paths", "queue_paths", "subscription_paths"]
 
@@ -74,7 +74,7 @@ def queue_paths() -> Json:
         f"{queue}/messages": {
             "parameters": [NAME],
             "get": operation("peek", peek_text, "PeekedMessages", parameters=_peek_parameters(), not_found=True),
-            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY]),
+            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY, *TRACE]),
         },
         f"{queue}/pull": {
             "parameters": [NAME],
@@ -118,7 +118,7 @@ def _read_paths(queue: str) -> Json:
                 "Push, acknowledge, give back and extend in one step: all of it is done, or nothing",
                 "TransactionResults",
                 body="Transaction",
-                parameters=[_KEY],
+                parameters=[_KEY, *TRACE],
             )
         },
     }
