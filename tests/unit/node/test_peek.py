@@ -221,6 +221,32 @@ def test_bodies_of_pages_are_shortened_and_have_their_size() -> None:
     assert sizes == [content_bytes(one.message.content) for one in whole.messages]
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_a_peek_changes_no_message(seed: int) -> None:
+    history = History(seed)
+    before = {one.sequence: one.content for one in history.messages()}
+    for count, bytes_max in ((1, 1 << 20), (50, 7), (50, 12), (3, 300)):
+        asyncio.run(history.listed(count=count, bytes_max=bytes_max, body_bytes_max=5))
+    assert {one.sequence: one.content for one in history.messages()} == before
+
+
+def test_a_chunk_that_returns_to_memory_while_its_page_is_read_keeps_its_bodies() -> None:
+    history = History(7)
+    backlog = history.queue.store.backlog
+    assert backlog is not None
+    chunks = {chunk.page: chunk for chunk in backlog.chunks}
+
+    def fetch(page: bytes, done: Callable[[bool], None]) -> None:
+        chunks[page].messages = history.driver.machine.state.pager.messages_in(chunks[page])
+        done(True)
+
+    before = {one.sequence: one.content for one in history.messages()}
+    history.pages.fetch = fetch  # type: ignore[method-assign]
+    page = asyncio.run(history.page(PeekQuery(0, 1_000, 1 << 20, body_bytes_max=20)))
+    assert 21 in {content_bytes(one.message.content) for one in page.messages}
+    assert {one.sequence: one.content for one in history.messages()} == before
+
+
 def test_a_chunk_that_moves_while_its_page_is_read_is_found() -> None:
     history = History(3)
     wanted = history.sequences()

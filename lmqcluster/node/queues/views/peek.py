@@ -16,7 +16,7 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
 from ....core import Message, Queue, State
-from ....core.messages.message import Content, Part, RichMessage, content_bytes
+from ....core.messages.message import Content, Part, RichMessage, content_bytes, with_content
 from ....core.queue.expiry import NEVER
 from ....core.queue.paged_tail import Chunk
 from ...process.fair_slices import FairSlices
@@ -86,7 +86,7 @@ class PeekedMessage:
     """A snapshot of a message.
 
     Attributes:
-        message: the message. A body read for this page is cut to the wanted bytes and one more.
+        message: the message, or a copy if its body was read for this page: it is cut to the wanted bytes and one more.
         state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
         delivery: number of the delivery under a live lease; None if there is none, or if it was made while the page was
             read.
@@ -206,8 +206,10 @@ class _Lowest:
         self.rows: list[_Row] = []
         self.end = query.end
 
-    def add(self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0)) -> None:
-        """Add the messages that are wanted and may belong to the page."""
+    def add(
+        self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0), body_bytes_max: int | None = None
+    ) -> None:
+        """Add the messages that are wanted and may belong to the page, with at most `body_bytes_max` bytes of their bodies."""
         start, end = self._query.start, self.end
         rows = [
             (message.sequence, message, number, content_bytes(message.content))
@@ -216,6 +218,8 @@ class _Lowest:
         ]
         if not self._query.wants_all():
             rows = [row for row in rows if self._query.is_wanted(row[1])]
+        if body_bytes_max is not None:
+            rows = [self._shortened(row, body_bytes_max) for row in rows]
         self.rows += rows
         self._size += sum(min(row[3], self._kept_max) for row in rows)
         if len(self.rows) >= 2 * self._query.count + _TOGETHER or self._size > 2 * self._query.bytes_max:
@@ -223,12 +227,17 @@ class _Lowest:
 
     def add_chunk(self, messages: list[Message], *, is_here: bool) -> bool:
         """Add messages like `add`; cut bodies that were read for this page to the wanted bytes."""
-        before = len(self.rows)
-        self.add(messages)
-        if not is_here and self._query.body_bytes_max is not None:
-            for _, message, _, _ in self.rows[before:]:
-                message.content = _shortened(message.content, self._query.body_bytes_max + 1)
+        bytes_max = self._query.body_bytes_max
+        self.add(messages, body_bytes_max=None if is_here or bytes_max is None else bytes_max + 1)
         return True
+
+    @staticmethod
+    def _shortened(row: _Row, bytes_max: int) -> _Row:
+        """Return a row with a copy of its message, because the queue may have taken the chunk back into memory meanwhile."""
+        sequence, message, number, size = row
+        if size <= bytes_max:
+            return row
+        return sequence, with_content(message, _shortened(message.content, bytes_max)), number, size
 
     def trim(self) -> None:
         """Sort the rows and drop the excess ones."""
