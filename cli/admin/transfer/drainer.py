@@ -42,6 +42,10 @@ def message_object(message: Message) -> dict[str, object]:
     shown: dict[str, object] = {"queue": queue, "id": message.id, "type": message.type, "retry": message.retry}
     if message.content_type is not None:
         shown["content_type"] = message.content_type
+    if message.attributes:
+        shown["attributes"] = json_value(message.attributes)
+    if message.part_attributes:
+        shown["part_attributes"] = json_value(message.part_attributes)
     shown["content"] = json_value(message.content)
     return shown
 
