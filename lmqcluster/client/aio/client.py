@@ -867,6 +867,7 @@ class AsyncClient:
         end_sequence: int | None = None,
         due_from_us: int | None = None,
         due_to_us: int | None = None,
+        attribute: tuple[str, str] | None = None,
         details: bool = False,
         bodies: bool = True,
     ) -> Future[BatchColumns]:
@@ -882,6 +883,8 @@ class AsyncClient:
             end_sequence: the list ends before it.
             due_from_us: only messages that became due at this log time (microseconds since 1970) or later.
             due_to_us: only messages that became due before this log time.
+            attribute: only messages with an attribute of this name whose text is the second string. A number is its decimal
+                text, a binary value its Base64. A page compares at most 10,000 messages.
             details: fill `BatchColumns.details`.
             bodies: False omits the bodies: `BatchColumns.bodies` has empty ones.
 
@@ -892,6 +895,7 @@ class AsyncClient:
             "end": end_sequence,
             "due_from": due_from_us,
             "due_to": due_to_us,
+            "attribute": attribute,
             "details": details or None,
             "bodies": None if bodies else False,
         }

@@ -385,6 +385,7 @@ class Client:
         end_sequence: int | None = None,
         due_from_us: int | None = None,
         due_to_us: int | None = None,
+        attribute: tuple[str, str] | None = None,
         details: bool = False,
         bodies: bool = True,
     ) -> BatchColumns:
@@ -397,6 +398,7 @@ class Client:
                 end_sequence=end_sequence,
                 due_from_us=due_from_us,
                 due_to_us=due_to_us,
+                attribute=attribute,
                 details=details,
                 bodies=bodies,
             )

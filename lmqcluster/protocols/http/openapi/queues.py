@@ -41,11 +41,16 @@ def _peek_parameters() -> list[Json]:
     bytes_text = (
         "Most bytes of each body to show. An answer ends with the message that brings it above 8 MiB, or earlier."
     )
+    attribute_text = (
+        "Only messages with this attribute, NAME=VALUE; a number is its decimal text, a binary value its Base64. An "
+        "answer ends after 10,000 messages that were compared."
+    )
     return [
         query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
         query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
         query("label", "Only messages with this label.", {"type": "string", "minLength": 1}),
         query("group", "Only messages of this group.", {"type": "string", "minLength": 1}),
+        query("attribute", attribute_text, {"type": "string", "pattern": "^[^=]+="}),
         query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
     ]
 
