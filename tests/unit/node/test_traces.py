@@ -202,13 +202,14 @@ def test_without_room_there_are_no_spans() -> None:
 
 def test_the_export_is_bounded_and_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     results: list[Any] = []
+    outcomes = vars(module)["SpanExportResult"]
 
     class Exporter:
         def __init__(self, **_options: Any) -> None:
             self.is_over = False
 
         def export(self, _spans: Any) -> Any:
-            results.append(module.SpanExportResult.SUCCESS if len(results) % 2 else module.SpanExportResult.FAILURE)
+            results.append(outcomes.SUCCESS if len(results) % 2 else outcomes.FAILURE)
             return results[-1]
 
         def shutdown(self) -> None:
