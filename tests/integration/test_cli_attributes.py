@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 
 from lmqcluster import Client
+from lmqcluster.client.options import PushOptions
+from lmqcluster.wire.attributes import Attributes
 
 from .cluster import Cluster
 from .programs import Result, run
 
-ATTRIBUTES = {"tenant": "\xe9, =", "n": -(1 << 60), "ratio": 0.5, "raw": b"\xff"}
+ATTRIBUTES: Attributes = {"tenant": "\xe9, =", "n": -(1 << 60), "ratio": 0.5, "raw": b"\xff"}
 
 
 @pytest.fixture
@@ -56,7 +58,7 @@ def test_replay_pushes_what_drain_wrote(
     file = tmp_path / "drained.jsonl"
     with Client(shared_cluster[0].rpc) as client:
         client.push(queue_name, {"a": [1, b"\xff", "text"]}, attributes=ATTRIBUTES, label="l", group="g", priority=-3)
-        options = [{"attributes": {"a": "1"}}, None, None]
+        options: list[PushOptions | None] = [{"attributes": {"a": "1"}}, None, None]
         client.push_many(queue_name, [b"\x00", b"", "\xe9"], content_types=["image/png", b"", None], options=options)
         pulled = client.pull_many(queue_name, 10)
         before = [_shown(one) for one in pulled]
