@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from lmqcluster import AsyncClient, Client
+from lmqcluster.wire.attributes import Attributes
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.raw_http import call
 
@@ -298,7 +299,7 @@ def test_messages_are_shown_as_text_json_and_bytes(open_console: OpenConsole) ->
 
 
 def test_attributes_are_shown_and_select_messages(open_console: OpenConsole, client: Client, axe: str) -> None:
-    attributes = {"tenant": "<b>a", "n": 5, "raw": b"\xff"}
+    attributes: Attributes = {"tenant": "<b>a", "n": 5, "raw": b"\xff"}
     client.push_many("tagged", [b"plain"] * 30, options=[{"attributes": {"tenant": "b"}}] * 30)
     client.push("tagged", b"wanted", attributes=attributes)
     console = open_console("queue/tagged")
