@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lmqcluster import Client
-from lmqcluster.client import PushOptions
+from lmqcluster.client.options import PushOptions
 from lmqcluster.wire.attributes import Attributes
 
 from .cluster import Cluster
