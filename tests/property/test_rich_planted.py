@@ -48,7 +48,7 @@ def no_priority(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_groups(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "_line_up", lambda lines, message: lines.waiting.add(message.place(), message))
+    patch.setattr(RichLines, "_line_up", lambda lines, message, _now_us: lines.waiting.add(message.place(), message))
 
 
 def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
