@@ -72,7 +72,7 @@ class Bench:
         self.traces = NodeTraces(export, sample)
 
     def applied(self, command: Any, result: Any = None) -> list[str]:
-        """Let a command return from the log; return the names of its spans."""
+        """Report a command as applied; return the names of its spans."""
         sink: Any = None
         before = len(self.kept.spans())
         self.traces.applied(time.monotonic(), [PendingCommand(command, [], sink)], [result])
