@@ -307,7 +307,7 @@ def test_one_queue(api: Api, queue_name: str) -> None:
     assert queue == {
         "name": queue_name, "suspended": False, "ready": 1, "delayed": 0, "leased": 1, "accumulating": 0,
         "pushes_waiting": 0, "dead_letters": 0, "size": 2, "bytes": 5, "exclusive_holder": None, "standing_by": 0,
-        "waiting_pulls": 0, "groups": 0, "held": 0,
+        "waiting_pulls": 0, "groups": 0, "held": 0, "held_back": {},
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
         "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0, "expired_total": 0, "dead_lettered_total": 0,
         "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0, "deduplicated_total": 0,
