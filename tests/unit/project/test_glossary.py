@@ -27,7 +27,7 @@ ELSEWHERE = {
 # Packages that translate the words of other systems.
 FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
 ORDINARY = {
-    "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
+    "abandon", "all", "any", "api", "begin", "by", "cancel", "change", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
     "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give", "in",
     "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
     "reserve", "rows", "salt", "set", "stream", "limits", "throttle", "total", "transaction", "update", "upgrade", "wait",
