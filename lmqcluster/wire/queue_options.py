@@ -10,9 +10,12 @@ from typing import NamedTuple
 from .errors import LmqError
 from .limits import NAME_BYTES_MAX
 
-__all__ = ["QUEUE_OPTIONS", "QueueOption", "parse_option"]
+__all__ = ["GROUP_MODES", "QUEUE_OPTIONS", "RATE_MAX", "RATE_MIN", "QueueOption", "parse_option"]
 
 DESTINATIONS_MAX = 100
+GROUP_MODES = ("ordered", "fair")
+RATE_MIN, RATE_MAX = 0.001, 1_000_000
+BURST_MAX = 1_000_000
 _COUNT_MAX = 1 << 62
 _SECONDS_MAX = float(1 << 60) / 1e6
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
@@ -54,6 +57,32 @@ def _flag(value: object) -> bool:
     return value
 
 
+def _positive_count(value: object) -> int:
+    count = _count(value)
+    if count == 0:
+        raise ValueError("must be an integer, 1 or more")
+    return count
+
+
+def _burst(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= BURST_MAX:
+        raise ValueError(f"must be an integer from 1 to {BURST_MAX}")
+    return value
+
+
+def _rate(value: object) -> int | float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not RATE_MIN <= value <= RATE_MAX:
+        raise ValueError(f"must be a number of deliveries per second from {RATE_MIN} to {RATE_MAX}")
+    return value
+
+
+def _group_mode(value: object) -> str:
+    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+    if text not in GROUP_MODES:
+        raise ValueError(f"must be {' or '.join(GROUP_MODES)}")
+    return str(text)
+
+
 def _queue(value: object) -> str:
     try:
         name = value.decode() if isinstance(value, bytes) else value
@@ -75,7 +104,8 @@ class QueueOption(NamedTuple):
     """One property.
 
     Attributes:
-        unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``flag``, ``queue`` or ``queues``.
+        unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``per second``, ``mode``, ``flag``,
+            ``queue`` or ``queues``.
         check: function that returns a value in its canonical form, or raises ValueError.
         text: effect.
     """
@@ -101,6 +131,13 @@ QUEUE_OPTIONS: Mapping[str, QueueOption] = {
     "destination_queues": QueueOption("queues", _queues, "An alias forwards its pushes to these queues."),
     "fanout_only": QueueOption("flag", _flag, "Pushes go only to the bound queues."),
     "open_transaction_timeout": QueueOption("seconds", _positive_seconds, "The longest time a session may hold a message."),
+    "group_mode": QueueOption("mode", _group_mode, "ordered: one message of a group at a time; fair: groups take turns."),
+    "max_in_flight": QueueOption("messages", _positive_count, "Most messages that are under lease at one time."),
+    "group_max_in_flight": QueueOption("messages", _positive_count, "The same for each group."),
+    "rate": QueueOption("per second", _rate, "Most deliveries per second."),
+    "rate_burst": QueueOption("messages", _burst, "Most deliveries at once, by default those of one second."),
+    "group_rate": QueueOption("per second", _rate, "Most deliveries per second of each group of a fair queue."),
+    "group_rate_burst": QueueOption("messages", _burst, "Most deliveries of a group at once."),
     "exclusive": QueueOption("flag", _flag, "Only one session at a time pulls; the others wait in the order of their requests."),
 }  # fmt: skip
 """Properties by name. The value ``null`` removes a queue's own value."""

@@ -8,8 +8,10 @@ from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import Delivered, PushFlag
 from lmqcluster.core.messages.message import Message, RichMessage
+from lmqcluster.core.queue.fair_groups import FairGroups, Group
 from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
+from lmqcluster.core.queue.rates import Rate
 from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
@@ -20,6 +22,7 @@ __all__ = ["PLANTED_QUEUES"]
 
 _put = Admission._put
 _targets = Admission.targets
+_allowed = Queue._allowed
 _place = Queue._place
 _remove = Queue.remove
 _settle = Transactions._settle
@@ -35,7 +38,7 @@ def _for_ever(self: Admission, queue: Queue, meta: Any, content: bytes, push: Pu
     return _put(self, queue, meta, content, push._replace(ttl_us=0))
 
 
-def _all_in_line(self: RichLines, message: RichMessage) -> None:
+def _all_in_line(self: RichLines, message: RichMessage, _now_us: int) -> None:
     self.waiting.add(message.place(), message)
 
 
@@ -53,6 +56,15 @@ def _last_of_group(self: RichLines, message: RichMessage, now_us: int, pre_image
 
 def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more_bytes: int = 0) -> bool:
     return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
+
+
+def _one_too_many_in_flight(self: Queue, now_us: int) -> int:
+    return _allowed(self, now_us) + 1
+
+
+def _above_limit(self: FairGroups, group: Group) -> bool:
+    most = self.limits.in_flight_max
+    return most is not None and group.in_flight > most
 
 
 def _twice(self: DeadLetterRouter, queue: Queue, message: RichMessage, destination: bytes) -> None:
@@ -93,6 +105,10 @@ PLANTED_QUEUES = {
     "priorities ignored": switch([(RichMessage, "place", lambda self: (0, self.due_us, self.sequence))]),
     "labels half withdrawn": switch([(Queue, "remove", _all_but_one)]),
     "groups ignored": switch([(RichLines, "_line_up", _all_in_line)]),
+    "one too many in flight": switch([(Queue, "_allowed", _one_too_many_in_flight)]),
+    "one too many of a group in flight": switch([(FairGroups, "_is_at_limit", _above_limit)]),
+    "rates ignored": switch([(Rate, "available", lambda *_: 1 << 30)]),
+    "turns by age": switch([(Group, "key", lambda self: (0, -self.turn))]),
     "last of a group first": switch([(RichLines, "on_removed", _last_of_group)]),
     "one too many in a full queue": switch([(admission, "_has_room", _one_too_many)]),
     "dead letters lost": switch([(DeadLetterRouter, "exhausted", lambda *_: None)]),

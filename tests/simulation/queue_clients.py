@@ -30,10 +30,21 @@ LABELS = (b"", b"", b"red", b"blue")
 GROUPS = (b"one", b"two", b"three")
 
 TRAITS, GROUPED, BOUNDED, JOBS, DEAD = b"traits", b"grouped", b"bounded", b"jobs", b"dead"
+TENANTS = b"tenants"
 SOURCE, COPY, TAKEN, MADE = b"source", b"copy", b"taken", b"made"
 QUEUES: dict[bytes, list[list[Any]]] = {
     TRAITS: [[b"expire_to_queue", DEAD], [b"retry", RETRIES], [b"timeout", 3]],
     GROUPED: [[b"retry", RETRIES], [b"timeout", 2]],
+    TENANTS: [
+        *(
+            [b"group_mode", b"fair"],
+            [b"max_in_flight", 4],
+            [b"group_max_in_flight", 2],
+            [b"rate", 10],
+            [b"rate_burst", 4],
+        ),
+        *([b"retry", RETRIES], [b"timeout", 2]),
+    ],
     BOUNDED: [[b"max_items", 4], [b"retry", RETRIES], [b"timeout", 3]],
     JOBS: [[b"dead_letter_queue", DEAD], [b"retry", 1], [b"timeout", 1]],
     DEAD: [[b"retry", RETRIES], [b"timeout", 3]],
@@ -98,7 +109,7 @@ class QueueClient:
         self._later(PAUSE_S, self._act)
 
     def _push(self) -> None:
-        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, BOUNDED, JOBS, TAKEN])
+        queue = self._rng.choice([TRAITS, TRAITS, GROUPED, GROUPED, TENANTS, TENANTS, BOUNDED, JOBS, TAKEN])
         rows = [self._row(self._traits(queue)) for _ in range(self._rng.choice([1, 1, 3]))]
         self._send([Op.PUSH_ROWS, queue, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
 
@@ -108,7 +119,7 @@ class QueueClient:
     def _traits(self, queue: bytes) -> list[Any]:
         """Return the delay, due time, ttl, priority, label and group."""
         rng = self._rng
-        if queue == GROUPED:
+        if queue in (GROUPED, TENANTS):
             return [-1, 0, 0, 0, b"", rng.choice(GROUPS)]
         if queue != TRAITS:
             return rng.choice([[], [-1, 0, 0, 0, rng.choice(LABELS), b""]])

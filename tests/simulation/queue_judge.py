@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lmqcluster.core import Fault, Op
 from lmqcluster.core.handlers.transactions import Conflict
+from tests.simulation.limit_judge import LimitJudge
 from tests.simulation.node_clients import body_of, look_at_bodies
 from tests.simulation.queue_copies import Copies
 
@@ -37,6 +38,7 @@ class QueueJudge:
         """Start over after the cluster has lost everything."""
         self._index = 0
         self._copies = Copies()
+        self._limits = LimitJudge(self._copies, self._report)
         self._deliveries: set[int] = set()
         self._results: dict[bytes, Any] = {}
         self._refused: set[bytes] = set()
@@ -176,6 +178,9 @@ class QueueJudge:
         ):
             if is_wrong:
                 self._report(kind, copy)
+        if self._copies.value(copy.queue, b"group_mode", b"ordered") == b"fair":
+            self._limits.check(copy)
+            return
         if copy.group:
             self._check_group(copy)
             return

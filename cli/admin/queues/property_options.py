@@ -7,13 +7,13 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.wire.queue_options import QUEUE_OPTIONS, QueueOption
+from lmqcluster.wire.queue_options import GROUP_MODES, QUEUE_OPTIONS, QueueOption
 
 from ...shared.units import duration, size
 
 __all__ = ["given_properties", "property_options"]
 
-_Kind = Callable[[str], Any] | type
+_Kind = Callable[[str], Any] | type | click.Choice[str]
 _LMQ: Final[Mapping[str, tuple[_Kind, str, str]]] = {
     "accum": (duration, "TIME", "Accumulation window; 0 disables accumulation."),
     "retry": (int, "N", "Maximum number of redeliveries, for messages pushed from now on."),
@@ -24,6 +24,8 @@ _TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
     "bytes": (size, "SIZE"),
     "seconds": (duration, "TIME"),
     "factor": (float, "FACTOR"),
+    "per second": (float, "RATE"),
+    "mode": (click.Choice(GROUP_MODES), "MODE"),
     "queue": (str, "QUEUE"),
 }
 

@@ -21,6 +21,13 @@ export const OPTIONS = [
   ["destination_queues", "queues", "an alias forwards its pushes to these queues, separated by commas"],
   ["fanout_only", "flag", "pushes go only to the bound queues"],
   ["open_transaction_timeout", "number", "seconds for which a session may hold a message that it pulled without a lease time"],
+  ["group_mode", "mode", "fair: groups take turns; ordered: one message of a group at a time"],
+  ["max_in_flight", "number", "most messages that are under lease at one time"],
+  ["group_max_in_flight", "number", "the same for each group"],
+  ["rate", "number", "most deliveries per second"],
+  ["rate_burst", "number", "most deliveries at once; by default those of one second"],
+  ["group_rate", "number", "most deliveries per second of each group of a fair queue"],
+  ["group_rate_burst", "number", "most deliveries of a group at once"],
   ["exclusive", "flag", "only one session at a time pulls; the others wait"],
 ];
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));
@@ -32,10 +39,10 @@ export function optionFields(values) {
 
 function control(kind, value) {
   if (kind === "number") return h("input", { type: "number", step: "any", min: "0", value: value ?? "" });
-  if (kind !== "flag") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
-  const choices = [["", "not set"], ["yes", "yes"], ["no", "no"]];
+  if (kind !== "flag" && kind !== "mode") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
+  const choices = [["", "not set"], ...(kind === "mode" ? [["ordered", "ordered"], ["fair", "fair"]] : [["yes", "yes"], ["no", "no"]])];
   const select = h("select", {}, choices.map(([key, text]) => h("option", { value: key }, text)));
-  select.value = value === undefined ? "" : value ? "yes" : "no";
+  select.value = value === undefined ? "" : kind === "mode" ? value : value ? "yes" : "no";
   return select;
 }
 

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-__all__ = ["OPTION_PROPERTIES", "TIME_US_MAX", "QueueOptions", "checked_option", "microseconds", "options_of"]
+from .fair_groups import GroupLimits
+from .rates import Rate
+
+__all__ = [
+    "GROUP_MODES",
+    "OPTION_PROPERTIES",
+    "TIME_US_MAX",
+    "QueueOptions",
+    "checked_option",
+    "microseconds",
+    "options_of",
+]
 
 TIME_US_MAX = 1 << 60
 _COUNT_MAX = 1 << 62
 _NAME_BYTES_MAX = 255
 _DESTINATIONS_MAX = 100
+_RATE_MIN, _RATE_MAX = 0.001, 1_000_000
+_BURST_MAX = 1_000_000
+GROUP_MODES = ("ordered", "fair")
 _BACKOFF_STEPS_MAX = 1_000
 """Number of deliveries after which the retry delay stops growing; bounds the computation if the factor is close to 1.
 """
@@ -36,6 +51,11 @@ class QueueOptions(NamedTuple):
         fanout_only: pushes go to the bound queues only.
         exclusive: only one session at a time may pull.
         open_us: how long a session may hold a message that it pulled without a limit.
+        fair: groups take turns, and several messages of one may be in flight; see `FairGroups`.
+        in_flight_max: most messages in flight.
+        rate: most deliveries by time.
+        group_limits: the same for each group. Without `fair`, a pull takes up to `group_limits.in_flight_max` messages of
+            a group, by default one, and the group waits until all of them are settled.
     """
 
     max_items: int | None = None
@@ -54,6 +74,10 @@ class QueueOptions(NamedTuple):
     fanout_only: bool = False
     exclusive: bool = False
     open_us: int | None = None
+    fair: bool = False
+    in_flight_max: int | None = None
+    rate: Rate | None = None
+    group_limits: GroupLimits = GroupLimits()
 
     def retry_delay_after(self, deliveries: int) -> int:
         """Return the delay in microseconds before a message is due again after its n-th delivery."""
@@ -99,6 +123,32 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _positive_count(value: Any) -> int:
+    if type(value) is not int or not 0 < value <= _COUNT_MAX:
+        raise ValueError("must be an integer, 1 or more")
+    return value
+
+
+def _burst(value: Any) -> int:
+    if type(value) is not int or not 0 < value <= _BURST_MAX:
+        raise ValueError(f"must be an integer from 1 to {_BURST_MAX}")
+    return value
+
+
+def _rate(value: Any) -> float:
+    if type(value) not in (int, float) or not _RATE_MIN <= value <= _RATE_MAX:
+        raise ValueError(f"must be a number of deliveries per second from {_RATE_MIN} to {_RATE_MAX}")
+    number: float = value
+    return number
+
+
+def _group_mode(value: Any) -> str:
+    text = value.decode() if isinstance(value, bytes) else value
+    if text not in GROUP_MODES:
+        raise ValueError(f"must be one of {', '.join(GROUP_MODES)}")
+    return str(text)
+
+
 def _queue_name(value: Any) -> str:
     name = value.encode() if isinstance(value, str) else value
     if type(name) is not bytes or not 0 < len(name) <= _NAME_BYTES_MAX:
@@ -129,6 +179,13 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "fanout_only": _flag,
     "exclusive": _flag,
     "open_transaction_timeout": _positive_seconds,
+    "group_mode": _group_mode,
+    "max_in_flight": _positive_count,
+    "group_max_in_flight": _positive_count,
+    "rate": _rate,
+    "rate_burst": _burst,
+    "group_rate": _rate,
+    "group_rate_burst": _burst,
 }
 """By name, the function that checks a value and returns its stored form."""
 
@@ -170,7 +227,21 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
         fanout_only=properties.get("fanout_only", False),
         exclusive=properties.get("exclusive", False),
         open_us=time_us("open_transaction_timeout"),
+        fair=properties.get("group_mode") == "fair",
+        in_flight_max=properties.get("max_in_flight"),
+        rate=_rate_of(properties.get("rate"), properties.get("rate_burst")),
+        group_limits=GroupLimits(
+            properties.get("group_max_in_flight"),
+            _rate_of(properties.get("group_rate"), properties.get("group_rate_burst")),
+        ),
     )
+
+
+def _rate_of(per_second: float | None, burst: int | None) -> Rate | None:
+    """Return a rate; by default the burst is what one second allows."""
+    if per_second is None:
+        return None
+    return Rate(round(1e9 / per_second), max(1, math.ceil(per_second)) if burst is None else burst)
 
 
 def microseconds(seconds: float) -> int:

@@ -78,6 +78,7 @@ class Queue:
         timer_us: when the queue's timers are next checked; see `RichTimers`.
         pushes_waiting: number of pushes that wait for room.
         passed_over: number of undeliverable messages that pulls have met; only differences are meaningful.
+        rate_full_ns: log time at which the bucket of the queue's rate is full, see `Rate`.
     """
 
     __slots__ = (
@@ -92,6 +93,7 @@ class Queue:
         "passed_over",
         "pre_images",
         "pushes_waiting",
+        "rate_full_ns",
         "revision",
         "settings",
         "special",
@@ -126,6 +128,7 @@ class Queue:
         self.watched_us = NEVER
         self.timer_us = NEVER
         self.passed_over = 0
+        self.rate_full_ns = 0
         self.pushes_waiting = 0
 
     def __len__(self) -> int:
@@ -134,6 +137,8 @@ class Queue:
     def configure(self, settings: Settings) -> None:
         """Replace the effective properties."""
         self.settings = self.store.settings = settings
+        if self.store.rich is not None:
+            self.store.rich.configure(settings.options, self.store.leases.messages.values())
 
     def set_own(self, own: dict[str, Any]) -> None:
         """Replace the queue's own properties; the caller updates the settings."""
@@ -145,7 +150,46 @@ class Queue:
 
         None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
         """
-        return None if self.suspended or (self.special and self.is_exclusive()) else self.store.earliest_us()
+        return None if self.suspended or (self.special and self.is_exclusive()) else self.next_us()
+
+    def next_us(self) -> int | None:
+        """Return when a pull that is allowed can find the next message within the limits of deliveries; None if none can."""
+        earliest_us, options = self.store.earliest_us(), self.settings.options
+        if earliest_us is None or options is None:
+            return earliest_us
+        if options.in_flight_max is not None and len(self.store.leases) >= options.in_flight_max:
+            earliest_us = self.store.leases.head_us()
+        if options.rate is not None and earliest_us is not None:
+            return max(earliest_us, options.rate.next_us(self.rate_full_ns))
+        return earliest_us
+
+    def _allowed(self, now_us: int) -> int:
+        """Return how many deliveries the limits of the queue allow."""
+        options, most = self.settings.options, NEVER
+        if options is not None and options.in_flight_max is not None:
+            most = max(0, options.in_flight_max - len(self.store.leases))
+        if options is not None and options.rate is not None:
+            most = min(most, options.rate.available(self.rate_full_ns, now_us))
+        return most
+
+    def _charge_rate(self, now_us: int, count: int) -> None:
+        options = self.settings.options
+        if count and options is not None and options.rate is not None:
+            self.rate_full_ns = options.rate.after(self.rate_full_ns, now_us, count)
+
+    def held_back(self, now_us: int) -> dict[str, int]:
+        """Return how many messages that are due each limit of deliveries holds back, by the name of its property."""
+        options, rich = self.settings.options, self.store.rich
+        if options is None or rich is None:
+            return {}
+        found: dict[str, int] = {}
+        if options.in_flight_max is not None and len(self.store.leases) >= options.in_flight_max:
+            found["max_in_flight"] = self.store.due_count(now_us)
+        if options.rate is not None and not options.rate.available(self.rate_full_ns, now_us):
+            found["rate"] = self.store.due_count(now_us)
+        if rich.fair is not None:
+            found["group_max_in_flight"], found["group_rate"] = rich.fair.held_back(PASSES_MAX)
+        return {name: count for name, count in found.items() if count}
 
     def is_exclusive(self) -> bool:
         """Return whether only one session at a time may pull."""
@@ -248,7 +292,8 @@ class Queue:
         if self.store.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
         taken: list[Message] = []
-        self.passed_over += self._follow(self.store.rich, message, taken, now_us, count)
+        self.passed_over += self._follow(self.store.rich, message, taken, now_us, min(count, self._allowed(now_us)))
+        self._charge_rate(now_us, len(taken))
         if taken and self.pushes_waiting:
             self.exits.changed(self)
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
@@ -262,6 +307,7 @@ class Queue:
                 break
             if message.remaining > 0 and not self.store.is_expired(message, now_us):
                 rich.follows(message)
+                rich.begin_flight(message, now_us)
                 taken.append(message)
             else:
                 self._remove_undeliverable(message, now_us)
@@ -278,6 +324,8 @@ class Queue:
             message.remaining -= 1
             message.delivered += 1
             delivered.append((self.name, last_number + len(delivered) + 1, message.remaining, message))
+            if self.store.rich is not None:
+                self.store.rich.end_flight(message)
             self._on_removed(message, now_us)
         self.counters.pulled_total += len(delivered)
         self.counters.acked_total += len(delivered)
@@ -346,24 +394,36 @@ class Queue:
         passed = self.end_leases(now_us, PASSES_MAX)
         if passed:
             self.exits.changed(self)
+        options = self.settings.options
+        if options is not None:
+            count = min(count, self._allowed(now_us))
         while len(taken) < count and passed < PASSES_MAX:
-            passed += rich.promote_next(now_us, PASSES_MAX - passed)
+            passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
                 break
-            message = self.store.pop_first(rich, now_us)
+            message = self.store.pop_next(rich, now_us)
             if message is None:
                 break
             if message.remaining > 0 and not self.store.is_expired(message, now_us):
+                rich.begin_flight(message, now_us)
                 taken.append(message)
-                if whole_groups:
-                    passed += self._follow(rich, message, taken, now_us, count)
+                group_max = count if whole_groups else len(taken) + self._followers_max()
+                if group_max > len(taken):
+                    passed += self._follow(rich, message, taken, now_us, min(count, group_max))
             else:
                 self._remove_undeliverable(message, now_us)
                 passed += 1
+        self._charge_rate(now_us, len(taken))
         self.passed_over += passed
         if taken and self.pushes_waiting:
             self.exits.changed(self)
         return taken
+
+    def _followers_max(self) -> int:
+        """Return how many messages of a group may follow the first one in a pull."""
+        options = self.settings.options
+        most = None if options is None or options.fair else options.group_limits.in_flight_max
+        return 0 if most is None else most - 1
 
     def _pop_other(self) -> Message:
         if self.store.is_delayed_first():
@@ -472,7 +532,7 @@ class Queue:
         return age_us is not None and not len(self) and self.created_us + age_us <= now_us
 
     def run_timers(self, now_us: int, limit: int | None) -> int:
-        """Expire or promote up to `limit` messages (None: all) whose time has come; return how many."""
+        """Expire or promote up to `limit` messages (None: all) whose time has come, and wake groups; return how many."""
         rich = self.store.enriched()
         done = 0
         while limit is None or done < limit:
@@ -482,7 +542,8 @@ class Queue:
             rich.take(message)
             self._expire(message, now_us)
             done += 1
-        return done + rich.promote(now_us, (NEVER if limit is None else limit) - done)
+        done += rich.promote(now_us, (NEVER if limit is None else limit) - done)
+        return done if rich.fair is None else done + rich.fair.wake(now_us, (NEVER if limit is None else limit) - done)
 
     # --- settling -------------------------------------------------------------------------------------------------
 
@@ -500,7 +561,7 @@ class Queue:
             del leased[number]
             settled += 1
             if rich is not None:
-                self._unlease(message)
+                has_gained |= self._unlease(message)
                 has_gained |= self._pass_turn(rich, message, now_us)
             content = message.content
             if isinstance(content, bytes):
@@ -548,7 +609,8 @@ class Queue:
                 self._lease_ended(message, now_us, message.ready_us)
 
     def _lease_ended(self, message: Message, now_us: int, due_us: int) -> None:
-        self._unlease(message)
+        if self._unlease(message):
+            self.exits.changed(self)
         if message.remaining > 0:
             self._return(message, now_us, due_us)
             self.counters.redelivered_total += 1
@@ -698,9 +760,13 @@ class Queue:
         options = self.settings.options
         return 0 if options is None else options.retry_delay_after(message.delivered)
 
-    def _unlease(self, message: Message) -> None:
-        if self.store.rich is not None:
-            self.store.rich.leased_bytes -= message_bytes(message)
+    def _unlease(self, message: Message) -> bool:
+        """Count a message that is leased no more; return whether that allows another delivery."""
+        rich, options = self.store.rich, self.settings.options
+        if rich is None:
+            return False
+        rich.leased_bytes -= message_bytes(message)
+        return rich.end_flight(message) or (options is not None and options.in_flight_max is not None)
 
     # --- by id and tag: poll, hide again, delete, also after the lease has expired ----------------------------------
 
@@ -743,6 +809,7 @@ class Queue:
             message.delivered += 1
             delivered.append((self.name, number, message.remaining, message))
             self.store.endings.note(number, Settlement.EXPIRED)
+            self.store.enriched().end_flight(message)
             self._return(message, now_us, now_us + hide_us)
         return delivered
 
@@ -771,6 +838,7 @@ class Queue:
             if hidden is None:
                 break
             if hidden.remaining > 0 and not self.store.is_expired(hidden, now_us):
+                rich.begin_flight(hidden, now_us)
                 taken.append(hidden)
                 passed -= 1
             else:
@@ -808,7 +876,8 @@ class Queue:
         """Remove a message from its line or from its lease."""
         if self.store.leases.messages.get(named.number) is named.message:
             del self.store.leases.messages[named.number]
-            self._unlease(named.message)
+            if self._unlease(named.message):
+                self.exits.changed(self)
         elif isinstance(named.message, RichMessage):
             self.store.enriched().take(named.message)
 
@@ -831,6 +900,7 @@ class Queue:
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
+            self.store.enriched().begin_flight(message, now_us)
             self.store.enriched().leased_bytes += message_bytes(message)
             self._note_room()
             return True

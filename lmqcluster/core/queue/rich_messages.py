@@ -4,9 +4,12 @@ The order is priority, due time, arrival. If another message of the group is in 
 until that one is settled. It becomes due at that moment, so groups take turns. Messages in line are also indexed by
 label and by the time at which they expire.
 
-A batch lease takes a group as a whole: the message that has the turn, and the held ones behind it, its *followers*.
-The group proceeds when none of them is leased any more. A message that comes back before that is held at its old
-place.
+A batch lease takes a group as a whole, and so does a pull if the queue allows it: the message that has the turn, and the
+held ones behind it, its *followers*. The group proceeds when none of them is leased any more. A message that comes back
+before that is held at its old place.
+
+If the queue's groups are fair, messages with a group are in the line of `FairGroups` instead. A change of the mode holds
+for messages that enter a line after it: a message whose group has given it the turn keeps it.
 """
 
 from __future__ import annotations
@@ -19,10 +22,12 @@ from ..messages.message import PLAIN_TRAITS, Message, RichMessage, Traits, messa
 from ..messages.sorted_list import SortedList
 from ..messages.totals import Totals
 from .expiry import NEVER
+from .fair_groups import FairGroups, GroupLimits
 from .message_index import MessageIndex
 
 if TYPE_CHECKING:
     from ..messages.pre_images import PreImages
+    from .options import QueueOptions
 
 __all__ = ["TRAIT_BYTES", "RichLines"]
 
@@ -43,6 +48,8 @@ class RichLines:
         trait_bytes: approximate memory of the queue's messages with traits, leased ones included, beside body and
             attributes.
         index: finds messages by id; None in most queues.
+        fair: the groups of a queue whose groups are or were fair; None in most queues.
+        is_fair: messages with a group that enter a line are fair.
     """
 
     __slots__ = (
@@ -52,9 +59,11 @@ class RichLines:
         "_prioritised",
         "_totals",
         "current",
+        "fair",
         "followers",
         "held",
         "index",
+        "is_fair",
         "leased_bytes",
         "scheduled",
         "trait_bytes",
@@ -70,6 +79,8 @@ class RichLines:
         self.current: dict[bytes, int] = {}
         self.followers: dict[bytes, set[int]] = {}
         self.index: MessageIndex | None = None
+        self.fair: FairGroups | None = None
+        self.is_fair = False
         self.leased_bytes = sum(map(message_bytes, leased))
         # Derived from the messages in line: by (label, sequence), by (end, sequence), and how many have a priority. A
         # message with an origin has entries under (label, sequence) and under (b"", sequence).
@@ -79,11 +90,27 @@ class RichLines:
         self._prioritised = 0
 
     def __len__(self) -> int:
-        return len(self.waiting) + len(self.scheduled) + len(self.held)
+        count = len(self.waiting) + len(self.scheduled) + len(self.held)
+        return count if self.fair is None else count + len(self.fair)
 
     def lines(self) -> list[tuple[str, SortedList[RichMessage]]]:
         """Return the lines with their names in snapshots."""
-        return [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
+        lines = [("waiting", self.waiting), ("scheduled", self.scheduled), ("held", self.held)]
+        return lines if self.fair is None else [*lines, ("fair", self.fair.line)]
+
+    def configure(self, options: QueueOptions | None, leased: Iterable[Message]) -> None:
+        """Apply the queue's options for groups; `leased` are its leased messages."""
+        self.is_fair = options is not None and options.fair
+        if self.is_fair:
+            self.fair_groups(leased)
+        if self.fair is not None:
+            self.fair.limits = GroupLimits() if options is None else options.group_limits
+
+    def fair_groups(self, leased: Iterable[Message]) -> FairGroups:
+        """Return the fair groups; create them if needed."""
+        if self.fair is None:
+            self.fair = FairGroups(leased, self._count)
+        return self.fair
 
     # --- coming and going -----------------------------------------------------------------------------------------
 
@@ -101,7 +128,7 @@ class RichLines:
         if message.due_us > now_us:
             self.scheduled.add((message.due_us, message.sequence), message)
         else:
-            self._line_up(message)
+            self._line_up(message, now_us)
 
     def enter_new(self, messages: Sequence[RichMessage], now_us: int) -> None:
         """Count new messages and put them in line, in the order of arrival; fast for those that are due and plain."""
@@ -125,10 +152,12 @@ class RichLines:
         else:
             self.waiting.add_all([(0, due_us, message.sequence, message) for message in messages])
 
-    def _line_up(self, message: RichMessage) -> None:
-        """Put a due message in the waiting line, or hold it if its group is busy."""
+    def _line_up(self, message: RichMessage, now_us: int) -> None:
+        """Put a due message in the waiting line or that of fair groups, or hold it if its group is busy."""
         group = message.traits.group
-        if group and self.current.setdefault(group, message.sequence) != message.sequence:
+        if group and self.is_fair and self.fair is not None and not self._has_turn(message):
+            self.fair.enter(message, now_us)
+        elif group and self.current.setdefault(group, message.sequence) != message.sequence:
             self._hold(message)
         else:
             self.waiting.add(message.place(), message)
@@ -143,6 +172,8 @@ class RichLines:
             self.waiting.add(message.place(), message)
         elif line == "scheduled":
             self.scheduled.add((message.due_us, message.sequence), message)
+        elif line == "fair" and self.fair is not None:
+            self.fair.load_waiting(message)
         else:
             self._hold(message)
 
@@ -159,6 +190,7 @@ class RichLines:
             self.waiting.remove(message.place())
             or self.scheduled.remove((message.due_us, message.sequence))
             or (traits.group and self.held.remove((traits.group, message.due_us, message.sequence)))
+            or (traits.group and self.fair is not None and self.fair.remove(message))
         ):
             return False
         self._prioritised -= traits.priority != 0
@@ -185,6 +217,15 @@ class RichLines:
         if traits.origin is not None:
             for label in {b"", traits.label}:
                 self._moved.add((label, message.sequence), message)
+
+    def begin_flight(self, message: Message, now_us: int) -> None:
+        """Count a message that was taken out of its line to be delivered."""
+        if self.fair is not None:
+            self.fair.begin(message, now_us)
+
+    def end_flight(self, message: Message) -> bool:
+        """Count a message whose delivery has ended; return whether that may allow another delivery."""
+        return self.fair is not None and self.fair.end(message)
 
     def on_removed(self, message: RichMessage, now_us: int, pre_images: PreImages | None) -> bool:
         """Account for a message that left the queue and pass its group's turn on; return whether a message got it."""
@@ -263,9 +304,14 @@ class RichLines:
         """Move up to `limit` messages that have become due to the waiting line; return how many."""
         done = 0
         while done < limit and self._has_due(now_us):
-            self._line_up(self.scheduled.pop_first())
+            self._line_up(self.scheduled.pop_first(), now_us)
             done += 1
         return done
+
+    def wake(self, now_us: int, limit: int) -> int:
+        """Make the next message known to `head` and `fair`; return the number of steps, or `limit` if more may be needed."""
+        done = self.promote_next(now_us, limit)
+        return done if self.fair is None else done + self.fair.wake(now_us, limit - done)
 
     def promote_next(self, now_us: int, limit: int) -> int:
         """Promote messages only until `head` is the next one; return how many, or `limit` if that may not suffice."""
@@ -277,7 +323,7 @@ class RichLines:
             waiting, scheduled = self.waiting.first(), self.scheduled.first()
             if waiting is not None and scheduled is not None and _time(waiting) < _time(scheduled):
                 break
-            self._line_up(self.scheduled.pop_first())
+            self._line_up(self.scheduled.pop_first(), now_us)
             done += 1
         return done
 
@@ -302,20 +348,21 @@ class RichLines:
 
     def due_count(self, now_us: int) -> int:
         """Return how many messages can be pulled now; several of one group that become due together count one by one."""
-        return len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
+        count = len(self.waiting) + self.scheduled.count_between((0, 0), (now_us + 1, 0))
+        return count if self.fair is None else count + len(self.fair)
 
     def first_of_all(self) -> RichMessage | None:
         """Return a message in line: the first to be due, or a held one if there is no other."""
-        return self.waiting.first() or self.scheduled.first() or self.held.first()
+        fair = None if self.fair is None else self.fair.any()
+        return self.waiting.first() or fair or self.scheduled.first() or self.held.first()
 
     def earliest_us(self) -> int | None:
         """Return the time from which the next message can be pulled; None if none can."""
-        scheduled = self.scheduled.first()
-        if not self.waiting:
-            return None if scheduled is None else scheduled.due_us
-        waiting = self.waiting.first()
-        assert waiting is not None  # noqa: S101 - for the type checker
-        return waiting.due_us if scheduled is None else min(waiting.due_us, scheduled.due_us)
+        heads = (self.waiting.first(), self.scheduled.first())
+        times = [message.due_us for message in heads if message is not None]
+        if self.fair is not None and (fair_us := self.fair.earliest_us()) is not None:
+            times.append(fair_us)
+        return min(times, default=None)
 
     def front_us(self, priority: int) -> int | None:
         """Return the earliest due time among waiting messages of this priority; None if there are none."""
@@ -323,9 +370,11 @@ class RichLines:
         return None if first is None or first.traits.priority != priority else first.due_us
 
     def next_us(self) -> int:
-        """Return when the next message becomes due or expires."""
+        """Return when the next message becomes due or expires, or the next group gets a token."""
         scheduled, expiring = self.scheduled.first(), self._expiring.first()
         due_us = NEVER if scheduled is None else scheduled.due_us
+        if self.fair is not None and (fair_us := self.fair.next_us()) is not None:
+            due_us = min(due_us, fair_us)
         return due_us if expiring is None else min(due_us, expiring.traits.expires_us)
 
     def first_expired(self, now_us: int) -> RichMessage | None:

@@ -150,6 +150,7 @@ class MessageStore:
         """Return the lines of messages with traits; create them if needed."""
         if self.rich is None:
             self.rich = RichLines(self.totals, self.leases.messages.values())
+            self.rich.configure(self.settings.options, self.leases.messages.values())
         return self.rich
 
     def finds_by_id(self) -> bool:
@@ -359,6 +360,21 @@ class MessageStore:
             return first
         return self.pop_delayed() if self.delayed and self.delayed[0][2] is plain else self.pop_ready()
 
+    def pop_next(self, rich: RichLines, now_us: int) -> Message | None:
+        """Remove the message to be delivered next: like `pop_first`, but groups that are fair take turns with the others."""
+        fair = rich.fair
+        group = None if fair is None else fair.next(now_us)
+        if fair is None or group is None or (self._is_any_due(rich, now_us) and fair.ungrouped.key() < group.key()):
+            return self.pop_first(rich, now_us)
+        message = fair.head(group)
+        rich.take(message)
+        return message
+
+    def _is_any_due(self, rich: RichLines, now_us: int) -> bool:
+        """Return whether a message is due that is in no line of fair groups."""
+        plain = self._plain_head()
+        return rich.head() is not None or (plain is not None and plain.due_us <= now_us)
+
     def _plain_head(self) -> Message | None:
         """Return the next message in line without traits."""
         if self.delayed and (not self.ready or self.delayed[0][0] <= self.ready[0].due_us):
@@ -371,7 +387,9 @@ class MessageStore:
         found = [] if plain is None or plain.due_us > now_us else [(_plain_place(plain), plain)]
         if self.rich is not None:
             waiting, scheduled = self.rich.head(), self.rich.scheduled.first()
-            found += [(one.place(), one) for one in (waiting, scheduled) if one is not None and one.due_us <= now_us]
+            fair = None if self.rich.fair is None else self.rich.fair.any()
+            rich = (waiting, scheduled, fair)
+            found += [(one.place(), one) for one in rich if one is not None and one.due_us <= now_us]
         return min(found, key=itemgetter(0))[1] if found else None
 
     def is_delayed_first(self) -> bool:
@@ -401,7 +419,10 @@ class MessageStore:
         """Remove the next due message, one whose lease has expired included."""
         if self.rich is not None:
             self.rich.promote_next(now_us, 1)
-            return self.pop_first(self.rich, now_us)
+            message = self.pop_first(self.rich, now_us)
+            if message is None and self.rich.fair is not None and (message := self.rich.fair.any()) is not None:
+                self.rich.take(message)
+            return message
         ready, other = self.ready, self.other_us()
         if ready and (other is None or ready[0].due_us < other):
             return self.pop_ready()

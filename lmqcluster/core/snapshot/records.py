@@ -7,7 +7,7 @@ by name, each followed by its messages in the order of their lines. Messages com
     [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled" or "held". Before the leased
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". Before the leased
 ones come rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were
 leased with it are]. A queue whose messages are found by id has a record "index", and rows of "tags": [sequence,
 number of the latest delivery or update].
@@ -94,6 +94,8 @@ class Restoration:
             "index": self._take_index,
             "tags": self._take_tags,
             "groups": self._take_groups,
+            "fair groups": self._take_fair_groups,
+            "fair group": self._take_fair_group,
             "client_sessions": self._take_client_sessions,
             "session_leases": self._take_session_leases,
             "claims": self._take_claims,
@@ -104,6 +106,7 @@ class Restoration:
             "waiting": lambda *columns: self._take_rich("waiting", *columns),
             "scheduled": lambda *columns: self._take_rich("scheduled", *columns),
             "held": lambda *columns: self._take_rich("held", *columns),
+            "fair": lambda *columns: self._take_rich("fair", *columns),
             "body pages": self._take_body_pages,
             "bodies": self._take_bodies,
             "body tail": self._take_body_tail,
@@ -228,7 +231,7 @@ class Restoration:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
-        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich = columns
+        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich, full_ns = columns
         self._end_queue()
         if name in self._state.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -240,7 +243,7 @@ class Restoration:
             setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag = as_ints([created_us, is_rich])
+        queue.created_us, rich_flag, queue.rate_full_ns = as_ints([created_us, is_rich, full_ns])
         if rich_flag:
             queue.store.enriched()
         self._state.timers.note(queue)
@@ -303,6 +306,17 @@ class Restoration:
 
     def _take_groups(self, rows: list[Any]) -> None:
         self._current().store.enriched().current.update(_typed(rows, (bytes, int)))
+
+    def _take_fair_groups(self, last_turn: int) -> None:
+        rich = self._current().store.enriched()
+        (rich.fair_groups(()).last_turn,) = as_ints([last_turn])
+        rich.configure(self._current().settings.options, ())
+
+    def _take_fair_group(self, rows: list[Any]) -> None:
+        fair = self._current().store.enriched().fair
+        if fair is None:
+            raise ValueError("the snapshot has rows of fair groups outside of them")
+        fair.load(_typed(rows, (bytes, int, int, int)))
 
     def _take_rich(self, line: str, *columns: Any) -> None:
         queue = self._current()
@@ -396,6 +410,8 @@ class Restoration:
         if queue.store.rich is not None:
             queue.store.rich.leased_bytes += sum(map(message_bytes, messages))
             for message in messages:
+                if queue.store.rich.fair is not None:
+                    queue.store.rich.fair.load_leased(message)
                 if isinstance(message, RichMessage):
                     queue.store.rich.load_leased(message)
 
@@ -405,6 +421,9 @@ class Restoration:
         return self._queue
 
     def _end_queue(self) -> None:
+        if self._queue is not None and self._queue.store.rich is not None and self._queue.store.rich.fair is not None:
+            self._queue.store.rich.fair.loaded()
+            self._state.timers.note(self._queue)
         if self._bodies is not None:
             self._bodies.end()
             self._bodies = None

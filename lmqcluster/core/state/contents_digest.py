@@ -67,7 +67,9 @@ def _summary(queue: Queue) -> tuple[Any, ...]:
             len(queue.store.delayed),
             len(queue.store.leases),
         ),
-        None if rich is None else (*map(len, (rich.waiting, rich.scheduled, rich.held)), rich.leased_bytes),
+        None
+        if rich is None
+        else (len(rich.waiting), len(rich.scheduled), len(rich.held), len(rich), rich.leased_bytes),
     )
 
 

@@ -39,6 +39,7 @@ class QueueInfo:
         dead_letters: unleased messages that the cluster has put here.
         groups: groups with a message in line or leased.
         held: messages that wait for the one before them of their group.
+        held_back: messages that each limit of deliveries holds back, by the name of its property.
         size: all messages, an open window counting as one.
         bytes: bytes of all bodies.
         oldest_age_s: seconds for which the next message to be delivered has been due; None if none is due.
@@ -56,6 +57,7 @@ class QueueInfo:
     dead_letters: int
     groups: int
     held: int
+    held_back: Mapping[str, int]
     size: int
     bytes: int
     oldest_age_s: float | None
@@ -80,8 +82,9 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
         accumulating=parts,
         pushes_waiting=queue.pushes_waiting,
         dead_letters=dead_letters(queue),
-        groups=0 if rich is None else len(rich.current),
+        groups=0 if rich is None else len(rich.current) + (0 if rich.fair is None else len(rich.fair.groups)),
         held=0 if rich is None else len(rich.held),
+        held_back=queue.held_back(now_us),
         size=len(queue),
         bytes=queue.store.body_bytes,
         oldest_age_s=age_s(queue.store.earliest_us(), now_us),

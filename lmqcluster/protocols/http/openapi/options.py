@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.handlers.transactions import OPERATIONS_MAX
-from ....wire.queue_options import QUEUE_OPTIONS
+from ....wire.queue_options import GROUP_MODES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
 
 __all__ = ["DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
 
@@ -26,6 +26,8 @@ _TYPES: Final[dict[str, Json]] = {
     "bytes": {"type": ["integer", "null"], "minimum": 0},
     "seconds": {"type": ["number", "null"], "minimum": 0},
     "factor": {"type": ["number", "null"], "minimum": 1, "maximum": 100},
+    "per second": {"type": ["number", "null"], "minimum": RATE_MIN, "maximum": RATE_MAX},
+    "mode": {"enum": [*GROUP_MODES, None]},
     "flag": {"type": ["boolean", "null"]},
     "queue": {"type": ["string", "null"], "minLength": 1},
     "queues": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}},
@@ -42,7 +44,7 @@ PUSH_MEMBERS: Final[Json] = {
     "ttl": {**_SECONDS, "description": "For how many seconds it may be delivered."},
     "priority": _PRIORITY,
     "label": {**_TEXT, "description": "The producer's own name for it, by which it is found while it waits."},
-    "group": {**_TEXT, "description": "Messages of a group are delivered one at a time and in order."},
+    "group": {**_TEXT, "description": "Its group: delivered one at a time and in order, or in turn, see group_mode."},
 }
 """Options of a message in a push."""
 

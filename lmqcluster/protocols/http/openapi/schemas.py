@@ -235,6 +235,11 @@ SCHEMAS: Final[dict[str, Json]] = {
             "waiting_pulls": {**_COUNT, "description": "Pulls that wait at this node for messages of this queue."},
             "groups": {**_COUNT, "description": "Groups one of whose messages is in line or leased."},
             "held": {**_COUNT, "description": "Messages that wait for the one before them of their group."},
+            "held_back": {
+                "type": "object",
+                "description": "Messages that each limit of deliveries holds back, by the name of its property.",
+                "additionalProperties": _COUNT,
+            },
             "properties": _ref("Properties"),
             "own_properties": {**_ref("Properties"), "description": "Those set on the queue itself."},
             "stale": _STALE,

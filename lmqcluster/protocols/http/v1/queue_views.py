@@ -82,6 +82,7 @@ class QueueViews:
             "waiting_pulls": self._service.pulls.waiting_for(name),
             "groups": info.groups,
             "held": info.held,
+            "held_back": dict(info.held_back),
             "properties": properties,
             "own_properties": own,
             "stale": stale,
