@@ -62,6 +62,7 @@ class Schedules:
         self._reach = reach
         self._rows: dict[bytes, Schedule] = {}
         self._line: SortedList[bytes] = SortedList()
+        self._names: SortedList[bytes] = SortedList()
         self._copies = self._bytes = 0
         self.ahead_us: int | None = None
         self.held = False
@@ -78,6 +79,11 @@ class Schedules:
     def find(self, name: bytes) -> Schedule | None:
         """Return a schedule, None if there is none of that name."""
         return self._rows.get(name)
+
+    def behind(self, name: bytes) -> Schedule | None:
+        """Return the next schedule behind a name in alphabetical order; the first behind the empty name."""
+        found = self._names.first_from((name + b"\0" if name else b"",))
+        return None if found is None else self._rows[found]
 
     def unix_us(self) -> int:
         """Return the schedule clock at this log time; it must be set."""
@@ -106,6 +112,7 @@ class Schedules:
         self._state.quotas.take(Kind.SCHEDULES, schedule.owner)
         self._state.quotas.take(Kind.SCHEDULE_BYTES, schedule.owner, _bytes_of(schedule))
         self._rows[schedule.name] = schedule
+        self._names.add((schedule.name,), schedule.name)
         self._stand_in_line(schedule)
 
     def remove(self, name: bytes) -> bool:
@@ -114,6 +121,7 @@ class Schedules:
         if schedule is None:
             return False
         self._leave_line(schedule)
+        self._names.remove((name,))
         self.hungry.pop(name, None)
         self._state.quotas.give(Kind.SCHEDULES, schedule.owner)
         self._state.quotas.give(Kind.SCHEDULE_BYTES, schedule.owner, _bytes_of(schedule))
