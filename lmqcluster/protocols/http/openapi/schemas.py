@@ -45,10 +45,10 @@ _CHECK_FIGURES: Final[Json] = {
     "additionalProperties": _COUNT,
     "description": "Figures behind the finding, such as entries of lag, or free_bytes and total_bytes of the disk.",
 }
-_HEADERS: Final[Json] = {
+_ATTRIBUTES: Final[Json] = {
     "type": "object",
-    "additionalProperties": _STRING,
-    "description": "Request headers of the push that a hook preserved.",
+    "additionalProperties": {"oneOf": [{"type": "number"}, _ref("Content")]},
+    "description": "What the push attached to the message, and request headers that a hook preserved.",
 }
 _HOOKS: Final[Json] = {
     "type": "object",
@@ -90,7 +90,7 @@ _PEEKED: Final[Json] = {
         "oneOf": [_ref("Content"), _list(_ref("Part"))],
     },
     "content_type": _STRING,
-    "headers": _HEADERS,
+    "attributes": _ATTRIBUTES,
     "size": {**_COUNT, "description": "Bytes of the whole body."},
     "truncated": {**_BOOLEAN, "description": "Whether the content is only a part of the body."},
     "age_s": {
@@ -184,7 +184,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         "session",
         "after",
     ),
-    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "headers": _HEADERS}),
+    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "attributes": _ATTRIBUTES}),
     "Message": _object(
         {
             "id": _ID,
@@ -196,7 +196,7 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "oneOf": [_ref("Content"), _list(_ref("Part"))],
             },
             "content_type": _STRING,
-            "headers": _HEADERS,
+            "attributes": _ATTRIBUTES,
             **DELIVERED,
             **TRAITS,
         },
