@@ -11,7 +11,7 @@ from ....core.schedules.definition import BODY_BYTES_MAX, JITTER_US_MAX, NAME_BY
 from ....wire.attributes import ATTRIBUTE_BYTES_MAX, ATTRIBUTES_MAX, unpack_attributes
 from ....wire.errors import LmqError
 from ..sending.due_times import DueTimes
-from ..sending.push_items import DUE_S_MAX, PushItem
+from ..sending.push_items import PushItem
 from .cron import cron_rule
 from .supply import upcoming
 
@@ -21,6 +21,8 @@ ATTRIBUTES: Final = ("schedule", "scheduled_at")
 """Attributes that the cluster gives the messages of schedules."""
 MISSED: Final = ("skip", "once")
 """The policies for missed due times."""
+UNIX_S_MAX: Final = 250_000_000_000
+"""Before the end of the year 9999, where most calendars end."""
 INTERVAL_S_MAX: Final = 10 * 366 * 86_400
 _OWN_ATTRIBUTE_BYTES: Final = NAME_BYTES_MAX + 64
 _CONTROL: Final = re.compile("[\x00-\x1f\x7f]")
@@ -78,7 +80,7 @@ class ScheduleRequest:
         if self.interval_s is not None and not 1 <= self.interval_s <= INTERVAL_S_MAX:
             raise _wrong(f"an interval is 1 to {INTERVAL_S_MAX} seconds, not {self.interval_s:g}")
         for what, time_s in (("start", self.start_s), ("end", self.end_s)):
-            if time_s is not None and not 0 < time_s <= DUE_S_MAX / 1_000:
+            if time_s is not None and not 0 < time_s <= UNIX_S_MAX:
                 raise _wrong(f"the {what} of a schedule is a Unix time in seconds, not {time_s:g}")
         if self.end_s is not None and self.start_s is not None and self.end_s < self.start_s:
             raise _wrong("the end of a schedule is not before its start")
