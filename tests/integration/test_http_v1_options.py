@@ -188,6 +188,16 @@ def test_properties_are_shown_and_removed(api: Api, queue_name: str) -> None:
         {"max_age": 0},
         {"delay": 1e300},
         {"retry_backoff": 0.5},
+        {"group_mode": "unfair"},
+        {"group_mode": 1},
+        {"max_in_flight": 0},
+        {"group_max_in_flight": True},
+        {"rate": 0},
+        {"rate": 1e300},
+        {"rate": "5"},
+        {"rate_burst": 0},
+        {"group_rate": -1},
+        {"group_rate_burst": 1.5},
         {"discard_old_when_full": 1},
         {"dead_letter_queue": ""},
         {"dead_letter_queue": "a\nb"},
@@ -199,6 +209,26 @@ def test_properties_are_shown_and_removed(api: Api, queue_name: str) -> None:
 )
 def test_wrong_properties_are_refused(api: Api, queue_name: str, properties: dict[str, Any]) -> None:
     api.problem(api("PATCH", f"/v1/queues/{queue_name}/properties", properties), 400, "bad_property")
+
+
+def test_limits_of_deliveries_are_set_and_shown(api: Api, queue_name: str) -> None:
+    given = {
+        "group_mode": "fair",
+        "max_in_flight": 2,
+        "group_max_in_flight": 1,
+        "group_rate": 0.5,
+        "group_rate_burst": 3,
+    }
+    api.ok("PATCH", f"/v1/queues/{queue_name}/properties", given)
+    for group in ("a", "a", "b", "c"):
+        push(api, queue_name, "x", group=group)
+    assert [one["group"] for one in pull(api, queue_name, max=10)] == ["a", "b"]
+    shown = api.ok("GET", f"/v1/queues/{queue_name}")
+    assert shown["held_back"] == {"max_in_flight": 2, "group_max_in_flight": 1}
+    assert {name: shown["own_properties"][name] for name in given} == given
+    api.ok("PATCH", f"/v1/queues/{queue_name}/properties", {"max_in_flight": None, "rate": 1, "rate_burst": 1})
+    assert [one["group"] for one in pull(api, queue_name, max=10)] == ["c"]
+    assert api.ok("GET", f"/v1/queues/{queue_name}")["held_back"] == {"rate": 1, "group_max_in_flight": 1}
 
 
 # --- pull and settle --------------------------------------------------------------------------------------------------

@@ -109,6 +109,7 @@ export function open({ argument: segment }) {
       ["Leased messages", count(queue.leased)],
       ["Busy groups", queue.groups === 0 ? "none" : `${count(queue.groups)}; ${count(queue.held)} messages wait for an earlier message of their group`],
     ];
+    for (const [limit, held] of Object.entries(queue.held_back)) items.push([`Held back by ${limit}`, `${count(held)} messages`]);
     if (exclusive || holder !== null) items.push([exclusive ? "Exclusive, held by" : "Was exclusive, held by", who]);
     if (queue.dead_letters > 0) items.push(["Dead letters here", count(queue.dead_letters)]);
     syncRows(consumers.body, items, ([what]) => what, () => textRow([{}, {}], (item) => item));

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
 from ..queues.patterns.patterns import client_pattern
-from ..queues.views.info import age_s
+from ..queues.views.info import age_s, busy_groups
 from ..queues.views.listing import names_in_order
 from .exposition import escaped, head
 from .table import QUEUE_SECTION
@@ -78,6 +78,10 @@ def _states(queue: Queue, now_us: int, _pulls: Pulls) -> Samples:
     return [(f',state="{state}"', count) for state, count in counts.items()]
 
 
+def _held_back(queue: Queue, now_us: int, _pulls: Pulls) -> Samples:
+    return [(f',limit="{limit}"', count) for limit, count in queue.held_back(now_us).items()]
+
+
 def _one(value: Callable[[Queue], float]) -> _Value:
     return lambda queue, _now_us, _pulls: (("", value(queue)),)
 
@@ -85,7 +89,8 @@ def _one(value: Callable[[Queue], float]) -> _Value:
 _VALUES: Final[Mapping[str, _Value]] = {
     "lmq_queue_messages": _states,
     "lmq_queue_messages_held": _one(lambda queue: 0 if queue.store.rich is None else len(queue.store.rich.held)),
-    "lmq_queue_groups_busy": _one(lambda queue: 0 if queue.store.rich is None else len(queue.store.rich.current)),
+    "lmq_queue_groups_busy": _one(busy_groups),
+    "lmq_queue_messages_held_back": _held_back,
     "lmq_queue_message_bytes": _one(lambda queue: queue.store.body_bytes),
     "lmq_queue_oldest_message_age_seconds": lambda queue, now_us, _pulls: (
         ("", age_s(queue.store.earliest_us(), now_us) or 0.0),

@@ -340,6 +340,12 @@ QUEUE_SECTION: Final = Section(
         Definition("lmq_queue_messages", "gauge", "Messages by state, as for lmq_messages.", ("queue", "state")),
         Definition("lmq_queue_messages_held", "gauge", "As for lmq_messages_held.", ("queue",)),
         Definition("lmq_queue_groups_busy", "gauge", "As for lmq_groups_busy.", ("queue",)),
+        Definition(
+            "lmq_queue_messages_held_back",
+            "gauge",
+            "Ready messages that a limit of deliveries holds back, by the name of its property. Only where one does.",
+            ("queue", "limit"),
+        ),
         Definition("lmq_queue_message_bytes", "gauge", "Bytes of its bodies.", ("queue",)),
         Definition(
             "lmq_queue_oldest_message_age_seconds",

@@ -12,7 +12,7 @@ from ...core import Queue, State
 from ...core.queue.counters import COUNTERS
 from ..access.clients import NODE
 from ..process.fair_slices import FairSlices
-from ..queues.views.info import counts_of
+from ..queues.views.info import busy_groups, counts_of
 
 __all__ = ["QueueTotals", "Sums", "Totals", "sum_queues"]
 
@@ -52,7 +52,7 @@ class QueueTotals:
             self.leased += len(queue.store.leases.messages)
             if queue.store.rich is not None:
                 self.held += len(queue.store.rich.held)
-                self.busy_groups += len(queue.store.rich.current)
+                self.busy_groups += busy_groups(queue)
             self.body_bytes += queue.store.body_bytes
             earliest_us = queue.store.earliest_us()
             if earliest_us is not None and (self.oldest_us is None or earliest_us < self.oldest_us):

@@ -206,6 +206,27 @@ def _rich_work(count: int) -> Work:
     return work
 
 
+def _fair_work(count: int) -> Work:
+    driver = Driver()
+    driver.set(Q, group_mode="fair", max_in_flight=10 * MANY, group_max_in_flight=MANY, rate=1_000_000, group_rate=1000)
+    for start in range(0, count, 500):
+        driver.do(Op.PUSH_ROWS, Q, [_rich_row(number) for number in range(start, start + 500)])
+    with counted() as work:
+        for number in range(SETTLED):
+            driver.do(Op.PUSH_ROWS, Q, [_rich_row(count + number)])
+            driver.do(Op.NACK, Q, numbers(driver.pull(Q)), 0, -1)
+            driver.ack(Q, *numbers(driver.pull(Q)))
+    return work
+
+
+def test_fair_groups_cost_the_same_however_many_wait() -> None:
+    few, many = _fair_work(FEW), _fair_work(20_000)
+    assert many.lines <= few.lines * 1.2
+    # Of two numbers each.
+    del few.linear_calls["max"], many.linear_calls["max"]
+    assert many.linear_calls == few.linear_calls
+
+
 def test_messages_with_traits_cost_the_same_however_many_wait() -> None:
     few, many = _rich_work(FEW), _rich_work(20_000)
     assert many.lines <= few.lines * 1.2

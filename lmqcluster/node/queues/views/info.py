@@ -10,7 +10,7 @@ from ....core import Queue
 from ....core.messages.message import content_count
 from ....core.queue.counters import COUNTERS
 
-__all__ = ["QueueInfo", "Rates", "age_s", "counts_of", "dead_letters", "info_of", "no_rates"]
+__all__ = ["QueueInfo", "Rates", "age_s", "busy_groups", "counts_of", "dead_letters", "info_of", "no_rates"]
 
 Rates = Callable[[bytes], tuple[float, float]]
 """Returns pushes and deliveries per second of a queue, over the last seconds, as seen by this node."""
@@ -82,7 +82,7 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
         accumulating=parts,
         pushes_waiting=queue.pushes_waiting,
         dead_letters=dead_letters(queue),
-        groups=0 if rich is None else len(rich.current) + (0 if rich.fair is None else len(rich.fair.groups)),
+        groups=busy_groups(queue),
         held=0 if rich is None else len(rich.held),
         held_back=queue.held_back(now_us),
         size=len(queue),
@@ -92,6 +92,14 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
         pull_rate=pull_rate,
         counters=dict(zip(COUNTERS, counts_of(queue), strict=True)),
     )
+
+
+def busy_groups(queue: Queue) -> int:
+    """Return the number of groups with a message in line or leased."""
+    rich = queue.store.rich
+    if rich is None:
+        return 0
+    return len(rich.current) if rich.fair is None else len(rich.current) + len(rich.fair.groups)
 
 
 def dead_letters(queue: Queue) -> int:
