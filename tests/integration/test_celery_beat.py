@@ -108,9 +108,7 @@ def test_rules_are_translated(workers: Workers, shared_cluster: Cluster, given: 
     assert json.dumps(rule)
 
 
-@pytest.mark.parametrize(
-    "given", [0.5, BaseSchedule(), crontab(minute=0, hour=0, day_of_month=1, day_of_week=1)]
-)
+@pytest.mark.parametrize("given", [0.5, BaseSchedule(), crontab(minute=0, hour=0, day_of_month=1, day_of_week=1)])
 def test_rules_that_the_cluster_does_not_have(workers: Workers, given: Any) -> None:
     workers.app.conf.beat_schedule = {"x": {"task": "add", "schedule": given, "args": (1,)}}
     with pytest.raises(ImproperlyConfigured, match="x: "):

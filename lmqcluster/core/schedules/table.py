@@ -55,6 +55,7 @@ class Schedules:
         last_serial: the last serial number of a definition.
         clocks: by how much the clock of each member is ahead of log time, as it reports.
         hungry: the schedules that want further due times.
+        totals: due times that all schedules have pushed, missed, and that were refused; never fall.
     """
 
     def __init__(self, state: _State, reach: _Reach) -> None:
@@ -69,6 +70,7 @@ class Schedules:
         self.last_serial = 0
         self.clocks: dict[bytes, int] = {}
         self.hungry: dict[bytes, None] = {}
+        self.totals = [0, 0, 0]
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -129,7 +131,10 @@ class Schedules:
 
     def change(self, schedule: Schedule) -> None:
         """Replace a schedule by one with the same definition and another progress."""
-        self._leave_line(self._rows[schedule.name])
+        before = self._rows[schedule.name]
+        self._leave_line(before)
+        for place, count in enumerate(_counts(schedule)):
+            self.totals[place] += count - _counts(before)[place]
         self._rows[schedule.name] = schedule
         self._stand_in_line(schedule)
 
@@ -236,33 +241,50 @@ class Schedules:
             self.last_serial,
             int(self.ahead_us is not None),
             int(self.held),
+            [*self.totals],
         ]
         for member, ahead_us in [*self.clocks.items()]:
-            yield [member, ahead_us, 0, 0, 0]
+            yield [member, ahead_us, 0, 0, 0, []]
 
     def load(self, schedules: Iterable[Schedule]) -> None:
         """Add the schedules of a snapshot."""
         for schedule in schedules:
             self.put(schedule)
 
-    def load_clock(self, rows: Iterable[tuple[bytes, int, int, int, int]]) -> None:
+    def load_clock(self, rows: Iterable[tuple[bytes, int, int, int, int, list[int]]]) -> None:
         """Take the clock of a snapshot."""
-        for member, ahead_us, serial, is_set, held in rows:
+        for member, ahead_us, serial, is_set, held, totals in rows:
             if member:
                 self.report(member, ahead_us)
             else:
                 self.ahead_us = ahead_us if is_set else None
                 self.last_serial, self.held = serial, bool(held)
+                pushed, missed, refused = totals
+                self.totals = [pushed, missed, refused]
 
     def sample(self, number: int) -> Iterator[str]:
         """Yield texts of the counts and of a sample that the number selects; they are equal on equal replicas."""
-        yield repr((len(self), self.ahead_us, self.held, self.last_serial, [*self.clocks.items()], len(self._line)))
+        yield repr(
+            (
+                len(self),
+                self.ahead_us,
+                self.held,
+                self.last_serial,
+                [*self.clocks.items()],
+                len(self._line),
+                self.totals,
+            )
+        )
         start = number % max(1, len(self._line))
         for name in islice(self._line, start, start + _SAMPLE):
             yield repr((_row(self._rows[name])[:-1], self._rows[name].definition.size_bytes()))
 
 
 _SAMPLE = 20
+
+
+def _counts(schedule: Schedule) -> tuple[int, int, int]:
+    return schedule.pushed, schedule.missed, schedule.refused
 
 
 def _bytes_of(schedule: Schedule) -> int:

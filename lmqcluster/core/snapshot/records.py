@@ -288,7 +288,7 @@ class Restoration:
         self._state.times.load(_typed(rows, (int, int)))
 
     def _take_schedule_clock(self, rows: list[Any]) -> None:
-        self._state.schedules.load_clock(_typed(rows, (bytes, int, int, int, int)))
+        self._state.schedules.load_clock(_typed(rows, (bytes, int, int, int, int, list)))
 
     def _take_schedules(self, rows: list[Any]) -> None:
         self._state.schedules.load(schedule_of(row) for row in rows)
