@@ -51,6 +51,7 @@ class Book:
         arrivals: by schedule and due time when its first message arrived.
         first: by schedule and due time the number of messages that arrived for the first time.
         rows: the schedules at the end, as the cluster shows them.
+        kills: when leaders were killed.
     """
 
     begin_s: int
@@ -58,6 +59,7 @@ class Book:
     arrivals: dict[tuple[str, int], float] = field(default_factory=dict)
     first: Counter[tuple[str, int]] = field(default_factory=Counter)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    kills: list[float] = field(default_factory=list)
     events: Counter[str] = field(default_factory=Counter)
     errors: Counter[str] = field(default_factory=Counter)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -103,6 +105,18 @@ class Book:
     def lateness_s(self) -> list[float]:
         """Return how late each message of a judged due time arrived, in order."""
         return sorted(at - due_s for (_, due_s), at in self.arrivals.items() if self.begin_s <= due_s < self.end_s)
+
+    def slowest(self) -> list[str]:
+        """Return when messages arrived late, and how long after the latest kill of a leader they were due."""
+        slow: dict[int, float] = {}
+        for (_, due_s), at in self.arrivals.items():
+            if at - due_s >= LATE_S and self.begin_s <= due_s < self.end_s:
+                slow[due_s] = max(slow.get(due_s, 0.0), at - due_s)
+        return [
+            f"due {due_s}: {late_s:.2f} s late, {due_s - max([0.0, *(one for one in self.kills if one < due_s + late_s)]):.2f} s"
+            " after a kill"
+            for due_s, late_s in sorted(slow.items())
+        ]
 
     def __str__(self) -> str:
         late = self.lateness_s()
@@ -183,11 +197,16 @@ async def _collect(book: Book, addresses: list[str], names: list[str]) -> None:
 
 
 async def _kill(cluster: Cluster, book: Book) -> None:
+    # Without the node that was killed before, the others have no quorum.
+    for node in cluster:
+        await asyncio.to_thread(node.wait_ready)
     leader: NodeProcess = await asyncio.to_thread(cluster.leader)
+    begin_s = time.time()
     await asyncio.to_thread(leader.kill)
     book.events["leaders killed"] += 1
     await asyncio.sleep(DOWN_S)
     leader.start(wait=False)
+    book.kills.append(begin_s)
 
 
 async def _set(client: AsyncClient, name: str, begin_s: int) -> None:
@@ -223,15 +242,18 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0)
     parser.add_argument("--schedules", type=int, default=1_000, help="of each kind")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--folder", type=Path, help="where to keep the data and the logs of the nodes")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="schedule-drill-") as folder:
-        cluster = Cluster(3, directory=Path(folder))
-        clocks = Clocks(cluster, Path(folder))
+    with tempfile.TemporaryDirectory(prefix="schedule-drill-") as temporary:
+        folder = options.folder or Path(temporary)
+        cluster = Cluster(3, directory=folder)
+        clocks = Clocks(cluster, folder)
         with cluster:
             drill = schedule_drill(cluster, clocks, seconds=options.seconds, count=options.schedules, seed=options.seed)
             book, wrong = asyncio.run(drill)
     print(book)
     print("\n".join(wrong[:20]) or "each due time had exactly one message")
+    print(*book.slowest(), sep="\n")
     late = book.lateness_s()
     return int(bool(wrong) or late[int(0.99 * len(late))] >= LATE_S)
 
