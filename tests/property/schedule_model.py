@@ -21,6 +21,7 @@ class Rule:
     once: bool
     body: bytes
     queue: bytes
+    cron: bytes = b""
 
 
 @dataclass(eq=False)
