@@ -11,7 +11,7 @@ from ..log.results import RefusedError, shown
 from ..owners.quotas import checked_owner
 from ..queue.options import TIME_US_MAX
 from ..schedules.definition import BODY_BYTES_MAX, Definition, checked_name, checked_timing
-from ..schedules.schedule import TIMES_MAX, Schedule
+from ..schedules.schedule import KEPT_MAX, TIMES_MAX, Schedule
 from ..state.state import NAME_BYTES_MAX, State
 from .checks import checked_push
 
@@ -177,9 +177,9 @@ def _first_of_interval(definition: Definition, now_us: int) -> tuple[int, ...]:
     return () if timing.end_us and first > timing.end_us else (first,)
 
 
-def _checked_times(times: Any, after_us: int) -> tuple[int, ...]:
-    if type(times) not in (list, tuple) or len(times) > TIMES_MAX + 1:
-        raise ValueError(f"at most {TIMES_MAX} due times are supplied at once")
+def _checked_times(times: Any, after_us: int, most: int = TIMES_MAX) -> tuple[int, ...]:
+    if type(times) not in (list, tuple) or len(times) > most:
+        raise ValueError(f"a schedule has at most {most} due times ahead")
     before = after_us
     for time_us in times:
         if type(time_us) is not int or not before < time_us <= TIME_US_MAX:
@@ -212,7 +212,7 @@ def schedule_of(row: Any) -> Schedule:
         serial=serial,
         definition=_checked_definition(definition, content),
         created_us=created_us,
-        times=_checked_times(times, 0),
+        times=_checked_times(times, 0, KEPT_MAX),
         known_us=known_us,
         done=bool(done),
         floor_us=floor_us,

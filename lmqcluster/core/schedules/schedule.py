@@ -11,12 +11,14 @@ from typing import NamedTuple
 
 from .definition import Definition
 
-__all__ = ["GRACE_US", "TIMES_MAX", "Schedule", "advanced", "jitter_us", "wants_times"]
+__all__ = ["GRACE_US", "KEPT_MAX", "TIMES_MAX", "Schedule", "advanced", "jitter_us", "wants_times"]
 
 GRACE_US = 60 * 1_000_000
 """A due time that has not been pushed this long after it passed is missed."""
 TIMES_MAX = 64
-"""Most upcoming due times of a schedule whose times nodes supply."""
+"""Most due times that nodes supply to a schedule at once."""
+KEPT_MAX = 2 * TIMES_MAX
+"""Most due times of a schedule: those of a supply, and those that were left before it."""
 _TIMES_LOW = 32
 _AHEAD_LOW_US = 1_800 * 1_000_000
 _TIMES_MIN = 2
@@ -69,7 +71,7 @@ class Schedule(NamedTuple):
         """Return whether a supply of due times that follow this one is to be taken: each only once."""
         if self.definition.timing.interval_us or self.done or self.known_us != after_us:
             return False
-        return (bool(times) or done) and len(self.times) + len(times) <= 2 * TIMES_MAX
+        return (bool(times) or done) and len(self.times) + len(times) <= KEPT_MAX
 
     def following(self, due_us: int) -> tuple[int, ...]:
         """Return the due time of an interval that follows this one, none behind the end."""
