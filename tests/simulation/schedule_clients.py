@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["ScheduleClient"]
 
 SECOND_US = 1_000_000
-PAUSE_S = 1.5
+PAUSE_S = 4.0
 NAMES = (b"one", b"two", b"three")
 RULES = ("* * * * * *", "*/2 * * * * *", "*/7 * * * * *")
 
@@ -49,7 +49,12 @@ class ScheduleClient:
 
     def _command(self, name: bytes, was: bytes, now_us: int) -> list[Any]:
         rng = self._rng
-        kind = rng.choices(["interval", "cron", "change"], [3, 3, 2])[0]
+        kind = rng.choices(["interval", "cron", "change", "supply"], [3, 4, 6, 3])[0]
+        known = self._replica.node.replica.machine.state.schedules.find(name)
+        if kind == "supply" and known is not None and known.known_us:
+            # Like the supply of a leader that has been replaced: it has no effect.
+            times = [known.known_us + SECOND_US]
+            return [Op.SUPPLY_TIMES, [[name, known.serial, known.known_us - SECOND_US, times, 0, False]]]
         jitter_us, once = rng.choice([0, 0, SECOND_US // 2]), rng.choice([0, 1])
         if kind == "change":
             actions = (ScheduleAction.PAUSE, ScheduleAction.RESUME, ScheduleAction.RESUME, ScheduleAction.RUN)

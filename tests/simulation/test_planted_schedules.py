@@ -7,9 +7,9 @@ import pytest
 from tests.simulation.planted_schedules import PLANTED_SCHEDULES
 from tests.simulation.tasks import Task
 
-SEEDS = range(1, 9)
+SEEDS = range(1, 25)
 KINDS = {
-    "supplies taken twice": {"due time pushed twice", "due times differ"},
+    "supplies taken twice": {"due time pushed twice", "due times differ", "upcoming due times differ"},
     "intervals that drift": {"due time not pushed", "due times differ"},
     "pauses that miss nothing": {"due times differ", "due time pushed twice"},
     "no supplies": {"schedule without due times"},
