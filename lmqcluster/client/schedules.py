@@ -13,7 +13,7 @@ from .transport.requests import Name, name_bytes
 __all__ = ["Missed", "optional_schedule", "schedule_options", "schedule_page"]
 
 Missed = Literal["skip", "once"]
-"""What becomes of due times that were missed: they are dropped, or pushed as one message."""
+"""The policy for missed due times: they are dropped, or pushed as one message."""
 _NAMES = ("name", "queue", "owner")
 
 

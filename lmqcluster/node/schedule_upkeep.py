@@ -1,4 +1,4 @@
-"""What the nodes do for schedules: they report their clocks, and the leader sets the schedule clock and supplies due times."""
+"""Upkeep of schedules: nodes report their clocks, and the leader sets the schedule clock and supplies due times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What nodes do for schedules: the due times that they supply, and the clock on which they agree."""
+"""The due times that nodes supply to schedules, and the clock on which they agree."""
 
 from __future__ import annotations
 

@@ -151,13 +151,13 @@ def cron_rule(expression: str, zone: str) -> CronRule:
 
 
 def _zone(name: str) -> ZoneInfo:
-    unknown = LmqError("bad_request", f"there is no time zone {name[:ZONE_BYTES_MAX]!r}")
+    reason = f"there is no time zone {name[:ZONE_BYTES_MAX]!r}"
     if len(name) > ZONE_BYTES_MAX or not name.isascii():
-        raise unknown
+        raise LmqError("bad_request", reason)
     try:
         return ZoneInfo(name)
     except (ValueError, OSError, LookupError) as exc:
-        raise unknown from exc
+        raise LmqError("bad_request", reason) from exc
 
 
 def _seconds(span: timedelta | None) -> int:
