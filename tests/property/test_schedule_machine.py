@@ -67,7 +67,9 @@ class ScheduleMachineAgainstModel(RuleBasedStateMachine):
                 attributes = msgpack.unpackb(message.meta[1])
                 assert attributes["x"] == 1
                 due_us = round(attributes["scheduled_at"] * SECOND)
-                found.append((attributes["schedule"].encode(), due_us, bytes(loaded(message.content))))
+                content = loaded(message.content)
+                assert isinstance(content, bytes)
+                found.append((attributes["schedule"].encode(), due_us, content))
         return found
 
     def was(self, name: bytes) -> bytes:

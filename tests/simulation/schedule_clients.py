@@ -53,8 +53,8 @@ class ScheduleClient:
         known = self._replica.node.replica.machine.state.schedules.find(name)
         if kind == "supply" and known is not None and known.known_us:
             # Like the supply of a leader that has been replaced: it has no effect.
-            times = [known.known_us + SECOND_US]
-            return [Op.SUPPLY_TIMES, [[name, known.serial, known.known_us - SECOND_US, times, 0, False]]]
+            stale = [known.known_us + SECOND_US]
+            return [Op.SUPPLY_TIMES, [[name, known.serial, known.known_us - SECOND_US, stale, 0, False]]]
         jitter_us, once = rng.choice([0, 0, SECOND_US // 2]), rng.choice([0, 1])
         if kind == "change":
             actions = (ScheduleAction.PAUSE, ScheduleAction.RESUME, ScheduleAction.RESUME, ScheduleAction.RUN)

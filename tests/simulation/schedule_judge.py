@@ -105,10 +105,10 @@ class ScheduleJudge:
                 self._checkers.report("due time not pushed", f"{replica}: {len(lost)}, such as {lost[:3]}")
             elif found != expected:
                 self._checkers.report("due times differ", f"{replica}: {len(found)} messages, expected {len(expected)}")
-            for one in machine.state.schedules:
-                waiting = self._model.schedules[one.name].waiting
-                if [*one.times] != (waiting[:1] if one.definition.timing.interval_us else waiting):
-                    self._checkers.report("upcoming due times differ", f"{replica}: those of {one.name!r}")
+            for kept in machine.state.schedules:
+                waiting = self._model.schedules[kept.name].waiting
+                if [*kept.times] != (waiting[:1] if kept.definition.timing.interval_us else waiting):
+                    self._checkers.report("upcoming due times differ", f"{replica}: those of {kept.name!r}")
 
 
 def _body(content: Any) -> bytes:
