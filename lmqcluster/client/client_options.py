@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 from .transport.backoff import Backoff
 from .transport.credentials import FileName
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
 
 __all__ = ["ClientOptions"]
 
@@ -28,3 +31,4 @@ class ClientOptions(TypedDict, total=False):
     tls_cert: FileName | None
     tls: ssl.SSLContext | None
     discover: bool
+    tracing: bool | TracerProvider

@@ -31,7 +31,8 @@ class PushOptions(TypedDict, total=False):
 
     Attributes:
         key: an idempotency key chosen by the application. For 5 minutes, another push to the queue with the same key stores
-            nothing, whichever client sends it.
+            nothing, whichever client sends it; for exactly `key_window` seconds and for any content if the queue has this
+            property.
         delay: seconds after which the message can be pulled.
         due: the same as a Unix time in seconds, such as ``time.time() + 60``.
         ttl: seconds after which the message expires.

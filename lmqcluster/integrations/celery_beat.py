@@ -90,8 +90,8 @@ class Scheduler(beat.Scheduler):
         queue, message = self._message(connection, entry, name, options)
         given: PushOptions = push_options(message)
         given.pop("due", None)
+        given["attributes"] = {"task": entry.task, **attributes}
         if attributes:
-            given["attributes"] = attributes
             given["ttl"] = attributes[EXPIRES_ATTRIBUTE] + float(delay or 0)
         if delay:
             given["delay"] = float(delay)

@@ -1,7 +1,7 @@
 """A broker for dramatiq: ``pip install lmqcluster[dramatiq]``.
 
 A message of dramatiq is a message of the cluster. The cluster implements delays and priorities, so there are no delay
-queues. A worker holds its messages through a session for as long as it lives.
+queues. Options of a message are attributes too. A worker holds its messages through a session for as long as it lives.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from dramatiq.errors import ConnectionClosed, DecodeError, QueueJoinTimeout, Que
 
 from lmqcluster.client import Client, ClientOptions, PushOptions
 from lmqcluster.client import Message as Delivered
+from lmqcluster.wire.attributes import Attributes, Value
 from lmqcluster.wire.errors import LmqError
 
+from .header_attributes import as_attributes, push_with_attributes
 from .settlements import Settlements
 from .worker_session import LEASE_S_MAX, WorkerSession
 
@@ -36,6 +38,8 @@ _PULL_S = 1.0
 _LABEL = "dramatiq"
 """Label of all messages. Messages that are not due are counted by it."""
 _PRIORITY_MAX = 2**31 - 1
+_OWN_ATTRIBUTES = ("actor_name", "message_id")
+"""Attributes that are not options."""
 
 
 class LmqBroker(Broker):
@@ -148,7 +152,9 @@ class LmqBroker(Broker):
         options: PushOptions = {"label": _LABEL, "priority": self._priority(message)}
         if delay is not None:
             options["delay"] = max(delay, 0) / 1000
-        self.client.push(self.stored_name(queue_name), message.encode(), **options)
+        options["attributes"] = _attributes(message)
+        stored, content = self.stored_name(queue_name), message.encode()
+        push_with_attributes(lambda given: self.client.push(stored, content, **given), options)
         self.emit_after("enqueue", message, delay)
         return message
 
@@ -235,10 +241,23 @@ class LmqBroker(Broker):
             self._pulls[queue_name] = self._pulls.get(queue_name, 0) + 1
         return messages
 
-    def bury(self, queue_name: str, receipt: str, body: object) -> None:
+    def bury(self, queue_name: str, receipt: str, body: object, attributes: Attributes) -> None:
         """Move a message to the dead letters, atomically and in the background."""
         dead_letters = self.stored_name(xq_name(queue_name))
-        self.settlements.move(self.stored_name(queue_name), receipt, dead_letters, body, self._dead_message_ttl)
+        stored = self.stored_name(queue_name)
+        self.settlements.move(stored, receipt, dead_letters, body, attributes, self._dead_message_ttl)
+
+
+def _attributes(message: Message[Any]) -> dict[str, Value]:
+    """Return the attributes of a message: its actor, its id, and its options."""
+    own = {"actor_name": message.actor_name, "message_id": message.message_id}
+    return as_attributes({**message.options, **own}, _OWN_ATTRIBUTES)
+
+
+def _with_options(message: Message[Any], attributes: Attributes) -> Message[Any]:
+    """Return a message whose options include its attributes, which replace those of the same name."""
+    options = {name: value for name, value in attributes.items() if name not in _OWN_ATTRIBUTES}
+    return message.copy(options=options) if options else message
 
 
 class _LmqMessage(MessageProxy):
@@ -267,10 +286,10 @@ class _LmqConsumer(Consumer):
             return None
         taken = self._cache.popleft()
         try:
-            message = Message.decode(taken.content)
+            message = _with_options(Message.decode(taken.content), taken.attributes)
         except (DecodeError, TypeError, ValueError):
             self._broker.logger.exception("undecodable message in queue %r", self._queue_name)
-            self._broker.bury(self._queue_name, taken.id, taken.content)
+            self._broker.bury(self._queue_name, taken.id, taken.content, taken.attributes)
             return None
         self._outstanding.add(taken.id)
         return _LmqMessage(message, taken.id)
@@ -295,7 +314,8 @@ class _LmqConsumer(Consumer):
 
     def nack(self, message: MessageProxy) -> None:
         receipt: str = message.receipt
-        self._broker.bury(self._queue_name, receipt, message._message.encode())
+        buried = message._message
+        self._broker.bury(self._queue_name, receipt, buried.encode(), _attributes(buried))
         self._forget([receipt])
 
     def requeue(self, messages: Iterable[MessageProxy]) -> None:

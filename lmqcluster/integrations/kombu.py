@@ -1,8 +1,9 @@
 """A transport for kombu, and so for Celery: ``pip install lmqcluster[celery]``.
 
 Importing this module registers the broker URL ``lmq://host:18800,host:18810/NAMESPACE``. A queue of kombu is a queue of
-the cluster. Direct and topic exchanges are routed by the publishing process, as in all transports without exchanges. A
-message published to a fanout exchange goes to all queues of the cluster that represent a binding.
+the cluster, and headers of a message are attributes too. Direct and topic exchanges are routed by the publishing process,
+as in all transports without exchanges. A message published to a fanout exchange goes to all queues of the cluster that
+represent a binding.
 """
 
 # The base classes are barely typed, and their signatures do not match their callers.
@@ -28,6 +29,7 @@ from kombu.utils.json import dumps, loads
 from lmqcluster.client import Client, ClientOptions, Message, PushOptions
 from lmqcluster.wire.errors import LmqError
 
+from .header_attributes import as_attributes, push_with_attributes
 from .receiver import Receiver
 from .settlements import Settlements
 from .worker_session import LEASE_S_MAX, WorkerSession
@@ -55,6 +57,8 @@ _CLIENT_OPTIONS = (
 _CELERY_EVENTS = "celeryev"
 EXPIRES_ATTRIBUTE = "celery_expires"
 """Attribute of a schedule: seconds after its due time at which a task expires."""
+_FIRST_ATTRIBUTES = ("task", "id")
+"""Headers that are attributes even if there is no room for all."""
 _FANOUT_LIKE = re.compile(r"^fanout(?=[/%])")
 
 
@@ -190,8 +194,10 @@ class Channel(virtual.Channel):
     # --- publishing -----------------------------------------------------------------------------------------------
 
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
-        options = push_options(message)
-        self.connection.lmq.push(self.connection.stored_name(queue), dumps(message).encode(), **options)
+        stored, content = self.connection.stored_name(queue), dumps(message).encode()
+        push_with_attributes(
+            lambda options: self.connection.lmq.push(stored, content, **options), push_options(message)
+        )
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:  # noqa: ARG002
         pattern = "^" + re.escape(self.connection.fanout_name(exchange, ""))
@@ -291,7 +297,7 @@ class Channel(virtual.Channel):
     def _made(self, message: Message) -> Any:
         """Return the decoded message; None if it cannot be decoded."""
         try:
-            raw = loads(message.content)
+            raw = _envelope(message)
             properties = raw["properties"]
             properties["delivery_tag"] = message.id
             if "scheduled_at" in message.attributes:
@@ -306,7 +312,9 @@ class Channel(virtual.Channel):
     def _bury(self, stored: str, message: Message) -> None:
         with self._lock:
             self._held.pop(message.id, None)
-        self.connection.settlements.move(stored, message.id, f"{stored}.unreadable", message.content)
+        self.connection.settlements.move(
+            stored, message.id, f"{stored}.unreadable", message.content, message.attributes
+        )
 
     def basic_get(self, queue: str, no_ack: bool = False, **_: Any) -> Any:
         """Pull one message without waiting; None if the queue is empty."""
@@ -506,7 +514,7 @@ def push_options(message: dict[str, Any]) -> PushOptions:
     """Return the options of a push that a message of kombu asks for."""
     properties, headers = message["properties"], message.get("headers") or {}
     priority = properties.get("priority")
-    options: PushOptions = {}
+    options: PushOptions = {"attributes": as_attributes(headers, _FIRST_ATTRIBUTES)}
     if isinstance(priority, int) and priority:
         options["priority"] = -max(
             -_PRIORITY_MAX, min(priority, _PRIORITY_MAX)
@@ -519,6 +527,28 @@ def push_options(message: dict[str, Any]) -> PushOptions:
     if due is not None:
         options["due"] = due
     return options
+
+
+def _envelope(message: Message) -> dict[str, Any]:
+    """Return a message in kombu's form: its attributes are headers, and replace those of the same name.
+
+    A producer that knows no envelope pushes the body of a task and gives its name as the attribute ``task``.
+    """
+    attributes = message.attributes
+    raw = loads(message.content)
+    if isinstance(raw, dict) and "properties" in raw:
+        raw["headers"] = {**(raw.get("headers") or {}), **attributes}
+        return raw
+    if "task" not in attributes:
+        raise ValueError("neither an envelope of kombu nor a body with the attribute task")
+    task_id = str(attributes.setdefault("id", message.id))
+    return {
+        "body": message.text,
+        "content-type": "application/json",
+        "content-encoding": "utf-8",
+        "headers": attributes,
+        "properties": {"correlation_id": task_id, "delivery_info": {}},
+    }
 
 
 def _due(eta: Any) -> float | None:

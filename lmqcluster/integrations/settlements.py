@@ -10,6 +10,7 @@ from functools import partial
 
 from lmqcluster.client import AsyncClient, Client
 from lmqcluster.client.transport.calls import Persistence
+from lmqcluster.wire.attributes import Attributes
 from lmqcluster.wire.errors import LmqError, Outcome
 
 from .worker_session import WorkerSession
@@ -73,14 +74,31 @@ class Settlements:
         if receipts:
             self._gather(_put_back, queue, receipts)
 
-    def move(self, queue: str, receipt: str, to: str, body: object, ttl_s: float | None = None) -> None:
+    def move(
+        self,
+        queue: str,
+        receipt: str,
+        to: str,
+        body: object,
+        attributes: Attributes | None = None,
+        ttl_s: float | None = None,
+    ) -> None:
         """Acknowledge a message and store another one in its place, atomically."""
         client = self._client()
 
-        async def move(patient: AsyncClient) -> list[bool]:
+        async def step(patient: AsyncClient, given: Attributes | None) -> None:
             async with patient.transaction() as transaction:
-                transaction.push(to, body, ttl=ttl_s)
+                transaction.push(to, body, ttl=ttl_s, attributes=given)
                 transaction.done(queue, receipt)
+
+        async def move(patient: AsyncClient) -> list[bool]:
+            try:
+                await step(patient, attributes)
+            except LmqError as error:
+                if error.code != "too_large" or not attributes:
+                    raise
+                # The nodes may allow fewer bytes of attributes.
+                await step(patient, None)
             return [True]
 
         with self._changed:

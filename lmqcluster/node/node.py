@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from importlib.metadata import version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -60,6 +60,9 @@ from .queues.pulls.pulls import Pulls
 from .queues.service import QueueService
 from .schedule_upkeep import ScheduleUpkeep
 
+if TYPE_CHECKING:
+    from .traces.traces import NodeTraces
+
 __all__ = ["Node"]
 
 log = structlog.get_logger("lmq.node")
@@ -85,6 +88,7 @@ class Node:
         security: the authentication of peers.
         statsd: the sender of LMQ's metrics to StatsD; None if it is off.
         statsd_servers: the StatsD servers that metrics are sent to.
+        traces: makes the spans of requests and deliveries; None if it is off.
         stats: rates and waiting times of the queues.
         disk: disk usage and its limit.
         observed: counters and histograms for the metrics.
@@ -109,6 +113,7 @@ class Node:
         self.events: EventJournal | None = None
         self.statsd: StatsdSender | None = None
         self.statsd_servers: list[StatsdServer] = []
+        self.traces: NodeTraces | None = None
         self.access = Access(config.admin_token)
         self.gates = Gates(config, self._must_authenticate)
         self.tls: ServerTls | None = None
@@ -166,6 +171,8 @@ class Node:
                 bytes_max=config.event_journal_bytes_max,
                 files_max=config.event_journal_files_max,
             )
+        if config.trace_otlp_endpoint is not None:
+            self.traces = _traces(config.trace_otlp_endpoint, config.trace_sample, config.name)
         self._assemble()
         self._tell_opened()
         self.gates.tell()
@@ -268,6 +275,7 @@ class Node:
         self._access_upkeep.follow()
         self.access.exclude(None)
         proposer = incarnation_of_node.begin(self.replica, self._meta, self.replica.machine.state.node_sequences)
+        proposer.traces = self.traces
         self.views.replaced()
         return proposer, Pulls(proposer, self._state, self.replica.clock, self.views)
 
@@ -366,6 +374,8 @@ class Node:
         await self.replica.stop()
         if self.events is not None:
             await asyncio.to_thread(self.events.close)
+        if self.traces is not None:
+            await asyncio.to_thread(self.traces.export.close)
 
     def _start_statsd(self) -> None:
         config = self.config
@@ -573,3 +583,11 @@ def _front_end_settings(config: NodeConfig) -> FrontEndSettings:
     if config.tls_cert is not None and config.tls_key is not None:
         tls = config.tls_cert, config.tls_key, config.tls_client_ca
     return FrontEndSettings(tls, config.log_level, config.log_format)
+
+
+def _traces(endpoint: str, sample: float, name: str) -> NodeTraces:
+    # OpenTelemetry is installed only where it is wanted.
+    from .traces.export import SpanExport  # noqa: PLC0415
+    from .traces.traces import NodeTraces  # noqa: PLC0415
+
+    return NodeTraces(SpanExport(endpoint, name), sample)

@@ -6,6 +6,7 @@ attributes have equal bytes.
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -14,8 +15,8 @@ import msgpack
 from .errors import LmqError
 
 __all__ = [
-    "ATTRIBUTES_MAX", "ATTRIBUTE_BYTES_MAX", "TRACE_ATTRIBUTES", "Attributes", "Value", "checked_attributes",
-    "pack_attributes", "unpack_attributes",
+    "ATTRIBUTES_MAX", "ATTRIBUTE_BYTES_MAX", "NAME_BYTES_MAX", "TRACE_ATTRIBUTES", "Attributes", "Value",
+    "checked_attributes", "has_attribute", "pack_attributes", "unpack_attributes", "value_text",
 ]  # fmt: skip
 
 Value = str | int | float | bytes
@@ -26,6 +27,7 @@ ATTRIBUTES_MAX: Final = 64
 ATTRIBUTE_BYTES_MAX: Final = 10 * 1024
 """Most bytes of a message's packed attributes, unless the node has another limit."""
 NAME_BYTES_MAX: Final = 255
+"""Most bytes of the name of an attribute."""
 _INTEGERS: Final = range(-(1 << 63), 1 << 63)
 TRACE_ATTRIBUTES: Final = ("traceparent", "tracestate")
 """Attributes that carry the trace of a message (W3C Trace Context); over HTTP they are headers of these names."""
@@ -77,6 +79,22 @@ def _check(name: Any, value: Any) -> None:
 def unpack_attributes(packed: bytes) -> dict[str, Value]:
     """Return the attributes that a node stores or delivers."""
     return msgpack.unpackb(packed, raw=False) if packed else {}
+
+
+def value_text(value: Value) -> str:
+    """Return a value as text: a string as it is, a number in decimal, a binary value in Base64."""
+    if isinstance(value, str):
+        return value
+    return b64encode(value).decode("ascii") if isinstance(value, bytes) else repr(value)
+
+
+def has_attribute(packed: bytes, name: str, text: str) -> bool:
+    """Return whether packed attributes have one of this name whose text is `text`."""
+    # Most attributes lack the name, which is found faster than they are unpacked.
+    if name.encode() not in packed:
+        return False
+    attributes = unpack_attributes(packed)
+    return name in attributes and value_text(attributes[name]) == text
 
 
 def checked_attributes(packed: bytes, bytes_max: int) -> bytes:

@@ -10,10 +10,11 @@ from typing import NamedTuple
 from .errors import LmqError
 from .limits import NAME_BYTES_MAX
 
-__all__ = ["GROUP_MODES", "QUEUE_OPTIONS", "RATE_MAX", "RATE_MIN", "QueueOption", "parse_option"]
+__all__ = ["GROUP_MODES", "KEY_SCOPES", "QUEUE_OPTIONS", "RATE_MAX", "RATE_MIN", "QueueOption", "parse_option"]
 
 DESTINATIONS_MAX = 100
 GROUP_MODES = ("ordered", "fair")
+KEY_SCOPES = ("queue", "group")
 RATE_MIN, RATE_MAX = 0.001, 1_000_000
 BURST_MAX = 1_000_000
 _COUNT_MAX = 1 << 62
@@ -100,12 +101,19 @@ def _queues(value: object) -> list[str]:
     return list(dict.fromkeys(map(_queue, value)))
 
 
+def _key_scope(value: object) -> str:
+    scope = value.decode(errors="replace") if isinstance(value, bytes) else value
+    if not isinstance(scope, str) or scope not in KEY_SCOPES:
+        raise ValueError(f"must be {' or '.join(KEY_SCOPES)}")
+    return scope
+
+
 class QueueOption(NamedTuple):
     """One property.
 
     Attributes:
         unit: unit of its value: ``messages``, ``bytes``, ``seconds``, ``factor``, ``per second``, ``mode``, ``flag``,
-            ``queue`` or ``queues``.
+            ``queue``, ``queues`` or ``scope``.
         check: function that returns a value in its canonical form, or raises ValueError.
         text: effect.
     """
@@ -139,6 +147,8 @@ QUEUE_OPTIONS: Mapping[str, QueueOption] = {
     "group_rate": QueueOption("per second", _rate, "Most deliveries per second of each group of a fair queue."),
     "group_rate_burst": QueueOption("messages", _burst, "Most deliveries of a group at once."),
     "exclusive": QueueOption("flag", _flag, "Only one session at a time pulls; the others wait in the order of their requests."),
+    "key_window": QueueOption("seconds", _positive_seconds, "The exact time for which the key of a push counts, for any body."),
+    "key_scope": QueueOption("scope", _key_scope, "Where such a key counts: in the queue, or in the group of the message."),
 }  # fmt: skip
 """Properties by name. The value ``null`` removes a queue's own value."""
 

@@ -24,12 +24,18 @@ def test_push(open_console: OpenConsole, client: Client, queue_name: str) -> Non
     console.press("Push")
     console.fill("Content", '{"héllo": 1}')
     console.fill("Content type", "application/json")
+    console.fill("Attributes", "tenant=a b\nn:=x")
+    console.dialog.get_by_role("button", name="Push").click()
+    expect(console.dialog.get_by_role("alert")).to_contain_text("x is not a number.")
+    console.fill("Attributes", "tenant=a b\nn:=-5.5\n")
+    expect(console.dialog.locator(".command code")).to_contain_text("--attribute 'tenant=a b' --attribute n:=-5.5")
     assert understood(console.confirm("Push")) == ["message", "push"]
     expect(console.tile("ready")).to_have_text("2")
     expect(console.main.locator("td.preview").nth(1)).to_have_text('{"héllo": 1}')
     first, second = client.pull_many(queue_name, 2)
     assert (first.content, second.content) == (b"first", '{"héllo": 1}'.encode())
     assert second.content_type == "application/json"
+    assert second.attributes == {"tenant": "a b", "n": -5.5}
     assert console.errors == []
 
 

@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Locator, Route, expect
 
 from lmqcluster import AsyncClient, Client
+from lmqcluster.wire.attributes import Attributes
 from tests.integration.cluster import Cluster, NodeProcess, wait_for
 from tests.integration.raw_http import call
 
@@ -297,6 +298,34 @@ def test_messages_are_shown_as_text_json_and_bytes(open_console: OpenConsole) ->
     expect(console.main.locator("pre[aria-label=Content]")).to_contain_text("000000f0  f0 f1 f2 f3")
     expect(console.main.get_by_role("button", name="Text", exact=True)).to_be_disabled()
     assert console.errors == []
+
+
+def test_attributes_are_shown_and_select_messages(open_console: OpenConsole, client: Client, axe: str) -> None:
+    attributes: Attributes = {"tenant": "<b>a", "n": 5, "raw": b"\xff"}
+    client.push_many("tagged", [b"plain"] * 30, options=[{"attributes": {"tenant": "b"}}] * 30)
+    client.push("tagged", b"wanted", attributes=attributes)
+    console = open_console("queue/tagged")
+    expect(console.main.get_by_text("The first 20, in the order of their pushes.")).to_be_visible()
+    assert console.column("Messages", 6) == ["tenant=b"] * 20
+    console.main.get_by_label("Attribute", exact=True).fill("n=5")
+    expect(console.main.get_by_text("One message.")).to_be_visible()
+    assert console.column("Messages", 6) == ["n=5, raw=/w==, tenant=<b>a"]
+    expect(console.main.locator(".command code").last).to_have_text(
+        re.compile(r"message peek tagged --max 20 --attribute n=5$")
+    )
+    console.main.get_by_role("region", name="Messages").get_by_role("button").click()
+    table = console.main.get_by_role("region", name="Attributes").locator("tbody tr")
+    assert [row.split("\t") for row in table.all_inner_texts()] == [
+        ["n", "5", "number"],
+        ["raw", "/w==", "binary"],
+        ["tenant", "<b>a", "text"],
+    ]
+    assert console.violations(axe) == []
+    console.main.get_by_label("Attribute", exact=True).fill("n=6")
+    expect(console.main.get_by_text("No messages.", exact=True)).to_be_visible()
+    assert console.errors == []
+    # The other tests count queues.
+    client.delete("tagged")
 
 
 def test_everything_can_be_reached_by_keyboard(open_console: OpenConsole, client: Client) -> None:

@@ -25,8 +25,8 @@ PAGES = {*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")}
 PROGRAM = re.compile(r"# (\w+\.py)\n")
 """The first line of the block of a whole program."""
 NEEDS_SPARK = ("docs/spark.md",)
-APPLICATIONS = ("docs/celery.md", "docs/dramatiq.md")
-"""Pages whose programs are run by workers, see `test_task_libraries`."""
+APPLICATIONS = ("docs/celery.md", "docs/dramatiq.md", "docs/tracing.md")
+"""Pages whose programs are run by workers or with a collector, see `test_task_libraries` and `test_tracing_page`."""
 _PRINTED = re.compile(r"^ *print\(.*\)  # (.*)$", re.MULTILINE)
 
 

@@ -72,9 +72,14 @@ def test_an_application_runs_with_only_its_extra(
     assert sent.returncode == 0, sent.stderr
     assert sent.stdout.startswith(str(installed))
     log = tmp_path / "log"
+    others = [block for block in blocks(page) if not PROGRAM.match(block)]
+    for block in others:
+        # A producer that does not use the library.
+        subprocess.run([*python, "-c", replaced(block, addresses)], env=environment, cwd=tmp_path, check=True)
+    count = 1 + len(others)
     with _running([*python, "-m", *WORKERS[library]], environment, log) as worker:
-        wait_for(lambda: "paying 17" in log.read_text() or worker.poll() is not None, "the task")
-    assert "paying 17" in log.read_text(), log.read_text()
+        wait_for(lambda: log.read_text().count("paying 17") == count or worker.poll() is not None, "the tasks")
+    assert log.read_text().count("paying 17") == count, log.read_text()
 
 
 @contextmanager

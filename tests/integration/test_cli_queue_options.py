@@ -40,13 +40,17 @@ def test_properties_with_units(admin: Admin, queue_name: str) -> None:
         "--discard-old-when-full",
         "--timeout",
         "1.5m",
+        "--key-window",
+        "5m",
+        "--key-scope",
+        "group",
     ]
     done(
         admin("queue", "set", queue_name, "--create", *words, "--destination-queues", "a", "--destination-queues", "b")
     )
     assert own_properties(admin, queue_name) == {
-        "destination_queues": ["a", "b"], "discard_old_when_full": True, "max_age": 300, "max_size": 2048,
-        "retry_backoff": 2, "timeout": 90,
+        "destination_queues": ["a", "b"], "discard_old_when_full": True, "key_scope": "group", "key_window": 300,
+        "max_age": 300, "max_size": 2048, "retry_backoff": 2, "timeout": 90,
     }  # fmt: skip
     done(
         admin(
@@ -61,11 +65,13 @@ def test_properties_with_units(admin: Admin, queue_name: str) -> None:
         )
     )
     assert own_properties(admin, queue_name) == {
-        "discard_old_when_full": False, "max_age": 300, "retry_backoff": 2, "timeout": 90,
+        "discard_old_when_full": False, "key_scope": "group", "key_window": 300, "max_age": 300, "retry_backoff": 2,
+        "timeout": 90,
     }  # fmt: skip
     wrong = admin("queue", "set", queue_name, "--max-age", "0")
     assert (wrong.code, "max_age" in wrong.one_line_error()) == (65, True)
     assert admin("queue", "set", queue_name).code == 2
+    assert admin("queue", "set", queue_name, "--key-scope", "all").code == 2
 
 
 def test_a_full_queue_is_reported(admin: Admin, queue_name: str) -> None:

@@ -310,7 +310,7 @@ def test_one_queue(api: Api, queue_name: str) -> None:
         "waiting_pulls": 0, "groups": 0, "held": 0,
         "pushed_total": 2, "pulled_total": 1, "acked_total": 0, "nacked_total": 0, "redelivered_total": 0, "dropped_total": 0,
         "purged_total": 0, "moved_out_total": 0, "moved_in_total": 0, "expired_total": 0, "dead_lettered_total": 0,
-        "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0,
+        "refused_total": 0, "discarded_total": 0, "withdrawn_total": 0, "deduplicated_total": 0,
         "properties": {"accum": 0, "retry": 2, "timeout": 30}, "own_properties": {}, "stale": False,
     }  # fmt: skip
     api.ok("POST", f"/v1/queues/{queue_name}/ack", {"ids": ids})

@@ -166,6 +166,39 @@ def test_a_copy_that_a_full_queue_refuses_is_reported(api: Api, queue_name: str)
     assert answer.json == {f"{queue_name}-full": {"error": "full"}, f"{queue_name}-open": {"accum": "no"}}
 
 
+def test_a_queue_stores_a_key_once_in_its_window(api: Api, queue_name: str) -> None:
+    set_properties(api, queue_name, key_window=300, key_scope="group")
+    (first,) = push(api, queue_name, "one", key="k", group="g")
+    again = {**first, "replayed": True}
+    assert push(api, queue_name, "two", "three", key="k", group="g") == [again, again]
+    (other,) = push(api, queue_name, "four", key="k", group="h")
+    assert "replayed" not in other
+    assert contents(pull(api, queue_name)) == ["one", "four"]
+    assert api.ok("GET", f"/v1/queues/{queue_name}")["deduplicated_total"] == 2
+    page = call(api.address, "GET", f"/metrics/queues?name=%5E{queue_name}$").body.decode()
+    assert f'lmq_queue_messages_deduplicated_total{{queue="{queue_name}"}} 2' in page
+    api.ok("POST", f"/v1/queues/{queue_name}/purge")
+    assert "replayed" not in push(api, queue_name, "five", key="k", group="g")[0]
+
+
+def test_a_key_is_new_after_its_window(api: Api, queue_name: str) -> None:
+    set_properties(api, queue_name, key_window=0.5)
+    header = {"Idempotency-Key": "k", "Content-Type": "text/plain"}
+    answers = [call(api.address, "POST", f"/messages/{queue_name}", b"%d" % number, header) for number in range(2)]
+    assert ["idempotency-replayed" in answer.headers for answer in answers] == [False, True]
+    begun_s = time.monotonic()
+    while "idempotency-replayed" in call(api.address, "POST", f"/messages/{queue_name}", b"new", header).headers:
+        assert time.monotonic() < begun_s + 60
+    assert contents(pull(api, queue_name)) == ["0", "new"]
+
+
+def test_a_transaction_stores_a_key_once(api: Api, queue_name: str) -> None:
+    set_properties(api, queue_name, key_window=300)
+    step = {"op": "push", "queue": queue_name, "content": "x", "key": "k"}
+    results = api.ok("POST", "/v1/transactions", {"operations": [step, step]})["results"]
+    assert [result.get("replayed") for result in results] == [None, True]
+
+
 def test_properties_are_shown_and_removed(api: Api, queue_name: str) -> None:
     set_properties(
         api, queue_name, max_items=5, dead_letter_queue="dead", destination_queues=["a", "b"], retry_delay=0.5
@@ -204,6 +237,9 @@ def test_properties_are_shown_and_removed(api: Api, queue_name: str) -> None:
         {"destination_queues": "a"},
         {"destination_queues": ["a"] * 101},
         {"destination_queues": [1]},
+        {"key_window": 0},
+        {"key_scope": "all"},
+        {"key_scope": None, "key_window": "5m"},
     ],
     ids=str,
 )

@@ -47,6 +47,8 @@ _PROPERTIES: dict[bytes, tuple[Any, ...]] = {
     b"fanout_only": (None, True, False),
     b"exclusive": (None, None, True, False),
     b"open_transaction_timeout": (None, 1),
+    b"key_window": (None, 1, 2, 60),
+    b"key_scope": (None, b"queue", b"group"),
 }
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
+from .known_pushes import REMEMBER_US, KnownPushes, place_of
 from .rich_state import Entry, Queue
 
 FULL, OVERSIZED, REPLAYED = 8, 16, 4
@@ -21,7 +22,6 @@ Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
-REMEMBER_US = 600_000_000
 
 
 class RichModel:
@@ -35,7 +35,7 @@ class RichModel:
         self.queues: dict[bytes, Queue] = {}
         self.bound: list[tuple[bytes, bytes]] = []
         self.numbered: dict[bytes, tuple[int, set[int], int]] = {}  # producer: highest number, refused ones, last use
-        self.keyed: dict[tuple[bytes, bytes], tuple[int, int, bytes, int]] = {}
+        self.keyed = KnownPushes()
 
     # --- properties -----------------------------------------------------------------------------------------------
 
@@ -60,6 +60,7 @@ class RichModel:
 
     def delete(self, name: bytes) -> bool:
         self.bound = [pair for pair in self.bound if pair[1] != name]
+        self.keyed.forget(name)
         return self.queues.pop(name, None) is not None
 
     def suspend(self, name: bytes, flag: bool) -> bool | None:
@@ -346,8 +347,8 @@ class RichModel:
         before = copy.deepcopy(self.__dict__)
         results: list[Any] = []
         for row in rows:
-            known = self.known(name, row[3])
-            result = None if known is not None and known[2] != row[0] else self.push_row(name, *row)
+            known = self.known(name, row)
+            result = None if known is not None and known[2] != row[0] else self.push_row(name, row)
             if result is None or result[0] & (FULL | OVERSIZED):
                 made = {one: queue.created_us for one, queue in self.queues.items()}
                 self.__dict__.update(before)
@@ -357,19 +358,19 @@ class RichModel:
             results.append(result)
         return results
 
-    def push_row(self, name: bytes, body: bytes, _type: None, attributes: bytes, key: Any, asked: list[Any]) -> Any:
-        known = self.known(name, key)
+    def push_row(self, name: bytes, row: list[Any]) -> Any:
+        body, _type, attributes, _key, asked = row
+        place, known = place_of(self, name, row), self.known(name, row)
         if known is not None:
+            self.queues[name].add("deduplicated")
             return known[0] + REPLAYED, known[1]
         first = self.arrivals + 1
         flag = self.push_one(self.targets(name), body, asked, attributes)
-        if key is not None:
-            self.keyed[name, key] = (flag, first, body, self.now_us)
+        self.keyed.add(place, body, self.now_us, flag, first)
         return flag, first
 
-    def known(self, name: bytes, key: Any) -> tuple[int, int, bytes, int] | None:
-        known = self.keyed.get((name, key))
-        return known if key is not None and known is not None and self.now_us < known[3] + REMEMBER_US else None
+    def known(self, name: bytes, row: list[Any]) -> tuple[int, int, bytes] | None:
+        return self.keyed.find(place_of(self, name, row), row[0], self.now_us)
 
     # --- pull -----------------------------------------------------------------------------------------------------
 
@@ -526,8 +527,10 @@ class RichModel:
             return self.withdraw(name, label, limit)
         if name not in self.queues:
             return None
+        if not limit:
+            self.keyed.forget(name)
         count = 0
-        while count < limit and (entry := self.next_to_go(name)) is not None:
+        while (not limit or count < limit) and (entry := self.next_to_go(name)) is not None:
             self.remove(name, entry)
             count += 1
         self.queues[name].add("purged", count)
@@ -583,7 +586,7 @@ class RichModel:
     def operate(self, op: int, name: bytes, arguments: list[Any], used: set[int]) -> Any:
         if op == PUSH_ROWS:
             (row,) = arguments[0]
-            known = self.known(name, row[3])
+            known = self.known(name, row) if name in self.queues else None
             result = self.push_rows(name, [row])
             if result == REFUSED:
                 return False if known is not None else name

@@ -203,7 +203,7 @@ class SessionModel(RichModel):
         queue = self.named(name)
         wait = WaitingPush(self.tickets + 1, name, rows, self.now_us + wait_us)
         before = [one for one in self.waits if one.key() is not None and one.key() == wait.key()]
-        if before:
+        if before and (before[-1].same(rows) or self.value(queue, "key_window") is None):
             if not before[-1].same(rows):
                 return REFUSED
             before[-1].waiters += 1

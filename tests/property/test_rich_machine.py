@@ -51,6 +51,8 @@ PROPERTIES = st.lists(
         st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
         st.tuples(st.just(b"open_transaction_timeout"), st.sampled_from([None, 1])),
         st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
+        st.tuples(st.just(b"key_window"), st.sampled_from([None, 1, 2, 60])),
+        st.tuples(st.just(b"key_scope"), st.sampled_from([None, b"queue", b"group"])),
     ).map(list),
     max_size=2,
 )
@@ -64,6 +66,7 @@ def _command(op: int, *arguments: st.SearchStrategy[Any]) -> st.SearchStrategy[l
 
 ATTRIBUTES = st.sampled_from([b"", b"", b"\x81\xa1a\x01"])
 ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, KEYS, TRAITS).map(list)
+KEYED_ROWS = st.tuples(BODIES, st.none(), st.just(b""), st.sampled_from([b"k1", b"k2"]), TRAITS).map(list)
 UNKEYED_ROWS = st.tuples(BODIES, st.none(), ATTRIBUTES, st.none(), TRAITS).map(list)
 PRODUCERS = st.sampled_from([b"p1", b"p2"])
 PUSH = st.one_of(
@@ -90,7 +93,7 @@ OPERATE = st.one_of(
     _command(Op.SET_PROPERTIES, QUEUES, PROPERTIES),
     _command(Op.DELETE, QUEUES),
     _command(Op.SUSPEND, QUEUES, st.booleans()),
-    _command(Op.PURGE, QUEUES, st.integers(1, 3)),
+    _command(Op.PURGE, QUEUES, st.integers(0, 3)),
     _command(Op.PURGE, QUEUES, st.integers(1, 3), LABELS),
     _command(Op.REDRIVE, QUEUES, st.just(b"") | QUEUES, LABELS, st.integers(1, 3)),
     _command(Op.BIND, QUEUES, QUEUES),
@@ -112,7 +115,7 @@ TRANSACTION = _command(
 )
 _SETTLING = {Op.ACK, Op.NACK, Op.EXTEND}
 _COUNTED = ("pushed", "acked", "nacked", "redelivered", "dropped", "purged", "moved_out", "moved_in", "expired",
-            "dead_lettered", "refused", "discarded", "withdrawn")  # fmt: skip
+            "dead_lettered", "refused", "discarded", "withdrawn", "deduplicated")  # fmt: skip
 
 
 pytestmark = pytest.mark.usefixtures("keep_idle_queues")
@@ -242,6 +245,22 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"e"], [Op.BIND, b"d", b"e"]])
         change = [[Op.BIND, b"d", b"e", False]] if unbinds else []
         self._batch(0, [*change, [Op.PUSH, b"d", None, bodies, None, 0], [Op.PULL, b"e", 2]])
+
+    @rule(
+        own=st.tuples(st.sampled_from([1, 2]), st.sampled_from([None, b"queue", b"group"])),
+        pushes=st.lists(
+            st.tuples(KEYED_ROWS, st.sampled_from([0, 1, SECOND - 1, SECOND, 2 * SECOND - 1])), min_size=2, max_size=6
+        ),
+        command=OPERATE,
+    )
+    def keys_count_for_an_exact_time(self, own: Any, pushes: list[Any], command: list[Any]) -> None:
+        self._batch(
+            0, [[Op.DELETE, b"d"], [Op.SET_PROPERTIES, b"d", [[b"key_window", own[0]], [b"key_scope", own[1]]]]]
+        )
+        for row, step_us in pushes:
+            self._batch(step_us, [[Op.PUSH_ROWS, b"d", [row]], [Op.PULL, b"d", 1, 0, True]])
+        self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
 
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:

@@ -9,6 +9,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from lmqcluster.core.dedup import exact_keys
+from lmqcluster.core.dedup.exact_keys import ExactKeys
 from lmqcluster.core.dedup.producers import Producers
 from lmqcluster.core.dedup.refused_ranges import RefusedRanges
 from lmqcluster.core.handlers import push_plan
@@ -46,7 +48,7 @@ def no_priority(patch: pytest.MonkeyPatch) -> None:
 
 
 def no_groups(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(RichLines, "_line_up", lambda lines, message: lines.waiting.add(message.place(), message))
+    patch.setattr(RichLines, "_line_up", lambda lines, message, _now_us: lines.waiting.add(message.place(), message))
 
 
 def a_group_that_stops(patch: pytest.MonkeyPatch) -> None:
@@ -201,6 +203,32 @@ def refused_numbers_stored_again(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RefusedRanges, "stored", lambda *_args: None)
 
 
+def keys_that_end_too_late(patch: pytest.MonkeyPatch) -> None:
+    def remember(original: Any, one: ExactKeys, *row: Any) -> None:
+        original(one, *row[:-1], row[-1] + 1)
+
+    _wrapped(patch, ExactKeys, "remember", remember)
+
+
+def keys_that_a_repetition_prolongs(patch: pytest.MonkeyPatch) -> None:
+    def find(original: Any, one: ExactKeys, queue: bytes, key: bytes, now_us: int) -> Any:
+        flag = original(one, queue, key, now_us)
+        if flag is not None:
+            row = one._tables[queue].known[key]
+            one._tables[queue].known[key] = row._replace(ends_us=row.ends_us + 1)
+        return flag
+
+    _wrapped(patch, ExactKeys, "find", find)
+
+
+def keys_of_all_groups_together(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(push_plan, "exact_key", lambda key, _group: exact_keys.exact_key(key, None))
+
+
+def keys_that_outlive_a_purge(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(queue_state.State, "forget_keys", lambda *_args: None)
+
+
 def children_without_their_parents(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(queue_state, "inheritable", lambda _own: {})
 
@@ -247,6 +275,10 @@ PLANTS: list[Plant] = [
     numbers_that_are_not_remembered,
     refused_numbers_taken_for_stored,
     refused_numbers_stored_again,
+    keys_that_end_too_late,
+    keys_that_a_repetition_prolongs,
+    keys_of_all_groups_together,
+    keys_that_outlive_a_purge,
     children_without_their_parents,
     children_that_are_not_updated,
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lmqcluster.core.dedup.exact_keys import ExactKeys
 from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import Delivered, PushFlag
@@ -16,6 +17,7 @@ from lmqcluster.core.queue.rich_messages import RichLines
 from lmqcluster.core.routing import admission
 from lmqcluster.core.routing.admission import Admission, Push, Room, Targets
 from lmqcluster.core.routing.dead_lettering import DeadLetterRouter
+from lmqcluster.core.state.state import State
 from tests.simulation.switches import switch
 
 __all__ = ["PLANTED_QUEUES"]
@@ -28,6 +30,7 @@ _remove = Queue.remove
 _settle = Transactions._settle
 _send = DeadLetterRouter.send
 _gone = RichLines.on_removed
+_remember = ExactKeys.remember
 
 
 def _at_once(self: Admission, queue: Queue, meta: Any, content: bytes, push: Push) -> int:
@@ -99,6 +102,10 @@ def _settling_what_is_gone(self: Transactions, plan: Any, used: set[int], step: 
     return _settle(self, plan, used, step)
 
 
+def _too_short(self: ExactKeys, queue: bytes, key: bytes, owner: bytes, flag: int, ends_us: int) -> None:
+    _remember(self, queue, key, owner, flag, ends_us - 1_000_000)
+
+
 PLANTED_QUEUES = {
     "delays ignored": switch([(Admission, "_put", _at_once)]),
     "time to live ignored": switch([(Admission, "_put", _for_ever)]),
@@ -121,6 +128,9 @@ PLANTED_QUEUES = {
     "settled pulls only leased": switch([(Queue, "pull_settled", _only_leased)]),
     "transactions push into full queues": switch([(Room, "take", lambda *_: PushFlag.STORED)]),
     "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),
+    "keys end too early": switch([(ExactKeys, "remember", _too_short)]),
+    "purges keep keys": switch([(State, "forget_keys", lambda *_: None)]),
+    "snapshots without exact keys": switch([(ExactKeys, "rows", lambda _: iter(()))]),
     "snapshots without what is not due": switch(
         [(RichLines, "lines", lambda self: [("waiting", self.waiting), ("held", self.held)])]
     ),

@@ -28,10 +28,11 @@ RETRIES = 1_000_000
 ALL = 1_000
 LABELS = (b"", b"", b"red", b"blue")
 GROUPS = (b"one", b"two", b"three")
+KEY_WINDOW_S, PUSHES_OF_KEY = 3, 6
 
 TRAITS, GROUPED, BOUNDED, JOBS, DEAD = b"traits", b"grouped", b"bounded", b"jobs", b"dead"
 TENANTS = b"tenants"
-SOURCE, COPY, TAKEN, MADE = b"source", b"copy", b"taken", b"made"
+SOURCE, COPY, TAKEN, MADE, ONCE = b"source", b"copy", b"taken", b"made", b"once"
 QUEUES: dict[bytes, list[list[Any]]] = {
     TRAITS: [[b"expire_to_queue", DEAD], [b"retry", RETRIES], [b"timeout", 3]],
     GROUPED: [[b"retry", RETRIES], [b"timeout", 2]],
@@ -52,6 +53,7 @@ QUEUES: dict[bytes, list[list[Any]]] = {
     COPY: [[b"retry", RETRIES], [b"timeout", 3]],
     TAKEN: [[b"retry", RETRIES], [b"timeout", 3]],
     MADE: [[b"retry", RETRIES], [b"timeout", 3]],
+    ONCE: [[b"key_window", KEY_WINDOW_S], [b"key_scope", b"group"], [b"retry", RETRIES], [b"timeout", 3]],
 }
 """By name, the properties."""
 PULLED = tuple(QUEUES)
@@ -65,12 +67,17 @@ class Requests:
     def __init__(self, judge: QueueJudge, is_at_rest: Callable[[], bool]) -> None:
         self.judge = judge
         self.is_at_rest = is_at_rest
-        self._pushed = 0
+        self._pushed = self._keyed = 0
 
     def content(self) -> bytes:
         """Return the next message."""
         self._pushed += 1
         return b"#%07d#" % self._pushed
+
+    def key(self) -> bytes:
+        """Return a key, the same for some pushes of all clients."""
+        self._keyed += 1
+        return b"%d" % (self._keyed // PUSHES_OF_KEY)
 
 
 class QueueClient:
@@ -105,7 +112,7 @@ class QueueClient:
         if self._requests.is_at_rest():
             return
         actions = [self._push, self._push_to_source, self._withdraw, self._redrive, self._bind, self._let_age]
-        self._rng.choices(actions, [10, 2, 1, 1, 1, 2])[0]()
+        self._rng.choices([*actions, self._push_once, self._purge_once], [10, 2, 1, 1, 1, 2, 5, 1])[0]()
         self._later(PAUSE_S, self._act)
 
     def _push(self) -> None:
@@ -129,6 +136,17 @@ class QueueClient:
     def _push_to_source(self) -> None:
         rows = [self._row([])]
         self._send([Op.PUSH_ROWS, SOURCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _push_once(self) -> None:
+        rows = [self._row_once() for _ in range(self._rng.choice([1, 1, 2]))]
+        self._send([Op.PUSH_ROWS, ONCE, rows], _Asked(self._replica, self._requests.judge, rows[0][0]))
+
+    def _row_once(self) -> list[Any]:
+        traits = [-1, 0, 0, 0, b"", self._rng.choice(GROUPS[:2])]
+        return [self._requests.content(), None, b"", self._requests.key(), traits]
+
+    def _purge_once(self) -> None:
+        self._send([Op.PURGE, ONCE, 0])
 
     def _withdraw(self) -> None:
         self._send([Op.PURGE, TRAITS, ALL, self._rng.choice(LABELS[2:])])
@@ -198,8 +216,8 @@ class QueueClient:
         """Ack a message and push another one elsewhere in one transaction; some of these transactions cannot
         be applied.
         """
-        row = self._row([])
-        operations: list[list[Any]] = [[Op.PUSH_ROWS, MADE, [row]], [Op.ACK, TAKEN, [number]]]
+        row, target = (self._row_once(), ONCE) if self._rng.random() < 0.2 else (self._row([]), MADE)
+        operations: list[list[Any]] = [[Op.PUSH_ROWS, target, [row]], [Op.ACK, TAKEN, [number]]]
         flaw = self._rng.random()
         if flaw < 0.1:
             operations.append([Op.ACK, TAKEN, [self._stale]])

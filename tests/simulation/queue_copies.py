@@ -50,6 +50,8 @@ class Copies:
         self.held: dict[int, Copy] = {}
         self.properties: dict[bytes, dict[bytes, Any]] = {}
         self.bound: set[tuple[bytes, bytes]] = set()
+        # Queue, group and key: sequence of the first push, and the log time from which the key is new.
+        self.keys: dict[tuple[bytes, bytes, bytes], tuple[int, int]] = {}
         self._arrivals = 0
 
     def value(self, queue: bytes, name: bytes, default: Any) -> Any:

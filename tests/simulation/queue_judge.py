@@ -11,7 +11,7 @@ from __future__ import annotations
 import collections
 from typing import TYPE_CHECKING, Any
 
-from lmqcluster.core import Fault, Op
+from lmqcluster.core import Fault, Op, PushFlag
 from lmqcluster.core.handlers.transactions import Conflict
 from tests.simulation.limit_judge import LimitJudge
 from tests.simulation.node_clients import body_of, look_at_bodies
@@ -110,10 +110,13 @@ class QueueJudge:
                 self._expect("binding", result, not is_bound)
                 copies.bound.add((queue, target))
         elif op == Op.PURGE:
-            found = [copy for copy in copies.waiting(queue) if copy.label == arguments[1]]
-            self._expect("withdrawn", result or 0, len(found))
+            label = b"".join(arguments[1:])
+            found = [copy for copy in copies.waiting(queue) if not label or copy.label == label]
+            self._expect("removed", result or 0, len(found))
             for copy in found:
                 copies.remove(copy)
+            if not label:
+                copies.keys = {key: known for key, known in copies.keys.items() if key[0] != queue}
         elif op == Op.REDRIVE:
             found = [copy for copy in copies.waiting(queue) if copy.origin]
             self._expect("redriven", result or 0, len(found))
@@ -131,13 +134,29 @@ class QueueJudge:
             if not self._is_full(queue, len(rows)):
                 self._report("refused without cause", f"{queue!r}: {result}")
             return
-        for row in rows:
-            self._stored(queue, row)
+        for row, one in zip(rows, result, strict=True):
+            self._stored(queue, row, one)
 
-    def _stored(self, queue: bytes, row: list[Any]) -> None:
+    def _stored(self, queue: bytes, row: list[Any], result: tuple[int, int]) -> None:
+        if row[3] is not None and self._is_repeated(queue, row, result):
+            return
         if self._is_full(queue, 1):
             self._report("bound exceeded", f"{queue!r} holds {len(self._copies.waiting(queue))}")
         self._copies.push(queue, number_of(row[0]), row[4])
+
+    def _is_repeated(self, queue: bytes, row: list[Any], result: tuple[int, int]) -> bool:
+        """Return whether a push has a key that counts, and judge its result: a key is stored once in its window."""
+        copies, key = self._copies, (queue, row[4][5] if row[4] else b"", row[3])
+        flag, sequence = result
+        first, ends_us = copies.keys.get(key, (0, 0))
+        is_repeated = copies.now_us < ends_us
+        if is_repeated != bool(flag & PushFlag.REPLAYED):
+            self._report("key stored twice" if is_repeated else "key not stored", f"{key}: {result}, ends {ends_us}")
+        elif is_repeated and sequence != first:
+            self._report("wrong first push", f"{key}: {sequence}, not {first}")
+        if not is_repeated:
+            copies.keys[key] = (sequence, copies.now_us + copies.value(queue, b"key_window", 0) * 1_000_000)
+        return is_repeated
 
     def _is_full(self, queue: bytes, more: int) -> bool:
         most = self._copies.value(queue, b"max_items", None)
@@ -223,9 +242,9 @@ class QueueJudge:
             return
         if not self._can(operations):
             self._report("transaction in part", f"{operations}: {result}")
-        for op, queue, (argument,), *rest in operations:
+        for (op, queue, (argument,), *rest), one in zip(operations, result, strict=True):
             if op == Op.PUSH_ROWS:
-                self._stored(queue, argument)
+                self._stored(queue, argument, one)
             elif (copy := self._copies.live(queue, argument)) is not None:
                 self._settle(op, copy, rest)
 

@@ -30,6 +30,9 @@ KINDS = {
     "settled pulls only leased": {"delivered though gone"},
     "transactions push into full queues": {"bound exceeded", "transaction in part"},
     "transactions settle what is gone": {"transaction in part"},
+    "keys end too early": {"key stored twice"},
+    "purges keep keys": {"key not stored"},
+    "snapshots without exact keys": {"key stored twice", "answer not in the log", "exception"},
     "snapshots without what is not due": {"exception", "message lost", "answer not in the log"},
 }
 """The kinds of violations by bug. Some runs may show other kinds."""

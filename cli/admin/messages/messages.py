@@ -20,6 +20,7 @@ from ...shared.units import duration
 from ..queues.contents import Show, content_bytes, content_json, format_body
 from ..queues.queue_links import BULK_TIMEOUT_S
 from ..queues.queue_list import require_queue
+from .attributes import NAMED_VALUE, attribute_text, filter_text
 
 __all__ = ["message"]
 
@@ -33,6 +34,7 @@ _PEEK_COLUMNS: Final = [
     Column("Deliveries left", "deliveries_left", right=True, rank=1),
     Column("Content type", "content_type", rank=2),
     Column("Bytes", "size", right=True, unit="bytes", rank=1),
+    Column("Attributes", "attributes", rank=2),
     Column("Content", "content", cut=True),
 ]
 _QUEUE_ARGUMENT = click.argument("name", metavar="QUEUE", shell_complete=complete_queue)
@@ -62,9 +64,22 @@ def message() -> None:
 @click.option("--label", help="Label by which the message can be found while it waits.")
 @click.option("--group", help="Group; its messages are delivered one at a time and in order.")
 @click.option("--wait", type=duration, metavar="TIME", help="Time to wait for space if the queue is full.")
+@click.option(
+    "--attribute",
+    "attributes",
+    type=NAMED_VALUE,
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Attribute of the message, NAME:=5 for a number; may be repeated.",
+)
 @target_options
 def message_push(
-    target: Target, name: str, content: str | None, wait: float | None, **options: str | float | None
+    target: Target,
+    name: str,
+    content: str | None,
+    wait: float | None,
+    attributes: tuple[tuple[str, Any], ...],
+    **options: str | float | None,
 ) -> None:
     """Push one message: CONTENT, or standard input if it is omitted.
 
@@ -72,9 +87,12 @@ def message_push(
     Examples:
       lmq-admin message push orders 'one coffee'
       lmq-admin message push orders 'one tea' --delay 5m --priority -1 --label 'table 7'
+      lmq-admin message push orders 'one tea' --attribute tenant=north --attribute cups:=2
     """
     data = sys.stdin.buffer.read() if content is None else content.encode(errors="surrogateescape")
     item = {"content": content_json(data), **{key: value for key, value in options.items() if value is not None}}
+    if attributes:
+        item["attributes"] = dict(attributes)
     body: dict[str, Any] = {"messages": [item]}
     timeout_s = None
     if wait:
@@ -233,10 +251,18 @@ def message_withdraw(target: Target, name: str, label: str, count: int | None, y
 @click.option("--after", type=click.IntRange(0), help="Start after the message with this sequence.")
 @click.option("--label", help="Only messages with this label.")
 @click.option("--group", help="Only messages of this group.")
+@click.option("--attribute", type=NAMED_VALUE, metavar="NAME=VALUE", help="Only messages with this attribute.")
 @_show_option
 @reads(_PEEK_COLUMNS)
 def message_peek(
-    target: Target, name: str, count: int, after: int | None, label: str | None, group: str | None, show: str
+    target: Target,
+    name: str,
+    count: int,
+    after: int | None,
+    label: str | None,
+    group: str | None,
+    attribute: tuple[str, Any] | None,
+    show: str,
 ) -> Report:
     """Show messages in the order in which they were pushed, including leased ones, without pulling any.
 
@@ -246,7 +272,7 @@ def message_peek(
     Example:
       lmq-admin message peek orders --show json
     """
-    texts = {"label": label, "group": group}
+    texts = {"label": label, "group": group, "attribute": None if attribute is None else filter_text(attribute)}
     query: dict[str, Any] = {
         key: text.encode(errors="surrogateescape") for key, text in texts.items() if text is not None
     }
@@ -274,7 +300,8 @@ def _peek_row(item: Mapping[str, Any], show: Show) -> list[object]:
     content = " | ".join(
         format_body(content_bytes(part["content"]), part["content_type"], show, dump=False) for part in _parts(item)
     )
-    return [*(item[column.key] for column in _PEEK_COLUMNS[:-1]), content]
+    attributes = " | ".join(filter(None, (attribute_text(part["attributes"]) for part in _parts(item))))
+    return [*(item[column.key] for column in _PEEK_COLUMNS[:-2]), attributes, content]
 
 
 def _contents(messages: list[dict[str, Any]], show: Show, *, raw: bool) -> Iterator[bytes]:

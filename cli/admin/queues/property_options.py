@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from lmqcluster.wire.queue_options import GROUP_MODES, QUEUE_OPTIONS, QueueOption
+from lmqcluster.wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, QueueOption
 
 from ...shared.units import duration, size
 
@@ -27,6 +27,7 @@ _TYPES: Final[Mapping[str, tuple[_Kind, str]]] = {
     "per second": (float, "RATE"),
     "mode": (click.Choice(GROUP_MODES), "MODE"),
     "queue": (str, "QUEUE"),
+    "scope": (click.Choice(KEY_SCOPES), "SCOPE"),
 }
 
 

@@ -36,12 +36,21 @@ class DrainReport:
 
 
 def message_object(message: Message) -> dict[str, object]:
-    """Return a pulled message in the form of the API's JSON; one pushed as a MessagePack value has no content type."""
+    """Return a pulled message in the form of the API's JSON; a MessagePack value is shown as JSON."""
     # Bytes of a name that are not UTF-8 are surrogates, which no file accepts.
     queue = json_value(message.queue.encode(errors="surrogateescape"))
     shown: dict[str, object] = {"queue": queue, "id": message.id, "type": message.type, "retry": message.retry}
     if message.content_type is not None:
         shown["content_type"] = message.content_type
+    if message.priority:
+        shown["priority"] = message.priority
+    for name, text in (("label", message.label), ("group", message.group)):
+        if text is not None:
+            shown[name] = json_value(text.encode(errors="surrogateescape"))
+    if message.attributes:
+        shown["attributes"] = json_value(message.attributes)
+    if message.part_attributes:
+        shown["part_attributes"] = json_value(message.part_attributes)
     shown["content"] = json_value(message.content)
     return shown
 

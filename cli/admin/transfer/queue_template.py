@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from lmqcluster.wire.limits import NAME_BYTES_MAX
@@ -59,6 +59,14 @@ class QueueTemplate:
             self._names[values] = name
         return name
 
+    def name_of(self, record: Mapping[str, object]) -> bytes:
+        """Return the queue for a JSON object with the columns.
+
+        Raises:
+            ValueError: a column is missing or neither a string nor a number, or the result is not a valid queue name.
+        """
+        return self.name(tuple([_column(record, column) for column in self.columns]))
+
     def _build(self, values: tuple[str, ...]) -> bytes:
         for column, value in zip(self.columns, values, strict=True):
             if not value:
@@ -71,3 +79,13 @@ class QueueTemplate:
         if not 1 <= len(name) <= NAME_BYTES_MAX:
             raise ValueError(f"the queue name has {len(name)} bytes; it must have 1 to {NAME_BYTES_MAX}")
         return name
+
+
+def _column(record: Mapping[str, object], column: str) -> str:
+    value = record.get(column)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str | int | float):
+        return str(value)
+    what = "is missing" if column not in record else f"is {type(value).__name__}, not a string or number"
+    raise ValueError(f"column {column!r} {what}")

@@ -15,6 +15,7 @@ from ...shared.errors import CliError, ExitCode
 from ...shared.interrupt import run_until_interrupted
 from ...shared.output import human_bytes, plural, print_json
 from .bulk import clients_of, nodes_option, patience_option, print_counts, progress_line, rpc_addresses
+from .drained_rows import drained_rows
 from .queue_template import QueueTemplate
 from .row_pusher import Replay, ReplayReport
 from .row_source import FORMATS, RowSource, open_source
@@ -39,6 +40,11 @@ OTHER_QUEUES: Final = "(further queues)"
 )
 @nodes_option
 @click.option("--format", "form", type=click.Choice(FORMATS), help="Format of the rows. [default: by the file's name]")
+@click.option(
+    "--drained",
+    is_flag=True,
+    help="FILE has lines of `lmq-admin drain`: push their messages, by default to the queues that were drained.",
+)
 @click.option("--skip-bad", is_flag=True, help="Count and skip bad rows, instead of stopping at the first.")
 @patience_option
 @target_options
@@ -50,6 +56,7 @@ def replay(
     template: str | None,
     nodes: str | None,
     form: str | None,
+    drained: bool,
     skip_bad: bool,
     patience: float,
 ) -> int:
@@ -59,14 +66,18 @@ def replay(
     of its columns; a JSON line is pushed unchanged. Rows of one queue keep their order, and each row is stored exactly
     once, even if a node fails. Ctrl-C stops between rows and reports the progress.
 
+    With --drained, each message gets the content, content type, attributes, priority, label and group that `lmq-admin
+    drain` wrote. The parts of a compound message become separate messages.
+
     \b
     Example:
       lmq-admin replay rows.csv --queue orders
     """
-    names = _queue_template(queue_by, queue_prefix, template)
-    with open_source(file, form) as source:
+    names = _queue_template(queue_by, queue_prefix, template, drained=drained)
+    with open_source(file, "jsonl" if drained else form) as source:
         addresses = rpc_addresses(target, nodes)
-        run = _Run(source, _rows(source, names), skip_bad=skip_bad, patience_s=patience)
+        rows = drained_rows(source.stream, names) if names is None or drained else _rows(source, names)
+        run = _Run(source, rows, skip_bad=skip_bad, patience_s=patience)
         with progress_line("replay", source.bytes_total) as run.show:
             run_until_interrupted(lambda stop: run.push(addresses, stop))
     _print_report(target, run.report, len(addresses))
@@ -114,7 +125,11 @@ class _Run:
             click.echo(f"lmq-admin: line {row.line}: {row.reason}; skipped{more}", err=True)
 
 
-def _queue_template(queue_by: str | None, queue_prefix: str | None, template: str | None) -> QueueTemplate:
+def _queue_template(
+    queue_by: str | None, queue_prefix: str | None, template: str | None, *, drained: bool
+) -> QueueTemplate | None:
+    if drained and queue_by is template is queue_prefix is None:
+        return None
     if (queue_by is None) == (template is None):
         raise click.UsageError("pass either --queue-by COLUMN or --queue TEMPLATE")
     if queue_by is not None:

@@ -66,7 +66,7 @@ def _read_window(rows: Iterator[Row | BadRow], *, past_bad: bool) -> _Window:
                 break
         else:
             good.append(row)
-            size += len(row.content)
+            size += row.size()
         if len(good) + len(bad) == WINDOW_ROWS or size >= WINDOW_BYTES:
             break
     return _Window(good, bad, line)
@@ -176,13 +176,17 @@ class Replay:
                 return
         contents = [row.content for row in rows]
         try:
-            await self._lane(queue).push_many(queue, contents)
+            if all(row.options is None for row in rows):
+                await self._lane(queue).push_many(queue, contents)
+            else:
+                types, options = [row.content_type for row in rows], [row.options for row in rows]
+                await self._lane(queue).push_many(queue, contents, content_types=types, options=options)
         except LmqError as exc:
             name = queue.decode(errors="replace")
             text = f"lines {rows[0].line} to {rows[-1].line}, queue {name}: {exc.message}"
             raise CliError(text, exit_code_of(exc)) from exc
         self.report.rows += len(rows)
-        self.report.content_bytes += sum(map(len, contents))
+        self.report.content_bytes += sum(row.size() for row in rows)
         counted = queue in self.report.queues or len(self.report.queues) < QUEUES_DEALT_MAX
         self.report.queues[queue if counted else None] += len(rows)
         self._on_progress(self.report)

@@ -6,26 +6,42 @@ import csv
 import difflib
 import json
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
+from lmqcluster.client.options import PushOptions
+from lmqcluster.wire.legacy_msgpack import pack
 from lmqcluster.wire.limits import MESSAGE_BYTES_MAX
 
 from ...shared.errors import CliError, ExitCode
 from .queue_template import QueueTemplate
 from .row_source import Stream
 
-__all__ = ["BadRow", "Row", "csv_rows", "json_rows"]
+__all__ = ["BadRow", "Row", "csv_rows", "json_rows", "numbered_lines"]
 
 LINE_BYTES_MAX: Final = MESSAGE_BYTES_MAX
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class Row(NamedTuple):
-    """A message to push: the line on which its row starts, its queue, its content."""
+    """A message to push.
+
+    Attributes:
+        line: the line on which its row starts.
+        queue: name of its queue.
+        content: a MessagePack value, or the body.
+        content_type: that of the body; None for a MessagePack value.
+        options: those of the push; None for a row without any.
+    """
 
     line: int
     queue: bytes
-    content: bytes
+    content: Any
+    content_type: str | None = None
+    options: PushOptions | None = None
+
+    def size(self) -> int:
+        """Return the approximate bytes of the content."""
+        return len(self.content) if isinstance(self.content, bytes) else len(pack(self.content))
 
 
 class BadRow(NamedTuple):
@@ -78,7 +94,7 @@ def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]
     Raises:
         CliError: a line is too long to continue after it.
     """
-    for line, data in _lines(stream):
+    for line, data in numbered_lines(stream):
         content = data.strip()
         if not content:
             continue
@@ -87,7 +103,7 @@ def json_rows(stream: Stream, template: QueueTemplate) -> Iterator[Row | BadRow]
             if not isinstance(record, dict):
                 yield BadRow(line, "not a JSON object")
                 continue
-            queue = template.name(tuple([_column(record, column) for column in template.columns]))
+            queue = template.name_of(record)
         except UnicodeError:
             yield BadRow(line, "not UTF-8")
         except json.JSONDecodeError as exc:
@@ -104,7 +120,12 @@ def _check_size(line: int, queue: bytes, content: bytes) -> Row | BadRow:
     return Row(line, queue, content)
 
 
-def _lines(stream: Stream) -> Iterator[tuple[int, bytes]]:
+def numbered_lines(stream: Stream) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, from 1.
+
+    Raises:
+        CliError: a line is too long.
+    """
     number = 0
     while data := stream.readline(LINE_BYTES_MAX + 1):
         number += 1
@@ -116,7 +137,7 @@ def _lines(stream: Stream) -> Iterator[tuple[int, bytes]]:
 
 
 def _text_lines(stream: Stream) -> Iterator[str]:
-    for _number, data in _lines(stream):
+    for _number, data in numbered_lines(stream):
         # Bytes that are not UTF-8 pass here and are reported later with their line.
         yield data.decode(errors="surrogateescape")
 
@@ -133,13 +154,3 @@ def _positions(header: list[str] | None, template: QueueTemplate) -> list[int]:
             hint = f"did you mean {close[0]!r}?" if close else f"the columns are {', '.join(header)}"
             raise CliError(f"unknown column {column!r}; {hint}", ExitCode.BAD_DATA)
     return [header.index(column) for column in template.columns]
-
-
-def _column(record: dict[str, object], column: str) -> str:
-    value = record.get(column)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str | int | float):
-        return str(value)
-    what = "is missing" if column not in record else f"is {type(value).__name__}, not a string or number"
-    raise ValueError(f"column {column!r} {what}")

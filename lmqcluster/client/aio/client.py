@@ -9,7 +9,7 @@ from asyncio import Future, ensure_future
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from types import TracebackType
-from typing import Any, Self, Unpack
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import IDEMPOTENCY_WINDOW_S, PULL_COUNT_MAX, PUSH_COUNT_MAX
@@ -50,6 +50,11 @@ from .call_sender import WAIT_S_MAX, CallSender
 from .messages import Messages
 from .sessions import ClientSession
 from .transactions import Transaction
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+
+    from ..tracing import Tracer
 
 __all__ = ["AsyncClient"]
 
@@ -97,6 +102,7 @@ class AsyncClient:
         tls_cert: FileName | None = None,
         tls: ssl.SSLContext | None = None,
         discover: bool = True,
+        tracing: bool | TracerProvider = False,
     ) -> None:
         """Configure the client without sending anything.
 
@@ -123,8 +129,11 @@ class AsyncClient:
             tls: a context in place of both files.
             discover: whether to use the addresses that the cluster names too. Disable it if they are not reachable, for example
                 behind NAT, or if the client must use certain nodes only.
+            tracing: whether to make OpenTelemetry spans of pushes, pulls, settlements and processed messages; or the provider of
+                the spans, instead of the process's. Requires the extra ``otel``.
 
         Raises:
+            ModuleNotFoundError: `tracing` is given and OpenTelemetry is not installed.
             ValueError: an argument is out of range or not an address, both TLS files and `tls` are given, or `token_file` holds
                 no token.
             OSError: a file cannot be read.
@@ -150,6 +159,10 @@ class AsyncClient:
         )
         self._session = FailoverConnection(settings)
         self._calls = CallSender(self._session, timeout_s)
+        self._tracer: Tracer | None = None
+        self._message_type = Message
+        if tracing:
+            self._trace(None if tracing is True else tracing)
         self._push_heads = Heads(b"push", 2)
         self._option_push_heads = Heads(b"push", 3)
         self._pull_heads = Heads(b"pull", 2)
@@ -157,6 +170,16 @@ class AsyncClient:
         self._pull_many_heads = Heads(b"pull_many", 3)
         self._option_pull_heads = Heads(b"pull", 3)
         self._option_pull_many_heads = Heads(b"pull_many", 4)
+
+    def _trace(self, provider: TracerProvider | None) -> None:
+        try:
+            from .traced_calls import TracedCalls, TracedMessage, Tracer  # noqa: PLC0415 - imports OpenTelemetry
+        except ModuleNotFoundError as error:
+            reason = "tracing needs a library that is not installed: pip install 'lmqcluster[otel]'"
+            raise ModuleNotFoundError(reason) from error
+        self._tracer = Tracer(provider)
+        self._calls = TracedCalls(self._session, self._calls.timeout_s, self._tracer)
+        self._message_type = TracedMessage
 
     async def __aenter__(self) -> Self:
         try:
@@ -218,6 +241,8 @@ class AsyncClient:
             LmqError: awaited: for example ``bad_name``, ``too_large``, ``full``; ``unknown_outcome`` if no answer arrived in
                 time.
         """
+        if self._tracer is not None:
+            return self._tracer.push(self, queue, content, options)
         if options and (packed := packed_push_options(options)):
             return self._calls.push_with_options(self._option_push_heads[queue] + encode_content(content), packed)
         return self._calls.push(self._push_heads[queue], encode_content(content))
@@ -252,6 +277,8 @@ class AsyncClient:
         """
         if isinstance(contents, (str, bytes)):
             raise TypeError("contents must be a list of messages")
+        if self._tracer is not None:
+            return self._tracer.push_many(self, queue, contents, options, keys, content_types)
         each = BatchOptions(len(contents), keys, content_types, options)
         calls, name = self._calls, pack_raw(name_bytes(queue))
         if len(contents) <= PUSH_COUNT_MAX:
@@ -370,7 +397,7 @@ class AsyncClient:
         if reply == b"empty":
             return None
         content = reply[b"content"]
-        return Message(self, reply, content if self._decode is None else self._decode(content))
+        return self._message_type(self, reply, content if self._decode is None else self._decode(content))
 
     def _messages(self, replies: Any) -> list[Message]:
         messages = [self._message(reply) for reply in replies]
@@ -474,7 +501,7 @@ class AsyncClient:
             LmqError: at the end of the block. Without any effect: ``lease_lost``, ``full``, ``too_large``, ``key_reused``,
                 ``quota_exceeded``; or ``unknown_outcome``.
         """
-        return Transaction(self._send_transaction)
+        return Transaction(self._send_transaction, self)
 
     def _send_transaction(self, operations: bytes, decode: Callable[[Any], Any], ends: bool) -> Future[list[str]]:
         return self._calls.call(
@@ -841,6 +868,7 @@ class AsyncClient:
         end_sequence: int | None = None,
         due_from_us: int | None = None,
         due_to_us: int | None = None,
+        attribute: tuple[str, str] | None = None,
         details: bool = False,
         bodies: bool = True,
     ) -> Future[BatchColumns]:
@@ -856,6 +884,8 @@ class AsyncClient:
             end_sequence: the list ends before it.
             due_from_us: only messages that became due at this log time (microseconds since 1970) or later.
             due_to_us: only messages that became due before this log time.
+            attribute: only messages with an attribute of this name whose text is the second string. A number is its decimal
+                text, a binary value its Base64. A page compares at most 10,000 messages.
             details: fill `BatchColumns.details`.
             bodies: False omits the bodies: `BatchColumns.bodies` has empty ones.
 
@@ -866,6 +896,7 @@ class AsyncClient:
             "end": end_sequence,
             "due_from": due_from_us,
             "due_to": due_to_us,
+            "attribute": attribute,
             "details": details or None,
             "bodies": None if bodies else False,
         }

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from asyncio import Future
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol, Self, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, Self, Unpack
 
 from lmqcluster.wire.errors import LmqError
 from lmqcluster.wire.legacy_msgpack import pack, pack_raw
 from lmqcluster.wire.limits import REQUEST_BYTES_MAX
 
 from ..options import Place, PushOptions, give_back_options, packed_push_options, random_key
+from ..transport.addresses import NodeAddress
 from ..transport.calls import push_texts
 from ..transport.requests import Name, encode_content, name_bytes, pack_array
+
+if TYPE_CHECKING:
+    from ..tracing import Tracer
 
 __all__ = ["Operations", "SyncTransaction", "Transaction"]
 
@@ -28,12 +33,24 @@ class Settleable(Protocol):
     _settled: bool
 
 
-class _Operation(NamedTuple):
-    """An operation: verb, queue with the content or the id in MessagePack, and options."""
+@dataclass(slots=True)
+class _Operation:
+    """An operation: verb, queue, the content or the id in MessagePack, and options."""
 
     verb: bytes
-    operands: bytes
+    queue: bytes
+    subject: bytes
     options: dict[str, Any] | None
+
+
+class _Committer(Protocol):
+    """The client of a transaction."""
+
+    _tracer: Tracer | None
+
+    @property
+    def address(self) -> NodeAddress | None:
+        """Address of the node."""
 
 
 class Operations:
@@ -44,8 +61,9 @@ class Operations:
             messages the result of `AsyncClient.push`. None before, and if the transaction failed or was abandoned.
     """
 
-    def __init__(self, send: _Send) -> None:
+    def __init__(self, send: _Send, client: _Committer) -> None:
         self.results: list[str] | None = None
+        self._client = client
         self._send = send
         self._operations: list[_Operation] = []
         self._ends = False
@@ -116,11 +134,20 @@ class Operations:
     def _add(self, verb: bytes, queue: Name, subject: bytes, options: dict[str, Any] | None) -> None:
         if not self._is_open:
             raise RuntimeError("the transaction has ended")
-        self._operations.append(_Operation(verb, b"".join((pack_raw(name_bytes(queue)), subject)), options))
+        self._operations.append(_Operation(verb, name_bytes(queue), subject, options))
 
     async def _commit(self) -> None:
         """Send the operations."""
         self._is_open = False
+        tracer = self._client._tracer
+        if tracer is None or not self._operations:
+            await self._send_all()
+            return
+        pushes = [operation for operation in self._operations if operation.verb == b"push"]
+        with tracer.committing(self._client, pushes, self._settled):
+            await self._send_all()
+
+    async def _send_all(self) -> None:
         if self._operations:
             operations = pack_array(list(map(self._packed, self._operations)))
             if len(operations) > REQUEST_BYTES_MAX:
@@ -138,10 +165,10 @@ class Operations:
         A retry of the transaction must detect whether an earlier attempt was executed. A settled delivery shows that; without
         one, the keys of the pushes do.
         """
-        verb, operands, options = operation
+        verb, options = operation.verb, operation.options
         if verb == b"push" and not self._ends:
             options = {"key": random_key(), **(options or {})}
-        return b"".join((_FOUR, pack_raw(verb), operands, pack(options)))
+        return b"".join((_FOUR, pack_raw(verb), pack_raw(operation.queue), operation.subject, pack(options)))
 
     def _decode(self, results: Any) -> list[str]:
         if len(results) != len(self._operations):
@@ -170,8 +197,8 @@ class Transaction(Operations):
 class SyncTransaction(Operations):
     """A transaction for ``with client.transaction() as transaction:``, see `Client.transaction`."""
 
-    def __init__(self, send: _Send, run: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
-        super().__init__(send)
+    def __init__(self, send: _Send, client: _Committer, run: Callable[[Callable[[], Awaitable[None]]], None]) -> None:
+        super().__init__(send, client)
         self._run = run
 
     def __enter__(self) -> Self:

@@ -21,13 +21,14 @@ from ..aio.transactions import SyncTransaction
 from ..batches import Backlog, BatchColumns, BatchLease
 from ..client_options import ClientOptions
 from ..mark import Mark
-from ..message import Delivery, Message, logger
+from ..message import Message
 from ..options import Place, PushOptions
 from ..schedules import Missed
 from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
 from .fast_path import FastPath, HandedOver, driven
+from .sync_message import SyncMessage
 
 __all__ = ["Client", "ClientOptions", "SyncMessage", "SyncMessages", "SyncSession"]
 
@@ -64,6 +65,7 @@ class Client:
         self._pid = os.getpid()
         self._thread = _LoopThread()
         self._direct = FastPath(self._client, self._thread.loop, self._thread.ident)
+        self._message_type = SyncMessage if self._client._tracer is None else _traced_message_type()
         self._calling: set[int] = set()  # threads whose calls go over the event loop
         # If a client is garbage-collected without `close`, its thread must end too.
         self._end = weakref.finalize(self, _end, self._direct, self._thread, self._pid)
@@ -170,7 +172,7 @@ class Client:
 
     def transaction(self) -> SyncTransaction:
         """Return a transaction for ``with client.transaction() as transaction:``, see `AsyncClient.transaction`."""
-        return SyncTransaction(self._client._send_transaction, self._run)
+        return SyncTransaction(self._client._send_transaction, self._client, self._run)
 
     # --- calls, written by `python -m deploy.blocking_client` -----------------------------------------------------------
 
@@ -384,6 +386,7 @@ class Client:
         end_sequence: int | None = None,
         due_from_us: int | None = None,
         due_to_us: int | None = None,
+        attribute: tuple[str, str] | None = None,
         details: bool = False,
         bodies: bool = True,
     ) -> BatchColumns:
@@ -396,6 +399,7 @@ class Client:
                 end_sequence=end_sequence,
                 due_from_us=due_from_us,
                 due_to_us=due_to_us,
+                attribute=attribute,
                 details=details,
                 bodies=bodies,
             )
@@ -542,10 +546,10 @@ class Client:
     # --- running on the client's loop ---------------------------------------------------------------------------------
 
     def _message(self, message: Message | None) -> SyncMessage | None:
-        return None if message is None else SyncMessage(self, message)
+        return None if message is None else self._message_type(self, message)
 
     def _messages(self, messages: list[Message]) -> list[SyncMessage]:
-        return [SyncMessage(self, message) for message in messages]
+        return [self._message_type(self, message) for message in messages]
 
     def _do(self, call: Callable[[AsyncClient], asyncio.Future[T]]) -> T:
         """Return the result of a call, which takes the fast path if no other thread is calling."""
@@ -599,60 +603,6 @@ class Client:
             )
 
 
-class SyncMessage(Delivery):
-    """A message pulled by a `Client`.
-
-    ``with message:`` acks the message at the end of the block and nacks it if the block raises. If the program exits, the
-    message returns to its queue without charging a retry. A message that the block settled stays settled.
-    """
-
-    __slots__ = ("_client", "_settled")
-
-    def __init__(self, client: Client, message: Message) -> None:
-        super().__init__(message._reply, message.content)
-        self._client = client
-        self._settled = message._settled
-
-    def ack(self) -> bool:
-        """Remove the message for good. Return whether the lease was still valid; if not, the cluster redelivers it."""
-        self._settled = True
-        return self._client.done(self._reply[b"queue"], self._reply[b"id"])
-
-    def nack(self, *, delay: float | None = None, place: Place = "tail") -> bool:
-        """Return the message for redelivery, which costs a retry; see `AsyncClient.release`.
-
-        Returns:
-            Whether the lease was still valid.
-        """
-        self._settled = True
-        return self._client.release(self._reply[b"queue"], self._reply[b"id"], delay=delay, place=place)
-
-    def extend(self, *, lease: float | None = None) -> bool:
-        """Restart the lease, for `lease` seconds or the queue's ``timeout``. Return whether it was still valid."""
-        return self._client.retain(self._reply[b"queue"], self._reply[b"id"], lease=lease)
-
-    def put_back(self) -> bool:
-        """Return the message to its queue as if it had never been pulled: no retry is charged."""
-        self._settled = True
-        return self._client.put_back(self._reply[b"queue"], self._reply[b"id"])
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._settled:
-            return
-        if kind is None:
-            if not self.ack():
-                logger.warning("the lease of message %s of %r ended before its ack", self.id, self.queue)
-        elif issubclass(kind, Exception):
-            self.nack()
-        else:
-            self.put_back()
-
-
 class SyncMessages:
     """An iterator over the messages of a queue, see `AsyncClient.messages`."""
 
@@ -668,7 +618,7 @@ class SyncMessages:
         message = self._run(self._messages.next)
         if message is None:
             raise StopIteration
-        return SyncMessage(self._client, message)
+        return self._client._message_type(self._client, message)
 
     def close(self) -> None:
         """End the iteration and return the prefetched messages without charging a retry."""
@@ -681,6 +631,12 @@ class SyncMessages:
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _traced_message_type() -> type[SyncMessage]:
+    from .traced_message import TracedSyncMessage  # noqa: PLC0415 - only a client with tracing needs OpenTelemetry
+
+    return TracedSyncMessage
 
 
 def _end(direct: FastPath, thread: _LoopThread, pid: int) -> None:

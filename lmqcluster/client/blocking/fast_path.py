@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import math
 import os
 import threading
 import time
@@ -75,7 +76,8 @@ class FastPath:
         self._producer = b""
         self._sequence = 1
         self._calls = 0
-        self._not_before = 0.0
+        # The end of a span must not race with the event loop.
+        self._not_before = 0.0 if client._tracer is None else math.inf
         self._closed = False
         self._waiting: Pull | None = None
         self._going_on: set[asyncio.Task[None]] = set()  # pushes in doubt

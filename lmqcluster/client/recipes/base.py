@@ -185,6 +185,9 @@ class QueueBase(Generic[T]):
 
     async def _store(self, put: Put, timeout: float | None) -> bool:
         puts = self._open_puts()
+        if self._client._tracer is not None:
+            # Another task sends the message, perhaps several times.
+            put.options = self._client._tracer.with_current(put.options)
         deadline = deadline_of(timeout)
         if self._options.in_background:
             return await puts.background(put, deadline)

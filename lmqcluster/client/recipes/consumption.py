@@ -152,6 +152,14 @@ class Consumption(Generic[T]):
     # --- items ----------------------------------------------------------------------------------------------------
 
     async def _work(self, taken: Taken) -> None:
+        tracer = self._client._tracer
+        if tracer is None:
+            await self._handle(taken)
+            return
+        with tracer.processing(self._client, taken.message._reply, self._queue):
+            await self._handle(taken)
+
+    async def _handle(self, taken: Taken) -> None:
         message = taken.message
         try:
             items = self._items(message)
@@ -191,13 +199,17 @@ class Consumption(Generic[T]):
             await message.ack()
             return
         async with self._until_known.transaction() as transaction:
-            transaction.push(dead_letters(self._queue), message.content)
+            transaction.push(dead_letters(self._queue), message.content, attributes=message.attributes)
             transaction.done(message)
 
     async def _hand_over(self, message: Message, item: T) -> BaseException | None:
-        error = await self._caller.consume(self._consume, item)
+        tracer = self._client._tracer
+        function = self._consume if tracer is None else tracer.in_context(self._consume)
+        error = await self._caller.consume(function, item)
         if error is None:
             return None
+        if tracer is not None:
+            tracer.note_failure(error)
         if not isinstance(error, Exception):
             self._stop = error
             self._freed.set()
@@ -232,7 +244,12 @@ class Consumption(Generic[T]):
     async def _return(self, message: Message, items: list[bytes], done: int) -> None:
         delay = self._options.retry_delay or None
         if done and not self._options.exclusive and self._mode() is ErrorMode.REQUEUE:
-            options: PushOptions = {"priority": message.priority, "label": message.label, "delay": delay}
+            options: PushOptions = {
+                "priority": message.priority,
+                "label": message.label,
+                "delay": delay,
+                "attributes": message.attributes,
+            }
             try:
                 async with self._until_known.transaction() as transaction:
                     transaction.push(self._queue, pack_items(items[done:]), **options)

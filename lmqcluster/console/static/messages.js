@@ -1,20 +1,24 @@
 // The messages of a queue. Viewing does not change them.
 
-import { commandBox, commandLine } from "./actions.js";
+import { commandBox, commandLine, field } from "./actions.js";
 import { get } from "./api.js";
+import { attributesLine, attributesTable } from "./attributes.js";
 import { columnChoice } from "./columns.js";
 import { preview, readable, viewer } from "./content.js";
-import { h, setText, table } from "./dom.js";
+import { debounce, h, setText, table } from "./dom.js";
 import { jsonLines, save } from "./export.js";
 import { bytes, count, duration } from "./format.js";
-import { queueWord, segmentOf, textOf } from "./names.js";
+import { queueWord, quoted, segmentOf, textOf } from "./names.js";
 
 const PAGE = 20;
 const EXPORTED_AT_ONCE = 500;
 const EXPORTED_MAX = 10_000;
 const EXPORTED_BYTES_MAX = 64 * 1024 * 1024;
 const CONTENT_BYTES_MAX = 1024 * 1024;
-const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Attributes", title: "Priority, group, label and origin" }, { label: "Size", numeric: true }, { label: "Content" }];
+const SEARCH_DELAY_MS = 300;
+// Pages without a match that one search reads; the node compares at most 10,000 messages for each.
+const EMPTY_PAGES_MAX = 10;
+const COLUMNS = [{ label: "Sequence", title: "Number of the message in the cluster, the same for each delivery" }, { label: "State" }, { label: "Due for", numeric: true, title: "Time since it became ready, or since it was given back" }, { label: "Deliveries left", numeric: true }, { label: "Type" }, { label: "Options", title: "Priority, group, label and origin" }, { label: "Attributes" }, { label: "Size", numeric: true }, { label: "Content" }];
 
 /** Create the section of the queue's page; `reload()` loads the first messages again. */
 export function messagesSection(page) {
@@ -22,18 +26,35 @@ export function messagesSection(page) {
   const grid = table("Messages", COLUMNS);
   const more = h("button", { type: "button", class: "after", hidden: true, onclick: () => load(true) }, "Show more");
   const choice = columnChoice("messages", COLUMNS, grid);
-  const line = commandBox(commandLine("message peek", [queueWord(page.segment)], ["--max", String(PAGE)]));
+  const line = commandBox("");
+  const search = field("attribute", "Attribute", h("input", { type: "search", placeholder: "name=value", autocomplete: "off", spellcheck: "false" }));
   let next = null;
   let shown = 0;
+  let turn = 0;
   grid.element.hidden = true;
+  search.control.addEventListener("input", debounce(() => load(), SEARCH_DELAY_MS));
+
+  /** Return the wanted attribute, empty for any. */
+  const wanted = () => search.read().trim();
+
+  function query(limit, after) {
+    const attribute = wanted() ? `&attribute=${encodeURIComponent(wanted())}` : "";
+    return `${page.api}/messages?limit=${limit}&after=${encodeURIComponent(after)}${attribute}`;
+  }
 
   async function load(further = false) {
+    const mine = (turn += 1);
+    setText(line.querySelector("code"), commandLine("message peek", [queueWord(page.segment)], ["--max", String(PAGE), ...(wanted() ? ["--attribute", quoted(wanted())] : [])]));
     try {
-      const after = further && next !== null ? `&after=${encodeURIComponent(next)}` : "";
-      show(await get(`${page.api}/messages?limit=${PAGE}${after}`), further);
+      let answer = await get(query(PAGE, (further && next) || 0));
+      for (let read = 1; answer.messages.length === 0 && answer.next !== null && read < EMPTY_PAGES_MAX; read += 1) {
+        if (mine !== turn) return;
+        answer = await get(query(PAGE, answer.next));
+      }
+      if (mine === turn) show(answer, further);
     } catch (error) {
       if (error.status === undefined) throw error;
-      setText(summary, error.message);
+      if (mine === turn) setText(summary, error.message);
     }
   }
 
@@ -48,7 +69,8 @@ export function messagesSection(page) {
     more.hidden = next === null;
     grid.element.hidden = shown === 0;
     const some = next === null ? "All" : "The first";
-    setText(summary, shown === 0 ? "No messages." : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order of their pushes.`);
+    const none = next === null ? "No messages." : "No messages so far.";
+    setText(summary, shown === 0 ? none : shown === 1 && next === null ? "One message." : `${some} ${count(shown)}, in the order of their pushes.`);
   }
 
   /** Export all messages with their contents. The messages stay in the queue. */
@@ -58,7 +80,7 @@ export function messagesSection(page) {
     let after = 0;
     try {
       while (after !== null && lines.length < EXPORTED_MAX && size < EXPORTED_BYTES_MAX) {
-        const answer = await get(`${page.api}/messages?limit=${EXPORTED_AT_ONCE}&bytes=${CONTENT_BYTES_MAX}&after=${after}`);
+        const answer = await get(`${query(EXPORTED_AT_ONCE, after)}&bytes=${CONTENT_BYTES_MAX}`);
         lines.push(...answer.messages);
         size += answer.messages.reduce((sum, message) => sum + message.size, 0);
         after = answer.next;
@@ -79,7 +101,7 @@ export function messagesSection(page) {
       "section",
       {},
       h("h2", {}, "Messages"),
-      h("div", { class: "bar" }, h("button", { type: "button", onclick: () => load() }, "Reload"), h("button", { type: "button", onclick: exportAll }, "Export"), choice.element, summary),
+      h("div", { class: "bar" }, search.element, h("button", { type: "button", onclick: () => load() }, "Reload"), h("button", { type: "button", onclick: exportAll }, "Export"), choice.element, summary),
       grid.element,
       more,
       h("div", { class: "same" }, h("span", { class: "muted" }, "The same by command:"), line),
@@ -101,6 +123,8 @@ function rows(message) {
     if (details.hasChildNodes()) return;
     parts.forEach((part, place) => {
       if (parts.length > 1) details.append(h("p", { class: "muted" }, `Part ${place + 1} of ${parts.length}, ${part.content_type}`));
+      const attributes = attributesTable(part.attributes);
+      if (attributes) details.append(attributes);
       details.append(viewer(bodies[place], { truncated: message.truncated }));
     });
   }
@@ -110,7 +134,8 @@ function rows(message) {
     ["ready", "leased"].includes(message.state) ? duration(message.age_s) : "–",
     count(message.deliveries_left),
     message.content_type,
-    attributesOf(message),
+    optionsOf(message),
+    parts.map((part) => attributesLine(part.attributes)).filter(Boolean).join(" | "),
     bytes(message.size),
     bodies.map(({ body }) => preview(body)).join(" | "),
   ];
@@ -123,8 +148,8 @@ function rows(message) {
   return [above, below];
 }
 
-/** Return the attributes of a message and its origin, as text. */
-function attributesOf({ priority, group, label, origin }) {
+/** Return the options of a message's push and its origin, as text. */
+function optionsOf({ priority, group, label, origin }) {
   const texts = [priority && `priority ${priority}`, group && `group ${textOf(segmentOf(group))}`, label && `label ${textOf(segmentOf(label))}`];
   if (origin) texts.push(`${origin.reason} in ${textOf(segmentOf(origin.queue))} after ${origin.deliveries === 1 ? "1 delivery" : `${count(origin.deliveries)} deliveries`}`);
   return texts.filter(Boolean).join(", ");

@@ -29,7 +29,10 @@ export const OPTIONS = [
   ["group_rate", "number", "most deliveries per second of each group of a fair queue"],
   ["group_rate_burst", "number", "most deliveries of a group at once"],
   ["exclusive", "flag", "only one session at a time pulls; the others wait"],
+  ["key_window", "number", "seconds for which the key of a push counts exactly, for any body"],
+  ["key_scope", "scope", "where such a key counts: queue or group"],
 ];
+const CHOICES = { mode: ["ordered", "fair"], scope: ["queue", "group"] };
 const KINDS = Object.fromEntries(OPTIONS.map(([name, kind]) => [name, kind]));
 
 /** Create form controls for all of them, filled with `values`. */
@@ -39,10 +42,15 @@ export function optionFields(values) {
 
 function control(kind, value) {
   if (kind === "number") return h("input", { type: "number", step: "any", min: "0", value: value ?? "" });
-  if (kind !== "flag" && kind !== "mode") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
-  const choices = [["", "not set"], ...(kind === "mode" ? [["ordered", "ordered"], ["fair", "fair"]] : [["yes", "yes"], ["no", "no"]])];
-  const select = h("select", {}, choices.map(([key, text]) => h("option", { value: key }, text)));
-  select.value = value === undefined ? "" : kind === "mode" ? value : value ? "yes" : "no";
+  const choices = CHOICES[kind];
+  if (choices) return choice(choices.map((one) => [one, one]), value ?? "");
+  if (kind !== "flag") return h("input", { autocomplete: "off", spellcheck: "false", value: Array.isArray(value) ? value.join(", ") : (value ?? "") });
+  return choice([["yes", "yes"], ["no", "no"]], value === undefined ? "" : value ? "yes" : "no");
+}
+
+function choice(choices, chosen) {
+  const select = h("select", {}, [["", "not set"], ...choices].map(([key, text]) => h("option", { value: key }, text)));
+  select.value = chosen;
   return select;
 }
 
@@ -55,7 +63,7 @@ function parsed(kind, text) {
   if (text === "") return undefined;
   if (kind === "number") return Number(text);
   if (kind === "flag") return text === "yes";
-  return kind === "queue" ? text : text.split(",").map((one) => one.trim()).filter((one) => one !== "");
+  return kind === "queues" ? text.split(",").map((one) => one.trim()).filter((one) => one !== "") : text;
 }
 
 /** Return the options of `lmq-admin queue set` for a property; null removes it. */

@@ -10,12 +10,12 @@ const MEANING = {
   accum: "accumulation window in seconds; 0 is off",
   retry: "redeliveries of a message, for messages pushed after the change",
   timeout: "lease in seconds, after which a message without an answer is redelivered",
-  hooks: "headers of a push over HTTP to store with the message",
+  hooks: "headers of a push over HTTP that become attributes of the message",
   ...Object.fromEntries(OPTIONS.map(([name, , meaning]) => [name, meaning])),
 };
 
 const HOOKS_EXAMPLE = '{"pre_http_push": [["lmq_hook_preserve_header", ["X-Request-Id"]]]}';
-const HOOKS_HELP = "There is one hook: lmq_hook_preserve_header stores the named headers of a push over HTTP with the message, and a pull over HTTP returns them. At most 64 names. Empty: no headers are kept.";
+const HOOKS_HELP = "There is one hook: lmq_hook_preserve_header makes attributes of the named headers of a push over HTTP, and a pull over HTTP returns them as headers. At most 64 names. Empty: no headers are kept.";
 
 /** Return the readable form of a property's value. */
 export function shownValue(value) {

@@ -56,6 +56,7 @@ const TOTALS = [
   ["refused_total", "Refused"],
   ["discarded_total", "Discarded"],
   ["withdrawn_total", "Withdrawn"],
+  ["deduplicated_total", "Deduplicated"],
 ];
 
 export function open({ argument: segment }) {

@@ -2,6 +2,7 @@
 
 import { ask, commandLine, field } from "./actions.js";
 import { change, get } from "./api.js";
+import { attributeOptions, attributesField, attributesOf } from "./attributes.js";
 import { h } from "./dom.js";
 import { bytes, plural } from "./format.js";
 import { queueWord, quoted } from "./names.js";
@@ -17,18 +18,20 @@ export async function pushMessage(page, reload) {
   const type = field("type", "Content type", h("input", { value: "text/plain; charset=utf-8", list: "content-types", autocomplete: "off" }));
   const types = h("datalist", { id: "content-types" }, ["text/plain; charset=utf-8", "application/json", "application/octet-stream"].map((one) => h("option", { value: one })));
   const key = field("key", "Idempotency key", h("input", { autocomplete: "off", spellcheck: "false", maxlength: "255" }), "Optional. A second push with the same key within five minutes stores nothing.");
+  const attributes = attributesField();
   const done = await ask({
     title: `Push to ${page.name}`,
     text: [types],
-    fields: [content, type, key],
+    fields: [content, type, attributes, key],
     verb: "Push",
     command: (values) => {
       const options = values.type ? ["--content-type", quoted(values.type)] : [];
+      options.push(...attributeOptions(values.attributes));
       if (values.key) options.push("--key", quoted(values.key));
       return commandLine("message push", [queueWord(page.segment), quoted(values.content)], options);
     },
     run: async (values) => {
-      const message = { content: values.content };
+      const message = { content: values.content, attributes: attributesOf(values.attributes) };
       if (values.type) message.content_type = values.type;
       if (values.key) message.key = values.key;
       await change("POST", `${page.api}/messages`, { messages: [message] });

@@ -8,10 +8,26 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from ..owners.quotas import Kind, Quotas
+from .exact_keys import ExactKeys
 
-__all__ = ["IdempotencyKeys", "KnownPush", "digest_of"]
+__all__ = ["IdempotencyKeys", "KnownPush", "PushKey", "digest_of"]
 
 _DIGEST_BYTES = 8
+
+
+class PushKey(NamedTuple):
+    """The key of a push, and where it counts.
+
+    Attributes:
+        owner, queue: of the push.
+        key: as the client gave it; for an exact key, what identifies it in the queue, see `exact_key`.
+        window_us: the time for which an exact key counts; 0 for a key of the owner, which compares bodies.
+    """
+
+    owner: bytes
+    queue: bytes
+    key: bytes
+    window_us: int = 0
 
 
 class KnownPush(NamedTuple):
@@ -19,7 +35,7 @@ class KnownPush(NamedTuple):
 
     Attributes:
         flag: the result of the push that first used the key.
-        digest: of its body.
+        digest: of its body; empty for an exact key.
     """
 
     flag: int
@@ -32,37 +48,54 @@ def digest_of(content: bytes) -> bytes:
 
 
 class IdempotencyKeys:
-    """Pushes by (owner, queue, key), remembered for a window of log time. The keys of owners are independent."""
+    """Pushes by (owner, queue, key), remembered for a window of log time. The keys of owners are independent.
+
+    Exact keys are separate: a change of a queue's properties holds for the pushes after it.
+
+    Attributes:
+        exact: the exact keys.
+    """
 
     def __init__(self, window_us: int, quotas: Quotas) -> None:
         self._window_us = window_us
         self._quotas = quotas
+        self.exact = ExactKeys(quotas)
         self._known: dict[tuple[bytes, bytes, bytes], KnownPush] = {}
         self._expiry: deque[tuple[int, bytes, bytes, bytes]] = deque()
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self.exact)
 
-    def find(self, owner: bytes, queue: bytes, key: bytes) -> KnownPush | None:
+    def find(self, place: PushKey, now_us: int) -> KnownPush | None:
         """Return the push that first used the key on this queue, or None.
 
         A key without an owner matches any owner: its client has got a token since, or the program was older.
         """
+        owner, queue, key, window_us = place
+        if window_us:
+            flag = self.exact.find(queue, key, now_us)
+            return None if flag is None else KnownPush(flag, b"")
         known = self._known.get((owner, queue, key))
         return self._known.get((b"", queue, key)) if known is None and owner else known
 
-    def remember(self, owner: bytes, queue: bytes, key: bytes, known: KnownPush, now_us: int) -> None:
-        """Remember a push whose key `find` did not know."""
-        self._known[owner, queue, key] = known
-        self._expiry.append((now_us + self._window_us, owner, queue, key))
-        self._quotas.take(Kind.KEYS, owner)
+    def remember(self, place: PushKey, known: KnownPush, now_us: int) -> int:
+        """Remember a push whose key `find` did not know; return when it is forgotten."""
+        owner, queue, key, window_us = place
+        ends_us = now_us + (window_us or self._window_us)
+        if window_us:
+            self.exact.remember(queue, key, owner, known.flag, ends_us)
+        else:
+            self._known[owner, queue, key] = known
+            self._expiry.append((ends_us, owner, queue, key))
+            self._quotas.take(Kind.KEYS, owner)
+        return ends_us
 
     def due_us(self) -> int | None:
-        """Return the log time at which the next key is forgotten, None without keys."""
+        """Return the log time at which the next key of an owner is forgotten, None without keys."""
         return self._expiry[0][0] if self._expiry else None
 
     def expire(self, now_us: int, limit: int | None) -> int:
-        """Forget up to `limit` keys whose window has ended; return how many."""
+        """Forget up to `limit` keys of owners whose window has ended; return how many."""
         expiry = self._expiry
         expired = 0
         while expiry and expired != limit and expiry[0][0] <= now_us:
@@ -73,7 +106,7 @@ class IdempotencyKeys:
         return expired
 
     def rows(self) -> Iterator[list[object]]:
-        """Return the table as of now for a snapshot, in order of expiry; it may change while the rows are read."""
+        """Return the keys of owners as of now for a snapshot, in order of expiry; they may change while the rows are read."""
         expiry, known = self._expiry.copy(), self._known.copy()
         return (
             [expires_us, owner, queue, key, int(flag), digest]

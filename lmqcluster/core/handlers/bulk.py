@@ -21,6 +21,8 @@ class BulkCommands:
     def purge(self, command: log.Purge) -> int | None:
         """Remove messages that are not leased: those with a label in the order of arrival, others in that of delivery.
 
+        Without a limit, the queue's exact keys are forgotten.
+
         Raises:
             ValueError: a field is out of range.
         """
@@ -35,7 +37,10 @@ class BulkCommands:
             queue.remove(found, state.now_us)
             queue.counters.withdrawn_total += len(found)
             return len(found)
-        purged = 0 if limit else queue.clear_line()
+        purged = 0
+        if not limit:
+            purged = queue.clear_line()
+            state.forget_keys(queue.name)
         purged += len(queue.withdraw(state.now_us, limit or STEP_MAX, also_delayed=True))
         queue.counters.purged_total += purged
         return purged

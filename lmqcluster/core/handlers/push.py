@@ -143,8 +143,8 @@ class PushCommands:
         if all(item.key is None for item, _ in rows) and admission.takes_all(queue, [item.content for item, _ in rows]):
             return _all_stored(admission.store_all(queue, rows), len(rows))
         plan = PushPlan(self._state, owner)
-        for item, _ in rows:
-            plan.add(queue, item)
+        for item, push in rows:
+            plan.add(queue, item, push)
         return [plan.store(queue, item, push) for item, push in rows]
 
 

@@ -83,7 +83,7 @@ class Transactions:
     def _push(self, plan: PushPlan, step: _Push) -> _Do:
         item, push = step.row
         queue = self._state.queue(step.queue)
-        plan.add(queue, item)
+        plan.add(queue, item, push)
         return lambda: plan.store(queue, item, push)
 
     def _settle(self, plan: PushPlan, used: set[int], step: _Settlement) -> _Do:

@@ -51,7 +51,7 @@ class WaitingPushCommands:
         queue = state.queue(command.queue)
         waiting = WaitingPush(0, command.queue, checked_owner(command.owner), 0, items)
         before = state.waiting_pushes.repeated(waiting)
-        if before is not None:
+        if before is not None and (list(before.items) == items or not _has_exact_keys(queue)):
             if list(before.items) != items:
                 raise RefusedError("key_reused", "the idempotency key was used for another body on this queue")
             state.waiting_pushes.join(before)
@@ -102,12 +102,17 @@ class WaitingPushCommands:
     def _stored(self, queue: Queue, push: WaitingPush) -> list[tuple[int, int]] | None:
         """Store a push; None if the queue has no room for it."""
         plan = PushPlan(self._state, push.owner)
-        for item, _ in push.items:
-            flag = plan.try_add(queue, item)
+        for item, options in push.items:
+            flag = plan.try_add(queue, item, options)
             if flag is PushFlag.FULL and not _is_alias(queue):
                 return None
             plan.check(queue, flag)
         return [plan.store(queue, item, options) for item, options in push.items]
+
+
+def _has_exact_keys(queue: Queue) -> bool:
+    # Another body under the same key is no error there: it waits, and is a duplicate once the first is stored.
+    return queue.settings.options is not None and queue.settings.options.key_window_us is not None
 
 
 def _is_alias(queue: Queue) -> bool:

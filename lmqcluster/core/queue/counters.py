@@ -21,6 +21,7 @@ COUNTERS: Final = {
     "refused_total": "Messages refused because the queue was full or they were too large for it.",
     "discarded_total": "Messages discarded to make room for new ones.",
     "withdrawn_total": "Messages withdrawn by their label.",
+    "deduplicated_total": "Pushes that stored nothing because their idempotency key was known.",
 }
 """Description of each counter. The order is that of snapshots: append new counters, and raise the snapshot format."""
 
@@ -44,6 +45,7 @@ class QueueCounters:
     refused_total: int
     discarded_total: int
     withdrawn_total: int
+    deduplicated_total: int
 
     def __init__(self) -> None:
         for counter in COUNTERS:

@@ -56,6 +56,8 @@ class QueueOptions(NamedTuple):
         rate: most deliveries by time.
         group_limits: the same for each group. Without `fair`, a pull takes up to `group_limits.in_flight_max` messages of
             a group, by default one, and the group waits until all of them are settled.
+        key_window_us: how long keys of pushes count, exactly, for any body and any client.
+        keys_by_group: they count in the group of their message, not in the whole queue.
     """
 
     max_items: int | None = None
@@ -78,6 +80,8 @@ class QueueOptions(NamedTuple):
     in_flight_max: int | None = None
     rate: Rate | None = None
     group_limits: GroupLimits = GroupLimits()
+    key_window_us: int | None = None
+    keys_by_group: bool = False
 
     def retry_delay_after(self, deliveries: int) -> int:
         """Return the delay in microseconds before a message is due again after its n-th delivery."""
@@ -162,6 +166,13 @@ def _queue_names(value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(_queue_name, value)))
 
 
+def _key_scope(value: Any) -> str:
+    scope = value.decode() if isinstance(value, bytes) else value
+    if scope not in ("queue", "group"):
+        raise ValueError("must be queue or group")
+    return str(scope)
+
+
 OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "max_items": _count,
     "max_size": _count,
@@ -186,6 +197,8 @@ OPTION_PROPERTIES: Mapping[str, Callable[[Any], Any]] = {
     "rate_burst": _burst,
     "group_rate": _rate,
     "group_rate_burst": _burst,
+    "key_window": _positive_seconds,
+    "key_scope": _key_scope,
 }
 """By name, the function that checks a value and returns its stored form."""
 
@@ -234,6 +247,8 @@ def options_of(properties: Mapping[str, Any]) -> QueueOptions | None:
             properties.get("group_max_in_flight"),
             _rate_of(properties.get("group_rate"), properties.get("group_rate_burst")),
         ),
+        key_window_us=max(1, time_us("key_window") or 1) if "key_window" in properties else None,
+        keys_by_group=properties.get("key_scope") == "group",
     )
 
 

@@ -144,6 +144,6 @@ def _preserved(hooks: Sequence[Any]) -> tuple[bytes, ...]:
     for point, modules in hooks:
         if point == "pre_http_push":
             for _module, arguments in modules:
-                names.extend(argument.encode() for argument in arguments)
+                names.extend(argument.lower().encode() for argument in arguments)
     # The content type is stored with every message; kept as a header too, it would be returned twice.
     return tuple(name for name in dict.fromkeys(names) if name != b"content-type")

@@ -78,6 +78,7 @@ class Restoration:
             "producers": self._take_producers,
             "refused": self._take_refused,
             "keys": self._take_keys,
+            "exact keys": self._take_exact_keys,
             "endings": self._take_past_deliveries,
             "batches": self._take_batches,
             "tokens": self._take_tokens,
@@ -208,6 +209,9 @@ class Restoration:
 
     def _take_keys(self, rows: list[Any]) -> None:
         self._state.keys.load(_typed(rows, (int, bytes, bytes, bytes, int, bytes)))
+
+    def _take_exact_keys(self, rows: list[Any]) -> None:
+        self._state.keys.exact.load(_typed(rows, (int, bytes, bytes, int, bytes)))
 
     def _take_past_deliveries(self, rows: list[Any]) -> None:
         self._state.endings.load(_typed(rows, (int, int)))

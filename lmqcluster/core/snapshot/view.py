@@ -68,6 +68,7 @@ class SnapshotView:
             ("producers", state.producers.rows()),
             ("refused", state.producers.refused.rows()),
             ("keys", state.keys.rows()),
+            ("exact keys", state.keys.exact.rows()),
             ("endings", state.endings.rows()),
             ("batches", state.batches.rows()),
             ("tokens", state.tokens.rows()),

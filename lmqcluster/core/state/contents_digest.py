@@ -24,6 +24,8 @@ QUEUES = 100
 """Most queues of one digest."""
 MESSAGES = 1_000
 """Approximate number of messages of one digest, after which no further queue is visited."""
+_KEYS = 20
+"""Rows of exact keys of one queue."""
 _WINDOW = 200
 """Most messages of one line."""
 _SKIPPED_MAX = 100_000
@@ -39,7 +41,7 @@ def part_of_contents(state: State, number: int) -> Iterator[bytes]:
         if left <= 0:
             break
         queue = state.queues[name]
-        yield repr(_summary(queue)).encode()
+        yield repr((*_summary(queue), state.keys.exact.sample(name, _KEYS))).encode()
         for line in _lines(queue, number, state.pager.sizes.body):
             left -= 1
             yield repr(line).encode()

@@ -135,7 +135,8 @@ class State:
         self.bindings = Bindings()
         self.admission = Admission(self, self.bindings)
         self.exits = DeadLetterRouter(self, self.admission)
-        self.idle = IdleQueues(self)
+        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
+        self.idle = IdleQueues(self, self.keys)
         self.poll_limits = PollLimits()
         self.ready: list[Queue] = []
         self.created: list[Queue] = []
@@ -153,7 +154,6 @@ class State:
         self.salt = b""
         self.node_sequences = NodeSequences()
         self.producers = Producers(REMEMBER_US, self.quotas)
-        self.keys = IdempotencyKeys(REMEMBER_US, self.quotas)
         self.marks = StreamPositions(self.quotas)
         self.batches = BatchLeases(self, self.deliveries, self.endings, self.lease_watch, self.idle)
         self.api_keys = ApiKeys()
@@ -165,6 +165,7 @@ class State:
                 Limited(self.lease_watch, 1_000),
                 Limited(self.timers, 1_000),
                 Limited(self.keys, 2_000),
+                Limited(self.keys.exact, 2_000),
                 Limited(self.producers, 2_000),
                 Limited(self.marks, 10),
                 Limited(self.batches, 100),
@@ -338,12 +339,19 @@ class State:
             self._unbound(self.bindings.deleted(name))
             self._refresh_children(name)
             self.waiting_pushes.deleted(name)
+            self.forget_keys(name)
             self.deleted.append(queue)
             self.hooked.note(name, ())
             for counter in COUNTERS:
                 self.retired[counter] += getattr(queue.counters, counter)
             self.deleted_total += 1
         return queue is not None
+
+    def forget_keys(self, name: bytes) -> None:
+        """Forget the exact keys of a queue."""
+        if name in self.keys.exact:
+            self.keys.exact.forget(name)
+            self.expiry.at(0)
 
     def view_closed(self, view: OpenView) -> None:
         """Forget a view that was closed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
+from ..dedup.keys import IdempotencyKeys
 from ..queue.queue import Queue
 from ..state_view import StateView
 
@@ -23,15 +24,16 @@ _SWEEP_MIN = 64
 class IdleQueues:
     """The queues that may be deleted, by the log time of the last pull (`Queue.idle_us`, 0 for all other queues)."""
 
-    def __init__(self, state: StateView) -> None:
+    def __init__(self, state: StateView, keys: IdempotencyKeys) -> None:
         self._state = state
+        self._keys = keys
         self._heap: list[tuple[int, bytes]] = []
         self._count = 0
 
     def pulled(self, queue: Queue) -> None:
         """Record a pull that has found nothing in a queue."""
         state = self._state
-        if not _is_unused(queue):
+        if not self._is_unused(queue):
             return
         if queue.idle_us and state.now_us - queue.idle_us < TOUCH_US:
             return
@@ -69,11 +71,13 @@ class IdleQueues:
             looked += 1
             state.touched(queue).idle_us = 0
             self._count -= 1
-            if _is_unused(queue):
+            if self._is_unused(queue):
                 state.delete(name)
                 ended += 1
         return ended
 
-
-def _is_unused(queue: Queue) -> bool:
-    return not (queue.counters.pushed_total or queue.counters.moved_in_total or queue.own or queue.suspended)
+    def _is_unused(self, queue: Queue) -> bool:
+        if queue.counters.pushed_total or queue.counters.moved_in_total or queue.own or queue.suspended:
+            return False
+        # An alias by a default rule stores nothing, and may have keys.
+        return queue.name not in self._keys.exact

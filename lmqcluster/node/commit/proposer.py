@@ -12,7 +12,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 import msgpack
@@ -67,6 +67,13 @@ class Sink(Protocol):
 
     def failed(self, pending: PendingCommand, error: LmqError) -> None:
         """Handle a command that was refused or has an unknown outcome. After an unknown outcome `completed` may still follow."""
+
+
+class CommandTraces(Protocol):
+    """The observer of commands that have returned from the log."""
+
+    def applied(self, made_s: float, pending_commands: Sequence[PendingCommand], results: Sequence[Any]) -> None:
+        """Handle the commands of a batch that was made at `made_s`, by the monotonic clock."""
 
 
 class Carrier(Protocol):
@@ -137,6 +144,7 @@ class Proposer:
         failed_total: accepted items that failed, by error code.
         durations: seconds from accepting a command until it is applied, by operation, counted for each of its items.
         commit_durations: seconds from creating a batch until it is applied.
+        traces: makes spans of commands; None if it is off.
     """
 
     def __init__(self, carrier: Carrier, origin: bytes, incarnation: int) -> None:
@@ -154,6 +162,7 @@ class Proposer:
         self.failed_total: Counter[str] = Counter()
         self.durations: dict[int, Histogram] = {}
         self.commit_durations = Histogram()
+        self.traces: CommandTraces | None = None
         self._loop = asyncio.get_running_loop()
         # Two queues, in order of age, so that the oldest command of each is its first. The node's own go first.
         self._own: deque[PendingCommand] = deque()
@@ -415,6 +424,8 @@ class Proposer:
         self._observe(batch)
         for pending, result in zip(batch.pending_commands, applied.results, strict=True):
             self._complete(pending, result)
+        if self.traces is not None:
+            self.traces.applied(batch.made_s, batch.pending_commands, applied.results)
         if not self.pending():
             self._idle.set()
         elif self._own or self._pending:

@@ -18,6 +18,7 @@ from . import values
 from .kestrel import KESTREL_PORTS, KestrelOptions, has_thrift
 from .option import Option, option
 from .statsd import StatsdOptions
+from .traces import TraceOptions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,7 +50,7 @@ class ConfigError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NodeConfig(KestrelOptions, StatsdOptions):
+class NodeConfig(KestrelOptions, StatsdOptions, TraceOptions):
     """The settings of a node. An instance has passed `validate`.
 
     Raises:
@@ -522,6 +523,7 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         if self.front_ends > FRONT_ENDS_MAX:
             self._fail("front_ends", f"must be at most {FRONT_ENDS_MAX}, not {self.front_ends}")
         self.validate_statsd(self._fail)
+        self.validate_traces(self._fail)
         self._validate_listeners()
         self._validate_kestrel()
         self._validate_raft()
@@ -622,7 +624,9 @@ class NodeConfig(KestrelOptions, StatsdOptions):
         raise ConfigError(f"{name} {reason} ({self.origin(name)})")
 
 
-_INHERITED: Final = frozenset(item.name for item in (*fields(KestrelOptions), *fields(StatsdOptions)))
+_INHERITED: Final = frozenset(
+    item.name for item in (*fields(KestrelOptions), *fields(StatsdOptions), *fields(TraceOptions))
+)
 OPTIONS: Final = tuple(
     Option.of(item) for item in sorted(fields(NodeConfig), key=lambda one: one.name in _INHERITED) if item.metadata
 )

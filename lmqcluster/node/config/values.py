@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from ...wire.address import Address
 
@@ -22,8 +23,10 @@ __all__ = [
     "memory_of_machine",
     "path",
     "path_or_off",
+    "ratio",
     "size",
     "text",
+    "url_or_off",
 ]
 
 _SIZE_UNITS: Final = {"GiB": 1 << 30, "MiB": 1 << 20, "KiB": 1 << 10, "B": 1}
@@ -96,6 +99,34 @@ def count(value: object) -> int:
     if not (digits.isascii() and digits.isdigit()):
         raise ValueError(f"{value!r} is not a whole number")
     return int(digits)
+
+
+def ratio(value: object) -> float:
+    """Parse a number from 0 to 1."""
+    try:
+        number = float(text(value)) if isinstance(value, str) else float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 <= number <= 1 or isinstance(value, bool):
+        raise ValueError(f"{value!r} is not a number from 0 to 1")
+    return number
+
+
+def url_or_off(value: object) -> str | None:
+    """Parse a URL of HTTP, or None for ``off``."""
+    if value == "off":
+        return None
+    given = text(value)
+    try:
+        parts = urlsplit(given)
+        is_url = (
+            parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and "@" not in parts.netloc
+        )
+    except ValueError:
+        is_url = False
+    if not is_url:
+        raise ValueError(f"{value!r} is not a URL that begins with http:// or https://, without a user")
+    return given
 
 
 def hosts(value: object) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ class EventJournal:
 
 
 class _Offer:
-    """The messages that one batch pushed to a queue, including those that had been stored before."""
+    """The messages that one batch pushed to a queue, including repetitions of numbered pushes of bare bodies."""
 
     __slots__ = ("bodies", "flags")
 
@@ -268,8 +268,8 @@ def _note(offered: dict[bytes, _Offer], queue: bytes, bodies: Sequence[bytes], f
     offer = offered.get(queue)
     if offer is None:
         offer = offered[queue] = _Offer()
-    if flags and max(flags) >= PushFlag.FULL:
-        bodies = [body for body, flag in zip(bodies, flags, strict=True) if flag < PushFlag.FULL]
+    if flags and max(flags) >= PushFlag.REPLAYED:
+        bodies = [body for body, flag in zip(bodies, flags, strict=True) if flag < PushFlag.REPLAYED]
     offer.bodies += bodies
     offer.flags += [flag for flag in flags if flag < PushFlag.REPLAYED]
 

@@ -53,6 +53,7 @@ class _Scrape:
         self._process()
         self._events()
         self._statsd()
+        self._traces()
         self._tls()
         return self._page.text()
 
@@ -190,6 +191,12 @@ class _Scrape:
         if servers:
             page.value("lmq_statsd_datagrams_sent_total", sum(one.sent_total for one in servers))
             page.value("lmq_statsd_datagrams_dropped_total", sum(one.dropped_total for one in servers))
+
+    def _traces(self) -> None:
+        traces = self._node.traces
+        if traces is not None:
+            self._page.value("lmq_trace_spans_exported_total", traces.export.exported_total)
+            self._page.value("lmq_trace_spans_dropped_total", traces.export.dropped_total)
 
     def _tls(self) -> None:
         if self._node.tls is not None:

@@ -333,6 +333,18 @@ SECTIONS: Final = (
                 "Datagrams for StatsD that could not be sent.",
                 when="with StatsD",
             ),
+            Definition(
+                "lmq_trace_spans_exported_total",
+                "counter",
+                "Spans that the collector has accepted.",
+                when="with traces",
+            ),
+            Definition(
+                "lmq_trace_spans_dropped_total",
+                "counter",
+                "Spans that were dropped, because too many waited or because the collector did not accept them.",
+                when="with traces",
+            ),
         ),
     ),
 )

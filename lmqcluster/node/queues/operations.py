@@ -82,7 +82,7 @@ class QueueOperations:
             done = waiting = 0
             names: list[bytes] = []
             async for queue in each_queue(sender.state, sender.turns, client):
-                if is_wanted(queue) and queue.store.waiting():
+                if is_wanted(queue) and (queue.store.waiting() or queue.name in sender.state().keys.exact):
                     names.append(queue.name)
                     waiting += queue.store.waiting()
                 if len(names) == PURGED_TOGETHER or waiting >= STEP_MAX:

@@ -8,7 +8,7 @@ values have the type of the map.
 from __future__ import annotations
 
 import re
-from base64 import b64decode, b64encode
+from base64 import b64decode
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Final
@@ -16,7 +16,7 @@ from typing import Any, Final
 import pyarrow as pa  # type: ignore[import-untyped]
 
 from lmqcluster import LmqError
-from lmqcluster.wire.attributes import Attributes, Value, pack_attributes
+from lmqcluster.wire.attributes import Attributes, Value, pack_attributes, value_text
 
 from .errors import SchemaError
 
@@ -37,15 +37,9 @@ class _BadAttributeError(ValueError):
 
 def attribute_entries(attributes: Attributes) -> tuple[_Entries, _Entries]:
     """Return the entries of a message's attributes in the two columns."""
-    texts = [(name, _text(value)) for name, value in attributes.items()]
+    texts = [(name, value_text(value)) for name, value in attributes.items()]
     types = [(name, _TYPES[type(value)]) for name, value in attributes.items() if type(value) is not str]
     return texts, types
-
-
-def _text(value: Value) -> str:
-    if isinstance(value, str):
-        return value
-    return b64encode(value).decode() if isinstance(value, bytes) else repr(value)
 
 
 def column_attributes(batch: pa.RecordBatch) -> list[Attributes | None]:

@@ -173,6 +173,7 @@ def test_totals_include_deleted_queues() -> None:
         "refused_total": 0,
         "discarded_total": 0,
         "withdrawn_total": 0,
+        "deduplicated_total": 0,
     }
     assert counters(driver.machine) == expected
     driver.delete(Q)

@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import Callable
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -17,13 +18,17 @@ from lmqcluster.node.queues.pulls import body_fetcher as absent_bodies
 from lmqcluster.node.queues.views import peek
 from lmqcluster.node.queues.views.peek import PeekPage, PeekQuery, Peeks
 from lmqcluster.node.queues.views.peek_ranges import RANGES_MAX, PeekRanges, RangeWish
+from lmqcluster.wire.attributes import pack_attributes
 from lmqcluster.wire.errors import LmqError
 from tests.property.driver import Driver, numbers
 from tests.unit.core.page_store import MemoryPages
 
 Q = b"q"
 SIZES = ChunkSizes(head_messages=4, head_messages_min=4, messages=3, bytes=200)
-PUSH_ROW = [None, b"", None]
+TAGS = pack_attributes({"kind": "a", "n": 5})
+OTHER_TAGS = pack_attributes({"kind": "b", "other kind": "a"})
+TAGGED = PeekQuery(0, 1, 1, attribute=("kind", "a"))
+RICH = [-1, 0, 0, 1, b"", b""]
 
 
 class History:
@@ -55,10 +60,13 @@ class History:
         chance, driver = self.chance, self.driver
         kind = chance.random()
         if kind < 0.5:
-            driver.push(Q, *(chance.randbytes(chance.choice((0, 10, 150, 300))) for _ in range(chance.randrange(1, 5))))
+            bodies = [chance.randbytes(chance.choice((0, 10, 150, 300))) for _ in range(chance.randrange(1, 5))]
+            driver.do(
+                Op.PUSH_ROWS, Q, [[body, None, TAGS if body[:1] < b"P" else OTHER_TAGS, None, []] for body in bodies]
+            )
         elif kind < 0.55:
             traits = [chance.randrange(3), 0, 0, chance.randrange(-2, 3), b"l" * chance.randrange(2), b""]
-            driver.do(Op.PUSH_ROWS, Q, [[b"rich", *PUSH_ROW, traits]])
+            driver.do(Op.PUSH_ROWS, Q, [[b"rich", None, TAGS if traits[3] else b"", None, traits]])
         elif kind < 0.75:
             self._leased += numbers(driver.pull(Q, chance.randrange(1, 6)))
         elif self._leased:
@@ -89,13 +97,13 @@ class History:
         return await PeekRanges(lambda: self.driver.machine.state, turns or FairSlices()).bounds(Q, wish, b"c")
 
     async def listed(
-        self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: int | None
+        self, change: Callable[[], None] = lambda: None, start: int | None = 0, **bounds: Any
     ) -> list[int]:
         """Return the sequences of all pages; `change` is called between them."""
         found: list[int] = []
         while start is not None:
-            page = await self.page(PeekQuery(start, **{"count": 3, "bytes_max": 10_000, **bounds}))  # type: ignore[arg-type]
-            assert page.messages or page.following is None or "due_from_us" in bounds
+            page = await self.page(PeekQuery(start, **{"count": 3, "bytes_max": 10_000, **bounds}))
+            assert page.messages or page.following is None or not {"due_from_us", "attribute"}.isdisjoint(bounds)
             assert page.following is None or page.following > start
             found += [one.sequence for one in page.messages]
             start = page.following
@@ -219,6 +227,70 @@ def test_bodies_of_pages_are_shortened_and_have_their_size() -> None:
     kept = [content_bytes(one.message.content) for one in page.messages]
     assert any(short == 21 < size for short, size in zip(kept, sizes, strict=True))
     assert sizes == [content_bytes(one.message.content) for one in whole.messages]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_list_can_be_limited_to_an_attribute(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    history = History(seed)
+    wanted = sorted(one.sequence for one in history.messages() if TAGGED.has_attribute(one))
+    assert 0 < len(wanted) < len(history.sequences())
+    for compared, read, body in ((4, 0, None), (7, 1 << 20, 5), (10_000, 1 << 20, 0)):
+        monkeypatch.setattr(peek, "COMPARED_MAX", compared)
+        monkeypatch.setattr(peek, "READ_BYTES_MAX", read)
+        for count, bytes_max in ((1, 10_000), (5, 300), (1_000, 0)):
+            bounds: dict[str, Any] = {
+                "count": count,
+                "bytes_max": bytes_max,
+                "body_bytes_max": body,
+                "attribute": TAGGED.attribute,
+            }
+            assert asyncio.run(history.listed(**bounds)) == wanted
+
+
+def test_a_page_compares_a_bounded_number_of_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared = 0
+
+    def has_attribute(packed: bytes, name: str, text: str) -> bool:
+        nonlocal compared
+        compared += 1
+        return False
+
+    history = History(5)
+    history.driver.do(Op.PUSH_ROWS, Q, [[b"", None, TAGS, None, RICH] for _ in range(5_000)])
+    history.driver.do(Op.PUSH_ROWS, Q, [[b"", None, TAGS, None, []] for _ in range(5_000)])
+    monkeypatch.setattr(peek, "COMPARED_MAX", 1_000)
+    monkeypatch.setattr(peek, "has_attribute", has_attribute)
+    page = asyncio.run(history.page(PeekQuery(0, 10, 10_000, attribute=TAGGED.attribute)))
+    assert not page.messages
+    assert page.following is not None
+    assert 0 < compared <= 1_000
+    assert not asyncio.run(history.listed(attribute=TAGGED.attribute))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_peek_changes_no_message(seed: int) -> None:
+    history = History(seed)
+    before = {one.sequence: one.content for one in history.messages()}
+    for count, bytes_max in ((1, 1 << 20), (50, 7), (50, 12), (3, 300)):
+        asyncio.run(history.listed(count=count, bytes_max=bytes_max, body_bytes_max=5))
+    assert {one.sequence: one.content for one in history.messages()} == before
+
+
+def test_a_chunk_that_returns_to_memory_while_its_page_is_read_keeps_its_bodies() -> None:
+    history = History(7)
+    backlog = history.queue.store.backlog
+    assert backlog is not None
+    chunks = {chunk.page: chunk for chunk in backlog.chunks}
+
+    def fetch(page: bytes, done: Callable[[bool], None]) -> None:
+        chunks[page].messages = history.driver.machine.state.pager.messages_in(chunks[page])
+        done(True)
+
+    before = {one.sequence: one.content for one in history.messages()}
+    history.pages.fetch = fetch  # type: ignore[method-assign]
+    page = asyncio.run(history.page(PeekQuery(0, 1_000, 1 << 20, body_bytes_max=20)))
+    assert 21 in {content_bytes(one.message.content) for one in page.messages}
+    assert {one.sequence: one.content for one in history.messages()} == before
 
 
 def test_a_chunk_that_moves_while_its_page_is_read_is_found() -> None:

@@ -111,6 +111,15 @@ def test_typed_messages_have_a_sixth_key_unless_the_type_is_the_usual_one(conten
     assert typed.get(b"content_type", CONTENT_TYPE) == content_type
 
 
+@pytest.mark.parametrize("packed", [(b"",), (b"A",), (b"", b"B"), (b"A", b"", b"C"), (b"A",) * 20], ids=repr)
+def test_typed_packages_have_the_attributes_of_each_part_if_any_has_some(packed: tuple[bytes, ...]) -> None:
+    parts = [Part(None, attributes, b"body") for attributes in packed]
+    message = Message(1, 0, 3, (None, b""), parts)
+    typed = msgpack.unpackb(replies.DeliveryEncoder(RECEIPTS, typed=True).encode((b"q", 255, 2, message)), raw=True)
+    assert typed.get(b"attributes", []) == (list(packed) if any(packed) else [])
+    assert typed[b"content"] == [b"body"] * len(packed)
+
+
 def test_heads_of_many_queues_do_not_fill_memory() -> None:
     encoder = replies.DeliveryEncoder(RECEIPTS, typed=False)
     message = Message(1, 0, 3, (CONTENT_TYPE, b""), b"\x01")

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....core import PushFlag, State
-from ....core.handlers.push_plan import FLAG_BITS
+from ....core.handlers.checks import checked_push
+from ....core.handlers.push_plan import FLAG_BITS, known_push
 from ....core.handlers.transactions import OPERATIONS_MAX, Conflict
 from ....core.log.commands import Ack, Extend, Nack, Place, PushRows, Transaction
 from ....wire.errors import LmqError
@@ -136,10 +137,10 @@ class _Earlier:
 
         A push without a key counts as stored, because it has the same outcome as the other steps.
         """
-        key = command.rows[0][3]
+        key, options = command.rows[0][3:5]
         if key is None:
             return Stored(PushFlag.STORED)
-        known = self._state().keys.find(self._owner, command.queue, key)
+        known = known_push(self._state(), self._owner, command.queue, key, checked_push(options).group)
         if known is None:
             return None
         return stored(known.flag % (1 << FLAG_BITS) | PushFlag.REPLAYED, known.flag >> FLAG_BITS)

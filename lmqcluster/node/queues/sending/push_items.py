@@ -77,7 +77,7 @@ class PushItem:
         content_type: as the producer gave it, None if it gave none.
         attributes: packed, see `lmqcluster.wire.attributes`.
         headers: (lower-case name, value); those that the queue's hooks name become attributes.
-        key: idempotency key; a second push with it to the same queue within the window stores nothing.
+        key: idempotency key; a second push with it to the same queue within the window stores nothing; see `PushKey`.
         options: None for the defaults.
     """
 

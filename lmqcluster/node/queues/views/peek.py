@@ -1,7 +1,8 @@
 """Listing of a queue's messages without taking them, page by page, for every protocol.
 
-A page holds the messages with the lowest sequences from a given one on. It ends because of its count, its bytes, or the
-bytes that had to be read, and names the sequence at which the next page starts. So a message that stays in the queue
+A page holds the messages with the lowest sequences from a given one on. It ends because of its count, its bytes, the
+bytes that had to be read, or the number of messages whose attributes were compared, and names the sequence at which the
+next page starts. So a message that stays in the queue
 during the listing is shown once, even if other messages come and go or it moves.
 """
 
@@ -16,9 +17,10 @@ from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
 from ....core import Message, Queue, State
-from ....core.messages.message import Content, Part, RichMessage, content_bytes
+from ....core.messages.message import Content, Part, RichMessage, content_bytes, with_content
 from ....core.queue.expiry import NEVER
 from ....core.queue.paged_tail import Chunk
+from ....wire.attributes import has_attribute
 from ...process.fair_slices import FairSlices
 from ..pulls.body_fetcher import BodyFetcher
 from ..sending.naming import no_queue
@@ -27,6 +29,8 @@ __all__ = ["PeekPage", "PeekQuery", "PeekedMessage", "Peeks"]
 
 READ_BYTES_MAX = 32 << 20
 """Bytes of paged-tail chunks after which a page ends early; a message counts 300 bytes beside its body."""
+COMPARED_MAX = 10_000
+"""Messages whose attributes are compared for one page."""
 _TOGETHER = 1_000
 """Messages that are checked before the end of a slice is, and gathered before they are sorted."""
 
@@ -48,6 +52,8 @@ class PeekQuery:
         label, group: only messages with this label or of this group; empty for all.
         end: all sequences are lower.
         due_from_us, due_to_us: only messages that became due at or after the first log time and before the second.
+        attribute: only messages with an attribute of this name whose text (`value_text`) is the second string; a compound
+            message has those of all its parts. None for all.
     """
 
     start: int
@@ -60,10 +66,20 @@ class PeekQuery:
     end: int = sys.maxsize
     due_from_us: int = 0
     due_to_us: int = sys.maxsize
+    attribute: tuple[str, str] | None = None
 
     def wants_all(self) -> bool:
         """Return whether every message between the two sequences is wanted."""
         return not self.label and not self.group and not self.is_timed()
+
+    def has_attribute(self, message: Message) -> bool:
+        """Return whether the message has the attribute, or none is wanted."""
+        if self.attribute is None:
+            return True
+        packed, content = message.meta[1], message.content
+        if isinstance(content, list):
+            return any(has_attribute(part.attributes, *self.attribute) for part in content)
+        return bool(packed) and has_attribute(packed, *self.attribute)
 
     def is_timed(self) -> bool:
         """Return whether the query is limited by the due times of messages."""
@@ -86,7 +102,7 @@ class PeekedMessage:
     """A snapshot of a message.
 
     Attributes:
-        message: the message. A body read for this page is cut to the wanted bytes and one more.
+        message: the message, or a copy if its body was read for this page: it is cut to the wanted bytes and one more.
         state: ``ready``, ``delayed``, ``accumulating`` (an open window), ``held`` (its group is busy) or ``leased``.
         delivery: number of the delivery under a live lease; None if there is none, or if it was made while the page was
             read.
@@ -175,7 +191,15 @@ class Peeks:
         # Messages in the paged tail have neither label nor group.
         chunks = [] if query.label or query.group else _within(line.chunks, query)
         chunks.sort(key=attrgetter("low"))
-        return lowest if await self._look_into(chunks, lowest, client) else None
+        if not await self._look_into(chunks, lowest, client):
+            return None
+        if query.attribute is not None:
+            parts = list(_parts(lowest.rows))
+            lowest.rows = []
+            async for part in self._turns.each(parts, client):
+                lowest.rows += [row for row in part if query.has_attribute(row[1])]
+            lowest.cut(query.count, query.bytes_max)
+        return lowest
 
     async def _look_into(self, chunks: list[Chunk], lowest: _Lowest, client: bytes) -> bool:
         """Add the messages of the chunks that belong to the page; False if a chunk has left the queue."""
@@ -201,13 +225,19 @@ class _Lowest:
 
     def __init__(self, query: PeekQuery) -> None:
         self._query = query
+        # An attribute is compared after the messages with the lowest sequences are gathered, so that few are compared.
+        filters = query.attribute is not None
+        self._count = COMPARED_MAX if filters else query.count
+        self._bytes_max = sys.maxsize if filters else query.bytes_max
         self._kept_max = sys.maxsize if query.body_bytes_max is None else query.body_bytes_max
         self._size = 0
         self.rows: list[_Row] = []
         self.end = query.end
 
-    def add(self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0)) -> None:
-        """Add the messages that are wanted and may belong to the page."""
+    def add(
+        self, messages: Iterable[Message], numbers: Iterable[int] = repeat(0), body_bytes_max: int | None = None
+    ) -> None:
+        """Add the messages that are wanted and may belong to the page, with at most `body_bytes_max` bytes of their bodies."""
         start, end = self._query.start, self.end
         rows = [
             (message.sequence, message, number, content_bytes(message.content))
@@ -216,26 +246,37 @@ class _Lowest:
         ]
         if not self._query.wants_all():
             rows = [row for row in rows if self._query.is_wanted(row[1])]
+        if body_bytes_max is not None:
+            rows = [self._short_row(row, body_bytes_max) for row in rows]
         self.rows += rows
         self._size += sum(min(row[3], self._kept_max) for row in rows)
-        if len(self.rows) >= 2 * self._query.count + _TOGETHER or self._size > 2 * self._query.bytes_max:
+        if len(self.rows) >= 2 * self._count + _TOGETHER or self._size > 2 * self._bytes_max:
             self.trim()
 
     def add_chunk(self, messages: list[Message], *, is_here: bool) -> bool:
         """Add messages like `add`; cut bodies that were read for this page to the wanted bytes."""
-        before = len(self.rows)
-        self.add(messages)
-        if not is_here and self._query.body_bytes_max is not None:
-            for _, message, _, _ in self.rows[before:]:
-                message.content = _shortened(message.content, self._query.body_bytes_max + 1)
+        bytes_max = self._query.body_bytes_max
+        self.add(messages, body_bytes_max=None if is_here or bytes_max is None else bytes_max + 1)
         return True
+
+    def _short_row(self, row: _Row, bytes_max: int) -> _Row:
+        """Return a row with a copy of its message, because the queue may have the chunk in memory by now."""
+        sequence, message, number, size = row
+        # The parts of a compound message are needed for their attributes.
+        if size <= bytes_max or (self._query.attribute is not None and isinstance(message.content, list)):
+            return row
+        return sequence, with_content(message, _shortened(message.content, bytes_max)), number, size
 
     def trim(self) -> None:
         """Sort the rows and drop the excess ones."""
         self.rows.sort(key=itemgetter(0))
+        self.cut(self._count, self._bytes_max)
+
+    def cut(self, count: int, bytes_max: int) -> None:
+        """Drop all but the first rows, which are sorted: at most `count`, and none after that which exceeds `bytes_max`."""
         self._size = 0
         for place, row in enumerate(self.rows):
-            if place == self._query.count or self._size > self._query.bytes_max:
+            if place == count or self._size > bytes_max:
                 self.end = row[0]
                 del self.rows[place:]
                 break
@@ -251,7 +292,7 @@ class _Lowest:
         With `must_end` the page ends before `low` if it has an earlier message. It also does so if the query is limited
         by due times and starts before `low`.
         """
-        if len(self.rows) > self._query.count or self._size > self._query.bytes_max or must_end:
+        if len(self.rows) > self._count or self._size > self._bytes_max or must_end:
             self.trim()
         if self.end <= low:
             return True

@@ -10,9 +10,10 @@ from aiohttp import hdrs
 from ....core import PushFlag
 from ....node.queues.sending.naming import no_queue
 from ....node.queues.sending.push_items import PushItem
-from ....wire.attributes import ATTRIBUTES_MAX, TRACE_ATTRIBUTES, pack_attributes
+from ....wire.attributes import ATTRIBUTES_MAX, TRACE_ATTRIBUTES
 from ....wire.errors import LmqError
 from ....wire.headers import is_reserved
+from ....wire.trace_context import with_trace
 from ..server.replies.common_replies import OCTET_STREAM, no_content
 from ..server.replies.compact_json import dumps
 from ..server.replies.push_flags import ACCUMULATION, FLAGS
@@ -147,12 +148,8 @@ class MessageRoutes:
 
     def _trace(self, request: Request) -> bytes:
         """Return the attributes that carry the trace of a push, empty if it has none."""
-        traceparent = request.raw_header("traceparent")
-        if traceparent is None:
-            return b""
-        given = {"traceparent": traceparent, "tracestate": request.raw_header("tracestate")}
-        trace = {name: value.decode("latin-1") for name, value in given.items() if value and not has_control(value)}
-        return pack_attributes(trace, self._service.sender.attribute_bytes_max)
+        trace = request.trace()
+        return with_trace(b"", trace, self._service.sender.attribute_bytes_max) if trace else b""
 
     def _hooked(self, request: Request) -> tuple[tuple[bytes, bytes], ...]:
         """Return the headers of a push that hooks name. The first of each name counts."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from ....core.handlers.transactions import OPERATIONS_MAX
-from ....wire.queue_options import GROUP_MODES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
+from ....wire.attributes import ATTRIBUTES_MAX, NAME_BYTES_MAX
+from ....wire.queue_options import GROUP_MODES, KEY_SCOPES, QUEUE_OPTIONS, RATE_MAX, RATE_MIN
 
-__all__ = ["DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
+__all__ = ["ATTRIBUTES", "DELIVERED", "OPTION_SCHEMAS", "PROPERTIES", "PUSH_MEMBERS", "SETTLED_AT_NACK", "TRAITS"]
 
 Json = dict[str, Any]
 
@@ -31,12 +32,21 @@ _TYPES: Final[dict[str, Json]] = {
     "flag": {"type": ["boolean", "null"]},
     "queue": {"type": ["string", "null"], "minLength": 1},
     "queues": {"type": ["array", "null"], "items": {"type": "string", "minLength": 1}},
+    "scope": {"enum": [*KEY_SCOPES, None]},
 }
 
 PROPERTIES: Final[Json] = {
     name: {**_TYPES[option.unit], "description": option.text} for name, option in QUEUE_OPTIONS.items()
 }
 """Properties of a queue; null removes the value set on the queue."""
+
+ATTRIBUTES: Final[Json] = {
+    "type": "object",
+    "maxProperties": ATTRIBUTES_MAX,
+    "propertyNames": {"minLength": 1, "maxLength": NAME_BYTES_MAX},
+    "additionalProperties": {"oneOf": [{"type": ["string", "number"]}, {"$ref": "#/components/schemas/Binary"}]},
+    "description": "Attributes of the message: strings, numbers, or binary values as Base64. MessagePack has bin instead.",
+}
 
 PUSH_MEMBERS: Final[Json] = {
     "delay": {**_SECONDS, "description": "How much later the message becomes due."},
@@ -45,6 +55,7 @@ PUSH_MEMBERS: Final[Json] = {
     "priority": _PRIORITY,
     "label": {**_TEXT, "description": "The producer's own name for it, by which it is found while it waits."},
     "group": {**_TEXT, "description": "Its group: delivered one at a time and in order, or in turn, see group_mode."},
+    "attributes": ATTRIBUTES,
 }
 """Options of a message in a push."""
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from ....node.access.consumers import PAGE_MAX
 
-__all__ = ["NAME", "NAME_VALUE", "PAGE", "Json", "operation", "query"]
+__all__ = ["NAME", "NAME_VALUE", "PAGE", "TRACE", "Json", "operation", "query"]
 
 Json = dict[str, Any]
 
@@ -97,4 +97,13 @@ NAME_VALUE: Final[Json] = {
 PAGE: Final[list[Json]] = [
     query("offset", "How many rows to leave out.", {"type": "integer", "minimum": 0, "default": 0}),
     query("limit", "Most rows.", {"type": "integer", "minimum": 1, "maximum": PAGE_MAX, "default": 100}),
+]
+
+_PARENT_TEXT: Final = (
+    "The trace of the request (W3C Trace Context); an attribute of the pushed messages that have none in their attributes. "
+    "A malformed value is ignored."
+)
+TRACE: Final[list[Json]] = [
+    {"name": "traceparent", "in": "header", "description": _PARENT_TEXT, "schema": {"type": "string"}},
+    {"name": "tracestate", "in": "header", "description": "Like traceparent.", "schema": {"type": "string"}},
 ]

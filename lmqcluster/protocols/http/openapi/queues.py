@@ -7,14 +7,15 @@ from typing import Final
 from ....node.queues.views.listing import SORT_KEYS, STATES
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
 from ..v1.bodies.rendering import QUEUE_FIELDS
-from .parts import NAME, Json, operation, query
+from .parts import NAME, TRACE, Json, operation, query
 
 __all__ = ["job_paths", "queue_paths", "subscription_paths"]
 
 _KEY: Final[Json] = {
     "name": "Idempotency-Key",
     "in": "header",
-    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again.",
+    "description": "Makes a retry of this push safe for at least 5 minutes: what is stored already is not stored again."
+    " In a queue with `key_window` it counts for exactly that time, whatever the body.",
     "schema": {"type": "string", "minLength": 1, "maxLength": 255},
 }
 
@@ -40,11 +41,16 @@ def _peek_parameters() -> list[Json]:
     bytes_text = (
         "Most bytes of each body to show. An answer ends with the message that brings it above 8 MiB, or earlier."
     )
+    attribute_text = (
+        "Only messages with this attribute, NAME=VALUE; a number is its decimal text, a binary value its Base64. An "
+        "answer ends after 10,000 messages that were compared."
+    )
     return [
         query("limit", "Most messages.", {"type": "integer", "minimum": 1, "maximum": 1000, "default": 20}),
         query("after", "Go on behind this sequence: the answer's `next`.", {"type": "integer", "minimum": 0}),
         query("label", "Only messages with this label.", {"type": "string", "minLength": 1}),
         query("group", "Only messages of this group.", {"type": "string", "minLength": 1}),
+        query("attribute", attribute_text, {"type": "string", "pattern": "^[^=]+="}),
         query("bytes", bytes_text, {"type": "integer", "minimum": 0, "maximum": 1024 * 1024, "default": 64 * 1024}),
     ]
 
@@ -73,7 +79,7 @@ def queue_paths() -> Json:
         f"{queue}/messages": {
             "parameters": [NAME],
             "get": operation("peek", peek_text, "PeekedMessages", parameters=_peek_parameters(), not_found=True),
-            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY]),
+            "post": operation("push", push_text, "PushResults", body="Push", parameters=[_KEY, *TRACE]),
         },
         f"{queue}/pull": {
             "parameters": [NAME],
@@ -117,7 +123,7 @@ def _read_paths(queue: str) -> Json:
                 "Push, acknowledge, give back and extend in one step: all of it is done, or nothing",
                 "TransactionResults",
                 body="Transaction",
-                parameters=[_KEY],
+                parameters=[_KEY, *TRACE],
             )
         },
     }

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ....core.queue.counters import COUNTERS
 from ....node.config.config import LOG_LEVELS
 from ....wire.limits import PULL_COUNT_MAX, PUSH_COUNT_MAX
-from .options import DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
+from .options import ATTRIBUTES, DELIVERED, OPTION_SCHEMAS, PROPERTIES, PUSH_MEMBERS, TRAITS
 from .sessions import SESSION_ID, WAIT
 
 __all__ = ["SCHEMAS"]
@@ -44,11 +44,6 @@ _CHECK_FIGURES: Final[Json] = {
     "type": "object",
     "additionalProperties": _COUNT,
     "description": "Figures behind the finding, such as entries of lag, or free_bytes and total_bytes of the disk.",
-}
-_ATTRIBUTES: Final[Json] = {
-    "type": "object",
-    "additionalProperties": {"oneOf": [{"type": "number"}, _ref("Content")]},
-    "description": "What the push attached to the message, and request headers that a hook preserved.",
 }
 _HOOKS: Final[Json] = {
     "type": "object",
@@ -90,7 +85,7 @@ _PEEKED: Final[Json] = {
         "oneOf": [_ref("Content"), _list(_ref("Part"))],
     },
     "content_type": _STRING,
-    "attributes": _ATTRIBUTES,
+    "attributes": ATTRIBUTES,
     "size": {**_COUNT, "description": "Bytes of the whole body."},
     "truncated": {**_BOOLEAN, "description": "Whether the content is only a part of the body."},
     "age_s": {
@@ -107,9 +102,10 @@ _PEEKED: Final[Json] = {
 }
 
 SCHEMAS: Final[dict[str, Json]] = {
+    "Binary": _object({"base64": {"type": "string", "contentEncoding": "base64"}}),
     "Content": {
         "description": "Bytes: a string where they are UTF-8, else Base64. MessagePack has bin instead.",
-        "oneOf": [_STRING, _object({"base64": {"type": "string", "contentEncoding": "base64"}})],
+        "oneOf": [_STRING, _ref("Binary")],
     },
     "Push": _object(
         {
@@ -184,7 +180,7 @@ SCHEMAS: Final[dict[str, Json]] = {
         "session",
         "after",
     ),
-    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "attributes": _ATTRIBUTES}),
+    "Part": _object({"content": _ref("Content"), "content_type": _STRING, "attributes": ATTRIBUTES}),
     "Message": _object(
         {
             "id": _ID,
@@ -196,7 +192,7 @@ SCHEMAS: Final[dict[str, Json]] = {
                 "oneOf": [_ref("Content"), _list(_ref("Part"))],
             },
             "content_type": _STRING,
-            "attributes": _ATTRIBUTES,
+            "attributes": ATTRIBUTES,
             **DELIVERED,
             **TRAITS,
         },

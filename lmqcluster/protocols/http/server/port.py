@@ -28,6 +28,7 @@ from .waits import Waits
 if TYPE_CHECKING:
     from ....node.access.access import Principal
     from ....node.node import Node
+    from ....node.traces.traces import NodeTraces
     from ....ports import ConnectionLimiter, ConnectionSlot
     from .requests.request import Request
     from .routing import Resource
@@ -60,6 +61,7 @@ class HttpPort(ABC):
         self._tls = node.tls
         self._front_ends = node.front_ends
         self.gate = gate
+        self._traces = node.traces
         self._request_s = node.config.request_seconds_max
         self.router = router
         self._server: HttpServer | None = None
@@ -153,7 +155,7 @@ class HttpPort(ABC):
         self._in_flight += 1
         status = NO_ANSWER
         try:
-            reply = await self._answer(request)
+            reply = await (self._answer(request) if self._traces is None else self._traced(request, self._traces))
             status = reply.status
         finally:
             self._in_flight -= 1
@@ -165,6 +167,20 @@ class HttpPort(ABC):
             push, follows = reply.repeatable, reply.keep_alive and request.keep_alive and request.version.minor > 0
             if push is not None and follows and self._may_repeat and not connection.has_more:
                 self._repeats.offer(connection, push, request.principal, self._operation(request))
+        return reply
+
+    async def _traced(self, request: Request, traces: NodeTraces) -> Reply:
+        """Answer a request, in a span if it carries a sampled trace."""
+        method = request.method if request.method in KNOWN_METHODS else "_OTHER"
+        served = traces.begin(request.trace().get("traceparent"), method)
+        if served is None:
+            return await self._answer(request)
+        status = 0
+        try:
+            reply = await self._answer(request)
+            status = reply.status
+        finally:
+            traces.end(served, method, request.route, status)
         return reply
 
     def _repeated_ended(self, operation: str, status: int, seconds: float, count: int) -> None:

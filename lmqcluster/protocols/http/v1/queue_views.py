@@ -104,7 +104,9 @@ class QueueViews:
         if self._service.queue(name) is None:
             raise not_found(name, stale=stale)
         media = reply_media(request)
-        query = PeekQuery(after + 1, limit, PEEK_BYTES_MAX, bytes_max, label=label, group=group)
+        query = PeekQuery(
+            after + 1, limit, PEEK_BYTES_MAX, bytes_max, label=label, group=group, attribute=_attribute(parameters)
+        )
         client = request.client(self._access)
         page = await self._service.peeks.page(name, query, client)
         rows = []
@@ -114,6 +116,20 @@ class QueueViews:
         rest = {"next": None if page.following is None else page.following - 1, "stale": stale}
         found = LongList("messages", rows, lambda row: row, rest)
         return marked(await reply_with_list(media, found, self._service.sender.turns, client), stale=stale)
+
+
+def _attribute(query: Query) -> tuple[str, str] | None:
+    """Return the name and the value of the wanted attribute."""
+    given = query.get(b"attribute")
+    if given is None:
+        return None
+    name, equals, value = given.partition(b"=")
+    if not name or not equals:
+        raise LmqError("bad_request", "attribute must be NAME=VALUE")
+    try:
+        return name.decode(), value.decode()
+    except UnicodeDecodeError as exc:
+        raise LmqError("bad_request", "attribute must be UTF-8") from exc
 
 
 def _wanted(query: Query) -> QueueList:

@@ -11,6 +11,7 @@ from ....node.queues.sending.naming import no_queue
 from ....wire.errors import LmqError
 from ....wire.limits import HTTP_PROPERTY_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX, REQUEST_BYTES_MAX
 from ....wire.properties import parse_properties
+from ....wire.trace_context import with_trace
 from ..server.replies.common_replies import no_content
 from ..server.replies.long_list import LongList, reply_with_list
 from ..server.replies.problem import on_error, refuse
@@ -117,6 +118,7 @@ class QueueRoutes:
         body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"messages", "wait"})
         messages = list_of(body, "messages", PUSH_COUNT_MAX)
         wait_s = number_of(body.get("wait"), "wait")
+        trace = request.trace()
         items: list[PushItem] = []
         for place, message in enumerate(messages):
             if place % _ITEMS_PER_TURN == _ITEMS_PER_TURN - 1:
@@ -125,6 +127,8 @@ class QueueRoutes:
             if item.key is None and base_key is not None:
                 # The header covers the batch: each message gets a key that a retry generates again.
                 item = replace(item, key=base_key if len(messages) == 1 else b"%b:%d" % (base_key, place))
+            if trace:
+                item = replace(item, attributes=with_trace(item.attributes, trace, self._attribute_bytes_max))
             items.append(item)
         stored = await self._stored(request, name, items, wait_s) if items else []
         return reply_media(request).reply({"results": [pushed(one) for one in stored]})

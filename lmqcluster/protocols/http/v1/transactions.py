@@ -12,6 +12,7 @@ from ....node.queues.pushes.transactions import AckStep, ExtendStep, NackStep, P
 from ....node.queues.sending.push_items import Stored
 from ....wire.errors import LmqError
 from ....wire.limits import REQUEST_BYTES_MAX
+from ....wire.trace_context import with_trace
 from ..server.replies.problem import on_error, refuse
 from ..server.requests.target import check_name
 from ..server.routing import Resource, Router
@@ -50,6 +51,7 @@ class TransactionRoutes:
         """Carry out all operations, or none of them."""
         base_key = request.idempotency_key()
         body = object_of(await read_value(request, REQUEST_BYTES_MAX), {"operations"})
+        trace = request.trace()
         steps: list[Step] = []
         for place, value in enumerate(list_of(body, "operations", OPERATIONS_MAX)):
             if place % _STEPS_PER_TURN == _STEPS_PER_TURN - 1:
@@ -58,6 +60,9 @@ class TransactionRoutes:
             request.principal.require(Role.WRITE, step.queue)
             if isinstance(step, PushStep) and step.item.key is None and base_key is not None:
                 step = replace(step, item=replace(step.item, key=b"%b:%d" % (base_key, place)))
+            if trace and isinstance(step, PushStep):
+                attributes = with_trace(step.item.attributes, trace, self._attribute_bytes_max)
+                step = replace(step, item=replace(step.item, attributes=attributes))
             steps.append(step)
         done = await self._service.transaction(steps, request.principal.owner) if steps else []
         shown = [pushed(one) if isinstance(one, Stored) else {"done": one} for one in done]

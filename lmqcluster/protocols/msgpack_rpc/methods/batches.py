@@ -21,11 +21,11 @@ from ....node.queues.views.peek_ranges import RANGES_MAX, RangeWish
 from ....wire.errors import LmqError
 from ..connection.connection import Connection, Handler
 from ..values.arguments import arity, text
-from ..values.options import flag_of, given, integer_of
+from ..values.options import attribute_of, flag_of, given, integer_of
 
 __all__ = ["BATCH_METHODS"]
 
-_PEEK_OPTIONS: Final = frozenset((b"details", b"bodies", b"end", b"due_from", b"due_to"))
+_PEEK_OPTIONS: Final = frozenset((b"details", b"bodies", b"end", b"due_from", b"due_to", b"attribute"))
 
 Arguments = list[Any]
 _Method = Callable[[Subscriptions, Connection, Arguments], Coroutine[Any, Any, Any]]
@@ -188,6 +188,7 @@ async def _peek(_subscriptions: Subscriptions, connection: Connection, arguments
         end=_bound(options, b"end", sys.maxsize),
         due_from_us=_bound(options, b"due_from", 0),
         due_to_us=_bound(options, b"due_to", sys.maxsize),
+        attribute=attribute_of(options),
     )
     await connection.service.sender.barrier()
     found, following = await connection.service.peeks.whole_page(queue, query, connection.client())

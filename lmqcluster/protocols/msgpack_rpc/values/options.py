@@ -11,7 +11,7 @@ from ....wire.attributes import checked_attributes
 from ....wire.errors import LmqError
 
 __all__ = [
-    "MESSAGE_OPTIONS", "PUSH_OPTIONS", "attributes_of", "flag_of", "given", "integer_of", "label_of", "place_of",
+    "MESSAGE_OPTIONS", "PUSH_OPTIONS", "attribute_of", "attributes_of", "flag_of", "given", "integer_of", "label_of", "place_of",
     "push_options", "seconds_of",
 ]  # fmt: skip
 
@@ -68,6 +68,23 @@ def attributes_of(options: dict[bytes, Any], bytes_max: int) -> bytes:
     if type(value) is not bytes:
         raise LmqError("bad_arguments", "attributes must be a string: a packed MessagePack map of names to values")
     return checked_attributes(value, bytes_max)
+
+
+def attribute_of(options: dict[bytes, Any]) -> tuple[str, str] | None:
+    """Return name and text of the attribute that messages must have, or None.
+
+    Raises:
+        LmqError: ``bad_arguments``.
+    """
+    value = options.get(b"attribute")
+    if value is None:
+        return None
+    if type(value) is not list or len(value) != 2 or not all(type(one) is bytes for one in value):
+        raise LmqError("bad_arguments", "attribute must be an array of two strings: the name and the value as text")
+    try:
+        return value[0].decode(), value[1].decode()
+    except UnicodeDecodeError as exc:
+        raise LmqError("bad_arguments", "the name and the value of an attribute must be UTF-8") from exc
 
 
 def seconds_of(options: dict[bytes, Any], name: bytes) -> float | None:

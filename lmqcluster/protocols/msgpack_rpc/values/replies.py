@@ -156,7 +156,8 @@ class DeliveryEncoder:
         if message.meta[1]:
             found += [_ATTRIBUTES_KEY, pack_raw(message.meta[1])]
         elif parts:
-            found += [_ATTRIBUTES_KEY, array_header(len(parts)), *(pack_raw(part.attributes) for part in parts)]
+            each = b"".join(pack_raw(part.attributes) for part in parts)
+            found += [_ATTRIBUTES_KEY, array_header(len(parts)) + each]
         if traits.priority:
             found += [pack("priority"), pack(traits.priority)]
         if traits.label:

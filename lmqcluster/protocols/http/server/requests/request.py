@@ -8,7 +8,9 @@ from aiohttp import hdrs, web
 
 from .....node.access.access import UNKNOWN_CLIENT, Access, Principal
 from .....node.access.clients import client_of
+from .....wire.attributes import TRACE_ATTRIBUTES
 from .....wire.errors import LmqError
+from .....wire.trace_context import trace_attributes
 from .body import BodyReader
 from .target import Query
 
@@ -27,6 +29,7 @@ __all__ = ["Request", "overload"]
 
 KEY_BYTES_MAX = 255
 _IDEMPOTENCY_KEY = "Idempotency-Key"
+_TRACEPARENT, _TRACESTATE = TRACE_ATTRIBUTES
 
 
 def overload() -> LmqError:
@@ -106,6 +109,13 @@ class Request(web.BaseRequest):
         """Return the bytes of a header, or None if it is absent."""
         value = self._headers.get(name)
         return None if value is None else value.encode("utf-8", "surrogateescape")
+
+    def trace(self) -> dict[str, str]:
+        """Return the attributes that the headers ``traceparent`` and ``tracestate`` become; empty without a valid trace."""
+        headers = self._headers
+        if _TRACEPARENT not in headers:
+            return {}
+        return trace_attributes(headers.getall(_TRACEPARENT), headers.getall(_TRACESTATE, ()))
 
     def media_type(self) -> str:
         """Return the content type without parameters, in lower case; empty if there is none."""

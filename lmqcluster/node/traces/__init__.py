@@ -1,0 +1,1 @@
+"""Spans of requests and deliveries, which a node exports over OTLP."""
