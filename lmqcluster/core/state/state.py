@@ -117,8 +117,7 @@ class State:
     def __init__(self, compile_pattern: Compile) -> None:
         self.compile = compile_pattern
         self.version = 1
-        self.now_us = 0
-        self.last_delivery = self.last_sequence = 0
+        self.now_us = self.last_delivery = self.last_sequence = 0
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.totals = Totals()
