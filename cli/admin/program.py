@@ -55,6 +55,7 @@ cli.add_section(
             "admin.messages.clients",
             "List the clients of all nodes: connections, waiting pulls and held messages.",
         ),
+        Deferred("schedule", "admin.schedules.schedules", "Add, list, pause and remove schedules."),
         Deferred("session", "admin.messages.sessions", "List sessions, and end those of dead clients."),
         Deferred("lock", "admin.messages.sessions", "List locks, and free those of stuck clients."),
     ],
@@ -103,8 +104,8 @@ cli.add_command(
     completion_command(
         cli,
         "lmq-admin",
-        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions, jobs, sessions, locks and "
-        "columns",
+        "commands, options, and the names of queues, nodes, contexts, tokens, rules, subscriptions, jobs, schedules, sessions, "
+        "locks and columns",
     )
 )
 

@@ -13,6 +13,7 @@ from .handlers.polls import PollCommands
 from .handlers.pull import PullCommands
 from .handlers.push import PushCommands
 from .handlers.queues import QueueCommands
+from .handlers.schedules import ScheduleCommands
 from .handlers.sessions import SessionCommands
 from .handlers.settle import SettleCommands
 from .handlers.stream_pushes import StreamPushes
@@ -55,6 +56,7 @@ class Machine:
             **self._batch_handlers(),
             **self._session_handlers(),
             **self._cluster_handlers(),
+            **self._schedule_handlers(),
         }
 
     def _push_handlers(self, polls: PollCommands) -> _Handlers:
@@ -132,6 +134,16 @@ class Machine:
             Op.SET_TOKEN: cluster.set_token,
             Op.DELETE_TOKEN: cluster.delete_token,
             Op.SET_API_KEY: cluster.set_api_key,
+        }
+
+    def _schedule_handlers(self) -> _Handlers:
+        schedules = ScheduleCommands(self.state)
+        return {
+            Op.SET_SCHEDULE: schedules.set,
+            Op.CHANGE_SCHEDULE: schedules.change,
+            Op.SUPPLY_TIMES: schedules.supply,
+            Op.REPORT_CLOCK: schedules.report_clock,
+            Op.SET_SCHEDULE_CLOCK: schedules.set_clock,
         }
 
     # --- applying -------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from .log.touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 from .messages.bodies import Body
 from .messages.message import Message
 from .queue.queue import Queue
+from .schedules.table import STEPS_MAX
 from .sessions.sessions import END_STEPS
 from .state.state import State
 
@@ -36,6 +37,7 @@ def pages_ahead(state: State, now_us: int, commands: list[Encoded]) -> list[byte
     if not (pager.sparse or pager.paged_messages or pager.paged_body_bytes):
         return []
     touches = [touch for command in commands for touch in _touches_of(command)]
+    touches += [Tail(queue, 1) for queue in state.schedules.upcoming(now_us, STEPS_MAX)]
     found = dict.fromkeys(chunk.page for chunk in pager.absent_sparse()) if pager.sparse else {}
     if pager.paged_messages:
         found |= dict.fromkeys(islice(_pages_of_queues(state, touches), PAGES_MAX))

@@ -16,8 +16,9 @@ import os
 import re
 import threading
 import time
+import uuid
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import UTC, datetime
 from importlib.metadata import version
 from queue import Empty, SimpleQueue
 from typing import Any
@@ -33,7 +34,7 @@ from .receiver import Receiver
 from .settlements import Settlements
 from .worker_session import LEASE_S_MAX, WorkerSession
 
-__all__ = ["Channel", "Transport"]
+__all__ = ["EXPIRES_ATTRIBUTE", "Channel", "Transport", "push_options"]
 
 logger = logging.getLogger("lmqcluster.integrations.kombu")
 
@@ -54,6 +55,8 @@ _CLIENT_OPTIONS = (
     "token", "token_file", "tls_ca", "tls_cert", "tls", "timeout_s", "connect_timeout_s", "heartbeat_s", "discover",
 )  # fmt: skip
 _CELERY_EVENTS = "celeryev"
+EXPIRES_ATTRIBUTE = "celery_expires"
+"""Attribute of a schedule: seconds after its due time at which a task expires."""
 _FIRST_ATTRIBUTES = ("task", "id")
 """Headers that are attributes even if there is no room for all."""
 _FANOUT_LIKE = re.compile(r"^fanout(?=[/%])")
@@ -193,7 +196,7 @@ class Channel(virtual.Channel):
     def _put(self, queue: str, message: dict[str, Any], **_: Any) -> None:
         stored, content = self.connection.stored_name(queue), dumps(message).encode()
         push_with_attributes(
-            lambda options: self.connection.lmq.push(stored, content, **options), _push_options(message)
+            lambda options: self.connection.lmq.push(stored, content, **options), push_options(message)
         )
 
     def _put_fanout(self, exchange: str, message: dict[str, Any], routing_key: str, **_: Any) -> None:  # noqa: ARG002
@@ -297,6 +300,8 @@ class Channel(virtual.Channel):
             raw = _envelope(message)
             properties = raw["properties"]
             properties["delivery_tag"] = message.id
+            if "scheduled_at" in message.attributes:
+                _tell_apart(raw, message)
             properties.setdefault("delivery_info", {})["redelivered"] = (message.delivery or 1) > 1
             return self.Message(raw, channel=self)
         except Exception:
@@ -491,7 +496,22 @@ def _with_ports(addresses: Iterable[str]) -> str:
     return ",".join(one if re.search(r":[0-9]+$", one) else f"{one}:{_PORT}" for one in addresses)
 
 
-def _push_options(message: dict[str, Any]) -> PushOptions:
+def _tell_apart(raw: dict[str, Any], message: Message) -> None:
+    """Give the task of a schedule its own id for each due time, the same at each delivery, and its time of expiry."""
+    headers, due_s = raw.get("headers") or {}, float(message.attributes["scheduled_at"])
+    if "id" not in headers:
+        return
+    stored = headers["id"]
+    identity = str(uuid.uuid5(uuid.UUID(stored), repr(due_s)))
+    for place in (headers, raw["properties"]):
+        place.update({name: identity for name in ("id", "root_id", "correlation_id") if place.get(name) == stored})
+    expires_s = message.attributes.get(EXPIRES_ATTRIBUTE)
+    if expires_s is not None:
+        headers["expires"] = datetime.fromtimestamp(due_s + float(expires_s), UTC).isoformat()
+
+
+def push_options(message: dict[str, Any]) -> PushOptions:
+    """Return the options of a push that a message of kombu asks for."""
     properties, headers = message["properties"], message.get("headers") or {}
     priority = properties.get("priority")
     options: PushOptions = {"attributes": as_attributes(headers, _FIRST_ATTRIBUTES)}

@@ -58,6 +58,7 @@ from .queues.patterns.patterns import check_engine, compile_pattern
 from .queues.patterns.views import PatternViews
 from .queues.pulls.pulls import Pulls
 from .queues.service import QueueService
+from .schedule_upkeep import ScheduleUpkeep
 
 if TYPE_CHECKING:
     from .traces.traces import NodeTraces
@@ -130,6 +131,7 @@ class Node:
         self._salt = b""
         self._leadership: tuple[str, int] | None = None
         self._leader_commands = LeaderCommands()
+        self._schedules = ScheduleUpkeep()
         self._access_upkeep = AccessUpkeep(self.access, self._state)
         self._founding: Founding | None = None
         self._is_stopping = False
@@ -189,6 +191,7 @@ class Node:
             membership=self.membership,
             access=self._access_upkeep,
             leader_commands=self._leader_commands,
+            schedules=self._schedules,
             digests=self.digests,
         )
         self._periodic.start()
@@ -464,6 +467,7 @@ class Node:
             self._leadership = leadership
             self.observed.leader_changes += 1
         self._leader_commands.begin(self.replica, self.service.sender.proposer)
+        self._schedules.begin(self.replica, self.service.sender.proposer)
         self.service.sender.proposer.resend()
 
     def state_replaced(self) -> None:

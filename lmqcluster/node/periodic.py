@@ -18,6 +18,7 @@ from .metrics.stats import Stats
 from .process.disk_budget import DiskBudget
 from .process.memory import stored_bytes
 from .queues.service import QueueService
+from .schedule_upkeep import ScheduleUpkeep
 from .state_log import StateLog
 
 __all__ = ["EXPIRY_PERIOD_S", "UPGRADE_PERIOD_S", "PeriodicWork"]
@@ -41,7 +42,7 @@ class PeriodicWork:
         memory_bytes_max: the limit above which pushes are refused.
         disk: the disk budget.
         loop_lag: histogram of the lateness of timers in seconds.
-        stats, membership, access, own_commands, digests: the parts to keep up to date.
+        stats, membership, access, leader_commands, schedules, digests: the parts to keep up to date.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class PeriodicWork:
         membership: Membership,
         access: AccessUpkeep,
         leader_commands: LeaderCommands,
+        schedules: ScheduleUpkeep,
         digests: ReplicaDigests,
     ) -> None:
         self._replica = replica
@@ -67,6 +69,7 @@ class PeriodicWork:
         self._membership = membership
         self._access = access
         self._leader_commands = leader_commands
+        self._schedules = schedules
         self._digests = digests
         self._state_log = StateLog()
         self._lag_due_s = time.monotonic()
@@ -83,6 +86,7 @@ class PeriodicWork:
             self.sample_lag,
             self.tend_cluster,
             self.let_time_pass,
+            self.supply_schedules,
             self.tend_access,
         ):
             self._repeat(work)
@@ -141,6 +145,7 @@ class PeriodicWork:
         """Run the leader's periodic commands, and compare replicas."""
         replica, proposer = self._replica(), self._service.sender.proposer
         self._leader_commands.propose_due(replica, proposer)
+        self._schedules.tend_clock(replica, proposer, is_full=self._service.sender.is_full())
         self._digests.compare_when_due(replica, proposer)
         return UPGRADE_PERIOD_S
 
@@ -148,6 +153,11 @@ class PeriodicWork:
         """Advance log time if this node leads and an expiry is overdue."""
         overdue = self._leader_commands.let_time_pass(self._replica(), self._service.sender.proposer)
         return OVERDUE_PERIOD_S if overdue else EXPIRY_PERIOD_S
+
+    def supply_schedules(self) -> float:
+        """Supply due times to the schedules that want some, if this node leads."""
+        more = self._schedules.supply(self._replica(), self._service.sender.proposer)
+        return EXPIRY_PERIOD_S if more else UPGRADE_PERIOD_S
 
     def tend_access(self) -> float:
         """Follow the tokens of the cluster and revoke expired ones."""

@@ -17,6 +17,7 @@ PAGES = {
     "queues": "Queues",
     "dead_letters": "Dead letters",
     "clients": "Clients",
+    "schedules": "Schedules",
     "sessions": "Sessions",
     "subscriptions": "Subscriptions",
     "defaults": "Default properties",

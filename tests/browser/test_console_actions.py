@@ -173,6 +173,29 @@ def test_sessions_are_ended_and_locks_freed(open_console: OpenConsole, client: C
     assert console.errors == []
 
 
+def test_schedules_are_paused_run_and_deleted(open_console: OpenConsole, client: Client, queue_name: str) -> None:
+    client.set_schedule(queue_name, queue_name, 1, cron="30 2 * * *", zone="Europe/Berlin")
+    console = open_console("schedules")
+    row = console.row("Schedules", queue_name)
+    expect(row).to_contain_text("30 2 * * * (Europe/Berlin)")
+    expect(row.locator("td").nth(2)).to_have_text("active")
+    console.press(f"Pause: {queue_name}")
+    assert understood(console.confirm("Pause")) == ["schedule", "pause"]
+    expect(row.locator("td").nth(2)).to_have_text("paused")
+    console.press(f"Run now: {queue_name}")
+    assert understood(console.confirm("Run")) == ["schedule", "run-now"]
+    expect(row.locator("td").nth(5)).to_have_text("1")
+    console.press(f"Resume: {queue_name}")
+    assert understood(console.confirm("Resume")) == ["schedule", "resume"]
+    expect(row.locator("td").nth(2)).to_have_text("active")
+    console.press(f"Delete: {queue_name}")
+    console.fill(f"Type {queue_name} to confirm", queue_name)
+    assert understood(console.confirm("Delete")) == ["schedule", "rm"]
+    expect(row).to_have_count(0)
+    assert client.pull(queue_name, 0) is not None
+    assert console.errors == []
+
+
 def test_default_properties(open_console: OpenConsole, cluster: Cluster, client: Client, queue_name: str) -> None:
     client.set_default_props([("^mail/", {"retry": 5}), ("", {"timeout": 60})])
     console = open_console("defaults")

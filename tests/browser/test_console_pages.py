@@ -77,6 +77,8 @@ def _wait_for_figures(console: Console, route: str) -> None:
     elif route == "sessions":
         expect(console.row("Locks", "nightly").locator("td").nth(2)).to_have_text("0")
         expect(console.main.get_by_role("region", name="Sessions").locator("tbody tr")).to_have_count(1)
+    elif route == "schedules":
+        expect(console.main).to_contain_text("There are no schedules.")
     elif route == "dead_letters":
         expect(console.main).to_contain_text("There are no dead letters.")
     elif route == "subscriptions":

@@ -32,6 +32,7 @@ ADVICE: Final = {
     "job_not_found": "Check the name with `lmq-admin job ls`.",
     "batch_not_found": "Reserve the epoch before reading it.",
     "queue_not_found": "Check the name. A push creates the queue.",
+    "schedule_not_found": "Check the name with `lmq-admin schedule ls`.",
     "conflict": "Wait for the other request to end, then repeat this one, unless the answer has `retryable: false`.",
     "fenced": "Stop. Another consumer has claimed the subscription.",
     "out_of_sequence": "Read the position of the stream with `mark` and continue there.",

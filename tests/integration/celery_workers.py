@@ -93,7 +93,7 @@ class Workers:
                 "DONE": str(self._done),
                 "HOLD": str(self.hold),
                 "WORKER": name,
-                "PYTHONPATH": str(self._folder),
+                "PYTHONPATH": os.pathsep.join(filter(None, [str(self._folder), os.environ.get("PYTHONPATH")])),
             }
         )
 

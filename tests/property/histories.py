@@ -88,7 +88,7 @@ class History:
     def _command(self) -> Command:
         draw = self.random.choice((self._push, self._push, self._pull, self._pull, self._settle, self._settle,
                                    self._configure, self._operate, self._bind, self._in_session, self._wait,
-                                   self._by_batches, self._poll, self._transact, self._access))  # fmt: skip
+                                   self._by_batches, self._poll, self._transact, self._access, self._schedule))  # fmt: skip
         return draw()
 
     def _queue(self) -> bytes:
@@ -298,6 +298,28 @@ class History:
             [Op.EXTEND, queue, numbers, pick(_TIMES_US)],
         ]
         return pick(operations)
+
+    def _schedule(self) -> Command:
+        pick, queue, name = self.random.choice, self._queue(), self.random.choice((b"s", b"t"))
+        was = pick((queue, queue, b""))
+        options = [] if pick((True, False)) else [-1, 0, pick(_TIMES_US), 1, b"x", b""]
+        message = [pick((None, b"t")), self._attributes(), options]
+        bounds = [0, pick((0, 0, 2_000 * SECOND)), pick((0, SECOND // 2)), pick((0, 1))]
+        interval = [pick((1, 1, 30)) * SECOND, b"", b"", *bounds]
+        cron = [0, b"* * * * *", b"UTC", *bounds]
+        after_us = pick((0, 5 * SECOND))
+        supply = [name, self.random.randint(1, 4), after_us, [after_us + 1, after_us + 2], 1, pick((True, False))]
+        commands: list[Command] = [
+            [Op.SET_SCHEDULE, name, [queue, message, interval], self._body(), [], False, was, pick(_OWNERS)],
+            [Op.SET_SCHEDULE, name, [queue, message, interval], self._body(), [], False, b""],
+            [Op.SET_SCHEDULE, name, [queue, message, cron], self._body(), [5 * SECOND], False, was],
+            [Op.CHANGE_SCHEDULE, name, pick((0, 1, 2, 3)), was],
+            [Op.SUPPLY_TIMES, [supply]],
+            [Op.REPORT_CLOCK, pick((b"n1", b"n2")), pick((0, -SECOND, SECOND))],
+            [Op.SET_SCHEDULE_CLOCK, pick((0, 0, SECOND, -SECOND, 3_600 * SECOND)), pick((False, False, True))],
+            [Op.SET_SCHEDULE_CLOCK, 0, False],
+        ]
+        return pick(commands)
 
     def _access(self) -> Command:
         pick, name = self.random.choice, self.random.choice((b"o", b"p"))

@@ -16,6 +16,7 @@ import lmqcluster.node.leader_commands
 import lmqcluster.node.membership.incarnation
 import lmqcluster.node.membership.replica_digests
 import lmqcluster.node.node
+import lmqcluster.node.schedule_upkeep
 import lmqcluster.replication.base.log_clock
 import lmqcluster.replication.recovery.lost_pages
 import lmqcluster.replication.recovery.page_exchange
@@ -176,6 +177,7 @@ def _clocks(clock: Clock) -> types.SimpleNamespace:
         time_ns=lambda: int(wall_s() * 1e9),
         monotonic=lambda: clock.now,
         monotonic_ns=lambda: int(clock.now * 1e9),
+        perf_counter=lambda: clock.now,
     )
 
 
@@ -216,6 +218,8 @@ def node_world(clock: Clock, rng: random.Random) -> Iterator[None]:
         for module, name, value in (
             (modules.node.commit.proposer, "time", time),
             (modules.node.leader_commands, "time", time),
+            (modules.node.schedule_upkeep, "time", time),
+            (modules.node.schedule_upkeep, "log", silence),
             (modules.replication.base.log_clock, "time", time),
             (modules.replication.replica, "random", randomness),
             (modules.replication.steps, "TICK_S", TICK_S),

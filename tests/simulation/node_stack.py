@@ -127,6 +127,8 @@ class _SimNode(Node):
     def _upgrade(self) -> None:
         """Do the work of `PeriodicWork.tend_cluster` on the simulated loop, from the start."""
         self._leader_commands.propose_due(self.replica, self.service.sender.proposer)
+        self._schedules.tend_clock(self.replica, self.service.sender.proposer, is_full=False)
+        self._schedules.supply(self.replica, self.service.sender.proposer)
         self.digests.compare_when_due(self.replica, self.service.sender.proposer)
         self._loop.call_later(UPGRADE_PERIOD_S, self._upgrade)
 

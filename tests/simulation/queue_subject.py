@@ -11,6 +11,8 @@ from tests.simulation.node_stack import NodeReplica, NodeSubject, lacks_pages
 from tests.simulation.producer_clients import NUMBERED, ProducerClient, ProducerJudge
 from tests.simulation.queue_clients import QUEUES, QueueClient, Requests
 from tests.simulation.queue_judge import QueueJudge, number_of
+from tests.simulation.schedule_clients import ScheduleClient
+from tests.simulation.schedule_judge import ScheduleJudge
 from tests.simulation.session_clients import SessionClient
 from tests.simulation.session_judge import SESSION_QUEUES, SessionJudge
 
@@ -33,6 +35,7 @@ class _Ledger(Ledger):
         self.judge = QueueJudge(simulation.checkers, frozenset(QUEUES))
         self.session_judge = SessionJudge(simulation.checkers)
         self.leaving_judge = LeavingJudge(simulation.checkers)
+        self.schedule_judge = ScheduleJudge(simulation.checkers)
         self.producer_judge = ProducerJudge(simulation.checkers)
 
     def begin_again(self) -> None:
@@ -40,6 +43,7 @@ class _Ledger(Ledger):
         self.judge.begin_again()
         self.session_judge.begin_again()
         self.leaving_judge.begin_again()
+        self.schedule_judge.begin_again()
         self.producer_judge.begin_again()
 
     def entry_applied(self, index: int, now_us: int, commands: list[Any], applied: Applied) -> None:
@@ -47,13 +51,14 @@ class _Ledger(Ledger):
         self.judge.applied(index, now_us, commands, applied.results)
         self.session_judge.applied(index, now_us, commands, applied)
         self.leaving_judge.applied(commands)
+        self.schedule_judge.applied(index, now_us, commands, applied)
 
     def own_applied(self, host: Host, commands: list[Any], applied: Applied) -> None:
         self.leaving_judge.own_applied((host.id, host.life), commands, applied.results)
 
 
 class QueueSubject(NodeSubject):
-    """A `NodeSubject` with four more clients at each node."""
+    """A `NodeSubject` with five more clients at each node."""
 
     name = "queues"
 
@@ -61,6 +66,7 @@ class QueueSubject(NodeSubject):
         ledger = _Ledger(simulation)
         self._judge, self._session_judge = ledger.judge, ledger.session_judge
         self._leaving_judge, self._producer_judge = ledger.leaving_judge, ledger.producer_judge
+        self._schedule_judge = ledger.schedule_judge
         self._seed = simulation.seed
         self._requests = Requests(ledger.judge, simulation.is_at_rest)
         return ledger
@@ -70,6 +76,7 @@ class QueueSubject(NodeSubject):
         QueueClient(host, replica, self._requests)
         SessionClient(host, replica, self._requests, self._session_judge, self._seed)
         LeavingClient(host, replica, self._requests, self._leaving_judge, self._seed)
+        ScheduleClient(host, replica, self._requests, self._seed)
         ProducerClient(host, replica, self._requests, self._producer_judge, self._seed)
         return replica
 
@@ -80,6 +87,7 @@ class QueueSubject(NodeSubject):
         self._judge.check({name: _contents(machine, QUEUES) for name, machine in machines.items()})
         contents = {name: _contents(machine, SESSION_QUEUES) for name, machine in machines.items()}
         self._session_judge.check(machines, contents)
+        self._schedule_judge.check(machines)
         self._leaving_judge.check([(host.id, host.life) for host in simulation.voters() if host.running])
         self._producer_judge.check({name: _numbered(machine) for name, machine in machines.items()})
 

@@ -24,6 +24,7 @@ from ..options import (
     give_back_options,
     packed_push_options,
 )
+from ..schedules import Missed, optional_schedule, schedule_options, schedule_page
 from ..transport.addresses import NodeAddress
 from ..transport.backoff import Backoff
 from ..transport.calls import Call, NonRepeatableCall, Persistence, PullOptions
@@ -1114,6 +1115,115 @@ class AsyncClient:
             LmqError: awaited: ``session_lost``.
         """
         return self._calls.call(Call, request_body(b"unlock", [name_bytes(name), name_bytes(session)]), bool)
+
+    # --- schedules -------------------------------------------------------------------------------------------------
+
+    def set_schedule(
+        self,
+        name: Name,
+        queue: Name,
+        content: Any,
+        *,
+        interval: float | None = None,
+        cron: str | None = None,
+        zone: str | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        jitter: float | None = None,
+        missed: Missed | None = None,
+        content_type: Name | None = None,
+        **options: Unpack[PushOptions],
+    ) -> Future[str]:
+        """Create a schedule, or replace the one of this name; the cluster then pushes the content at each due time, exactly once.
+
+        A schedule with the same definition stays as it is, so every process of an application may set its schedules.
+
+        Args:
+            name: name of the schedule, 1 to 255 bytes of UTF-8.
+            queue: where it pushes.
+            content: any MessagePack value, or with a `content_type` a body as it is; at most 256 KiB.
+            interval: seconds between two due times, at least 1; the first is `start`, without it one interval from now.
+            cron: instead of it a cron expression of five fields, or of six with seconds first.
+            zone: the IANA time zone of the cron expression, such as ``Europe/Berlin``; by default UTC.
+            start, end: Unix times in seconds; no due time is earlier or later.
+            jitter: each message is pushed up to this many seconds after its due time, at most 3,600 and at most the interval.
+            missed: ``skip`` drops due times that the cluster missed by more than a minute, ``once`` pushes one message for all
+                of them; by default ``skip``.
+            content_type: MIME type of the content, which must be `bytes`.
+            options: ``delay``, ``ttl``, ``priority``, ``label``, ``group`` and ``attributes`` of the messages. The cluster adds
+                the attributes ``schedule``, the name, and ``scheduled_at``, the due time.
+
+        Returns:
+            Awaited: ``created``, ``replaced`` or ``unchanged``.
+
+        Raises:
+            LmqError: awaited: ``bad_request``, ``bad_name``, ``too_large``, ``quota_exceeded``.
+        """
+        rule = {
+            "interval": interval,
+            "cron": cron,
+            "zone": zone,
+            "start": start,
+            "end": end,
+            "jitter": jitter,
+            "missed": missed,
+        }
+        request = schedule_options(rule, content_type, options)
+        body = request_body(b"set_schedule", [name_bytes(name), name_bytes(queue), content, request])
+        return self._calls.call(Call, body, name_text)
+
+    def schedule(self, name: Name) -> Future[dict[str, Any] | None]:
+        """Return a schedule with its message; awaited: None if there is none of this name."""
+        return self._calls.call(Call, request_body(b"schedule", [name_bytes(name)]), optional_schedule)
+
+    def schedules(self) -> Future[list[dict[str, Any]]]:
+        """List the schedules whose queues the token covers, by name.
+
+        Returns:
+            Awaited: for each schedule ``name``, ``queue``, the members of its definition, ``next_s``, ``last_s``, ``paused``,
+            ``pushed``, ``missed_total`` and more.
+        """
+        return ensure_future(self._schedules())
+
+    async def _schedules(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        after: bytes | None = b""
+        while after is not None:
+            page, after = await self._calls.call(Call, request_body(b"schedules", [after]), schedule_page)
+            found += page
+        return found
+
+    def pause_schedule(self, name: Name) -> Future[str]:
+        """Stop a schedule until it is resumed.
+
+        Raises:
+            LmqError: awaited: ``schedule_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"pause_schedule", [name_bytes(name)]), ok)
+
+    def resume_schedule(self, name: Name) -> Future[str]:
+        """Continue a paused schedule; due times that passed in between count as missed.
+
+        Raises:
+            LmqError: awaited: ``schedule_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"resume_schedule", [name_bytes(name)]), ok)
+
+    def run_schedule(self, name: Name) -> Future[str]:
+        """Push the message of a schedule now, in addition to its due times.
+
+        Raises:
+            LmqError: awaited: ``schedule_not_found``, ``full``; ``unknown_outcome`` if the message may be pushed.
+        """
+        return self._calls.call(NonRepeatableCall, request_body(b"run_schedule", [name_bytes(name)]), ok)
+
+    def delete_schedule(self, name: Name) -> Future[str]:
+        """Delete a schedule. A call that was retried may raise ``schedule_not_found`` although it has deleted it.
+
+        Raises:
+            LmqError: awaited: ``schedule_not_found``.
+        """
+        return self._calls.call(Call, request_body(b"delete_schedule", [name_bytes(name)]), ok)
 
 
 async def _concatenated(parts: list[Future[list[str]]]) -> list[str]:

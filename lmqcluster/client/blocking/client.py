@@ -23,6 +23,7 @@ from ..client_options import ClientOptions
 from ..mark import Mark
 from ..message import Message
 from ..options import Place, PushOptions
+from ..schedules import Missed
 from ..transport.addresses import NodeAddress
 from ..transport.known_nodes import KnownNodes
 from ..transport.requests import Name
@@ -483,6 +484,64 @@ class Client:
     def unlock(self, name: Name, session: Name) -> bool:
         """Release a lock; see `AsyncClient.unlock`."""
         return self._run(lambda: self._client.unlock(name, session))
+
+    def set_schedule(
+        self,
+        name: Name,
+        queue: Name,
+        content: Any,
+        *,
+        interval: float | None = None,
+        cron: str | None = None,
+        zone: str | None = None,
+        start: float | None = None,
+        end: float | None = None,
+        jitter: float | None = None,
+        missed: Missed | None = None,
+        content_type: Name | None = None,
+        **options: Unpack[PushOptions],
+    ) -> str:
+        """Create a schedule, or replace the one of this name; see `AsyncClient.set_schedule`."""
+        return self._run(
+            lambda: self._client.set_schedule(
+                name,
+                queue,
+                content,
+                interval=interval,
+                cron=cron,
+                zone=zone,
+                start=start,
+                end=end,
+                jitter=jitter,
+                missed=missed,
+                content_type=content_type,
+                **options,
+            )
+        )
+
+    def schedule(self, name: Name) -> dict[str, Any] | None:
+        """Return a schedule with its message; awaited: None if there is none of this name; see `AsyncClient.schedule`."""
+        return self._run(lambda: self._client.schedule(name))
+
+    def schedules(self) -> list[dict[str, Any]]:
+        """List the schedules whose queues the token covers, by name; see `AsyncClient.schedules`."""
+        return self._run(self._client.schedules)
+
+    def pause_schedule(self, name: Name) -> str:
+        """Stop a schedule until it is resumed; see `AsyncClient.pause_schedule`."""
+        return self._run(lambda: self._client.pause_schedule(name))
+
+    def resume_schedule(self, name: Name) -> str:
+        """Continue a paused schedule; due times that passed in between count as missed; see `AsyncClient.resume_schedule`."""
+        return self._run(lambda: self._client.resume_schedule(name))
+
+    def run_schedule(self, name: Name) -> str:
+        """Push the message of a schedule now, in addition to its due times; see `AsyncClient.run_schedule`."""
+        return self._run(lambda: self._client.run_schedule(name))
+
+    def delete_schedule(self, name: Name) -> str:
+        """Delete a schedule; see `AsyncClient.delete_schedule`."""
+        return self._run(lambda: self._client.delete_schedule(name))
 
     # --- running on the client's loop ---------------------------------------------------------------------------------
 

@@ -13,12 +13,13 @@ import * as nodes from "./nodes.js";
 import * as overview from "./overview.js";
 import * as queue from "./queue.js";
 import * as queues from "./queues.js";
+import * as schedules from "./schedules.js";
 import * as sessions from "./sessions.js";
 import * as subscriptions from "./subscriptions.js";
 import * as tokens from "./tokens.js";
 
-const PAGES = { overview, nodes, queues, queue, dead_letters, clients, sessions, subscriptions, defaults, tokens, cluster };
-const MENU = ["overview", "nodes", "queues", "dead_letters", "clients", "sessions", "subscriptions", "defaults", "tokens", "cluster"];
+const PAGES = { overview, nodes, queues, queue, dead_letters, clients, schedules, sessions, subscriptions, defaults, tokens, cluster };
+const MENU = ["overview", "nodes", "queues", "dead_letters", "clients", "schedules", "sessions", "subscriptions", "defaults", "tokens", "cluster"];
 const BEAT_MS = 1000;
 const COUNTERS = ["pushed_total", "pulled_total", "acked_total", "nacked_total", "redelivered_total", "dropped_total"];
 const THEMES = ["system", "light", "dark"];

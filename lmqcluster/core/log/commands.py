@@ -18,12 +18,14 @@ from typing import Any, ClassVar
 from .touches import Copies, Head, Moved, Released, Returned, Tail, Touch
 
 __all__ = [
-    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelPush", "Claim", "Command", "Compile",
+    "PULLS", "AbandonBatches", "Ack", "Barrier", "BeginEpoch", "Bind", "CancelPush", "ChangeSchedule", "Claim", "Command",
+    "Compile",
     "Create", "Delete", "DeletePolled", "DeleteToken", "Digest", "Encoded", "EndJobs",
     "EndSession", "Extend", "FinishEpoch", "LeaveQueue", "Lock", "Match", "Move", "Nack", "Op", "OpenSession",
     "Place", "Poll", "Pull", "PullFirst", "PullInSession", "Purge", "Push", "PushEach", "PushRows",
-    "PushStream", "Redrive", "Renew", "RenewSession", "ReportDigest", "Reserve", "SetApiKey", "SetDefaults",
-    "SetPollLimits", "SetProperties", "SetSalt", "SetTime", "SetToken", "SettleBatches", "Suspend", "Transaction",
+    "PushStream", "Redrive", "Renew", "RenewSession", "ReportClock", "ReportDigest", "Reserve", "ScheduleAction",
+    "ScheduleResult", "SetApiKey", "SetDefaults", "SetPollLimits", "SetProperties", "SetSalt", "SetSchedule",
+    "SetScheduleClock", "SetTime", "SetToken", "SettleBatches", "SupplyTimes", "Suspend", "Transaction",
     "Unlock", "Update", "Upgrade", "decode",
 ]  # fmt: skip
 
@@ -87,6 +89,11 @@ class Op(IntEnum):
     SET_TOKEN = 80
     DELETE_TOKEN = 81
     SET_API_KEY = 82
+    SET_SCHEDULE = 90
+    CHANGE_SCHEDULE = 91
+    SUPPLY_TIMES = 92
+    REPORT_CLOCK = 93
+    SET_SCHEDULE_CLOCK = 94
 
 
 class Place(IntEnum):
@@ -95,6 +102,23 @@ class Place(IntEnum):
     TAIL = 0
     KEEP = 1
     HEAD = 2
+
+
+class ScheduleAction(IntEnum):
+    """The change that a command makes to a schedule. Part of the log's format."""
+
+    REMOVE = 0
+    PAUSE = 1
+    RESUME = 2
+    RUN = 3
+
+
+class ScheduleResult(IntEnum):
+    """The outcome of setting a schedule."""
+
+    UNCHANGED = 0
+    CREATED = 1
+    REPLACED = 2
 
 
 class Command:
@@ -809,3 +833,79 @@ class SetApiKey(Command):
     op = Op.SET_API_KEY
     digest: bytes
     prefix: bytes | None
+
+
+# --- schedules --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class SetSchedule(Command):
+    """Create a schedule, or replace its definition unless it is the same.
+
+    `definition` is ``[queue, [content type or None, attributes, options as in PushRows], timing]``, the timing
+    ``[interval or 0, cron expression, time zone, start or 0, end or 0, jitter, once]``. The first due times are given if
+    nodes compute them; with `done` no others follow. `was` is the queue of the schedule that the sender has seen, empty if it
+    has seen none. All times of schedules are Unix times.
+
+    Result: a `ScheduleResult`.
+    """
+
+    op = Op.SET_SCHEDULE
+    name: bytes
+    definition: list[Any]
+    content: bytes
+    times: list[int]
+    done: bool
+    was: bytes
+    owner: bytes = b""
+
+
+@dataclass(slots=True)
+class ChangeSchedule(Command):
+    """Carry out a `ScheduleAction` on a schedule; `was` is its queue, as the sender has seen it.
+
+    Result: 0; the `PushFlag` of the message that was pushed.
+    """
+
+    op = Op.CHANGE_SCHEDULE
+    name: bytes
+    action: int
+    was: bytes
+
+    def touches(self) -> tuple[Touch, ...]:
+        return (Tail(self.was, 1),) if self.action == ScheduleAction.RUN else ()
+
+
+@dataclass(slots=True)
+class SupplyTimes(Command):
+    """Add due times to schedules.
+
+    `rows` are ``[name, serial number, last known due time or 0, due times, number of earlier ones that were missed, whether
+    no others follow]``. A row has no effect if the schedule has another serial number or knows another last due time.
+
+    Result: the number of rows that had an effect.
+    """
+
+    op = Op.SUPPLY_TIMES
+    rows: Sequence[Any]
+
+
+@dataclass(slots=True)
+class ReportClock(Command):
+    """Record by how much the clock of a member is ahead of log time. Result: True."""
+
+    op = Op.REPORT_CLOCK
+    member: bytes
+    ahead_us: int
+
+
+@dataclass(slots=True)
+class SetScheduleClock(Command):
+    """Set by how much the clock of schedules is ahead of log time; while they are `held` their messages are refused.
+
+    Result: True.
+    """
+
+    op = Op.SET_SCHEDULE_CLOCK
+    ahead_us: int
+    held: bool

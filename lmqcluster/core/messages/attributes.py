@@ -1,14 +1,17 @@
 """Attributes of a message: a packed MessagePack map of names to strings, numbers or binary values, empty for none.
 
-A node checks and packs them. The core keeps them as one byte string, because it only stores and returns them; the one
-exception are request headers, which become attributes if the hooks of a queue name them.
+A node checks and packs them. The core keeps them as one byte string, because it only stores and returns them. The
+exceptions are request headers, which become attributes if the hooks of a queue name them, and the name and due time
+of a schedule.
 """
 
 from __future__ import annotations
 
+import struct
+
 from .message import Headers
 
-__all__ = ["with_headers"]
+__all__ = ["with_headers", "with_schedule"]
 
 _FIXED_MAP, _FIXED_MAP_MAX, _MAP_16 = 0x80, 15, 0xDE
 
@@ -42,3 +45,10 @@ def _packed(text: bytes) -> bytes:
     except UnicodeDecodeError:
         return b"\xc6%b%b" % (len(text).to_bytes(4, "big"), text)
     return b"\xdb%b%b" % (len(text).to_bytes(4, "big"), text)
+
+
+def with_schedule(attributes: bytes, name: bytes, due_s: float) -> bytes:
+    """Return packed attributes with the name of a schedule, and a due time as a number of Unix seconds."""
+    count, start = _count_of(attributes)
+    added = _packed(b"schedule") + _packed(name) + _packed(b"scheduled_at") + b"\xcb" + struct.pack(">d", due_s)
+    return _map_header(count + 2) + attributes[start:] + added

@@ -32,6 +32,8 @@ class Kind(Enum):
     PLACES = "places in lines of locks and exclusive queues"
     WAITING_PUSHES = "pushes that wait"
     WAITING_BYTES = "bytes of pushes that wait"
+    SCHEDULES = "schedules"
+    SCHEDULE_BYTES = "bytes of schedules"
 
 
 ROWS = (Kind.KEYS, Kind.PRODUCERS, Kind.MARKS, Kind.SUBSCRIPTIONS, Kind.SESSIONS, Kind.PLACES)
@@ -57,6 +59,8 @@ class Quotas:
         Kind.PLACES: 100_000,
         Kind.WAITING_PUSHES: 10_000,
         Kind.WAITING_BYTES: 256 * 1024 * 1024,
+        Kind.SCHEDULES: 10_000,
+        Kind.SCHEDULE_BYTES: 128 * 1024 * 1024,
     }
 
     def __init__(self) -> None:

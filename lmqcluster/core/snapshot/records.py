@@ -29,6 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..handlers.schedules import schedule_of
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
 from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
@@ -89,6 +90,8 @@ class Restoration:
             "poll limits": self._take_poll_limits,
             "api keys": self._take_api_keys,
             "times": self._take_times,
+            "schedule clock": self._take_schedule_clock,
+            "schedules": self._take_schedules,
             "index": self._take_index,
             "tags": self._take_tags,
             "groups": self._take_groups,
@@ -287,6 +290,12 @@ class Restoration:
 
     def _take_times(self, rows: list[Any]) -> None:
         self._state.times.load(_typed(rows, (int, int)))
+
+    def _take_schedule_clock(self, rows: list[Any]) -> None:
+        self._state.schedules.load_clock(_typed(rows, (bytes, int, int, int, int, list)))
+
+    def _take_schedules(self, rows: list[Any]) -> None:
+        self._state.schedules.load(schedule_of(row) for row in rows)
 
     def _take_api_keys(self, rows: list[Any]) -> None:
         self._state.api_keys.load(_typed(rows, (bytes, bytes)))

@@ -86,6 +86,8 @@ class SnapshotView:
             ("poll limits", iter([state.poll_limits.row()])),
             ("api keys", state.api_keys.rows()),
             ("times", state.times.rows()),
+            ("schedule clock", iter([*state.schedules.clock_rows()])),
+            ("schedules", state.schedules.rows()),
         ]
         self._names = state.names.frozen()
         # Queues that were touched before the reader reached them.

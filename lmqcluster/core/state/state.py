@@ -28,6 +28,7 @@ from ..routing.admission import PLAIN_PUSH, Admission, Push
 from ..routing.bindings import Bindings
 from ..routing.dead_lettering import DeadLetterRouter
 from ..routing.waiting_pushes import WaitingPushes
+from ..schedules.table import STEPS_MAX, Schedules
 from ..sessions.exclusive_queues import ExclusiveQueues
 from ..sessions.locks import Locks
 from ..sessions.sessions import END_STEPS, Sessions
@@ -106,6 +107,7 @@ class State:
         batches: batch leases.
         api_keys: keys for clients that know no tokens.
         times: the time of day by log time.
+        schedules: messages that are pushed at given times.
     """
 
     VERSION_MAX: ClassVar = 1
@@ -115,16 +117,14 @@ class State:
     def __init__(self, compile_pattern: Compile) -> None:
         self.compile = compile_pattern
         self.version = 1
-        self.now_us = 0
-        self.last_delivery = self.last_sequence = 0
+        self.now_us = self.last_delivery = self.last_sequence = 0
         self.queues: dict[bytes, Queue] = {}
         self.names = SortedNames()
         self.totals = Totals()
         self.pager = Pager(self.totals)
         self.hooked = HookedNames()
         self.retired: dict[str, int] = dict.fromkeys(COUNTERS, 0)
-        self.deleted_total = 0
-        self.aged_total = 0
+        self.deleted_total = self.aged_total = 0
         self.quotas = Quotas()
         self.tokens = Tokens(compile_pattern, self.quotas)
         self.endings = SettlementHistory()
@@ -157,6 +157,7 @@ class State:
         self.batches = BatchLeases(self, self.deliveries, self.endings, self.lease_watch, self.idle)
         self.api_keys = ApiKeys()
         self.times = TimesOfDay()
+        self.schedules = Schedules(self, self.admission.reach)
         self.expiry.watch(
             [
                 Limited(self.defaults, SPREAD_STEPS),
@@ -170,6 +171,7 @@ class State:
                 Limited(self.idle, 100),
                 Limited(self.sessions, END_STEPS),
                 Limited(self.waiting_pushes, 1_000),
+                Limited(self.schedules, STEPS_MAX),
             ]
         )
 

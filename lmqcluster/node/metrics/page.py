@@ -75,6 +75,10 @@ class _Scrape:
         page.value("lmq_subscriptions", len(machine.state.batches.subscriptions))
         page.value("lmq_sessions", len(machine.state.sessions))
         page.value("lmq_locks", len(machine.state.locks))
+        schedules = machine.state.schedules
+        page.value("lmq_schedules", len(schedules))
+        for name, count in zip(("pushed", "missed", "refused"), schedules.totals, strict=True):
+            page.value(f"lmq_schedules_{name}_total", count)
         page.value("lmq_pushes_waiting", len(machine.state.waiting_pushes))
         page.value("lmq_pushes_waiting_bytes", machine.state.waiting_pushes.size_bytes)
 

@@ -88,6 +88,12 @@ SECTIONS: Final = (
             Definition("lmq_subscriptions", "gauge", "Subscriptions."),
             Definition("lmq_sessions", "gauge", "Open sessions, including those of nodes."),
             Definition("lmq_locks", "gauge", "Locks that sessions hold."),
+            Definition("lmq_schedules", "gauge", "Schedules."),
+            Definition("lmq_schedules_pushed_total", "counter", "Messages that schedules have pushed."),
+            Definition("lmq_schedules_missed_total", "counter", "Due times of schedules that were missed and dropped."),
+            Definition(
+                "lmq_schedules_refused_total", "counter", "Messages of schedules that the queue or the cluster refused."
+            ),
             Definition("lmq_pushes_waiting", "gauge", "Pushes that wait for room in a full queue."),
             Definition("lmq_pushes_waiting_bytes", "gauge", "Approximate memory of the pushes that wait."),
         ),

@@ -33,8 +33,8 @@ _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 def stored_bytes(machine: Machine) -> int:
     """Return the bytes that count for `memory_bytes_max`.
 
-    These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes, and the state
-    kept for owners.
+    These are messages and bodies that are not paged out, queues, their properties and bindings, waiting pushes,
+    schedules, and the state kept for owners.
     """
     totals, quotas, pager = machine.state.totals, machine.state.quotas, machine.state.pager
     return (
@@ -51,6 +51,7 @@ def stored_bytes(machine: Machine) -> int:
         + KEY_OVERHEAD_BYTES * sum(quotas.total(kind) for kind in ROWS)
         + quotas.total(Kind.NOTE_BYTES)
         + quotas.total(Kind.WAITING_BYTES)
+        + quotas.total(Kind.SCHEDULE_BYTES)
     )
 
 

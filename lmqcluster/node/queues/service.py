@@ -36,6 +36,7 @@ from .pushes.jobs import Jobs
 from .pushes.repeated import RepeatedAnswers
 from .pushes.transactions import Step, run_transaction
 from .pushes.waiting import WaitingPushes
+from .schedules.schedules import Schedules
 from .sending import requests
 from .sending.coalesced_result import CoalescedResult, shares
 from .sending.command_sender import CommandSender
@@ -72,6 +73,7 @@ class QueueService:
         operations: purge, move, suspend and resume.
         jobs: pushes of writers that number what they write.
         polled: queues whose messages are named by id and tag.
+        schedules: messages that the cluster pushes at given times.
         sessions: pulls, exclusive queues and locks that end with their client.
         board: requests that wait for something other than messages.
         events: subscribers to events of queues.
@@ -111,6 +113,7 @@ class QueueService:
         self.peek_ranges = PeekRanges(state, turns)
         self.operations = QueueOperations(self.sender)
         self.jobs = Jobs(self.sender)
+        self.schedules = Schedules(self.sender)
         self._flags = _FlagSink()
         self.repeated_answers = RepeatedAnswers()
         self.board = LogWaiters(state)

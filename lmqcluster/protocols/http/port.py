@@ -23,6 +23,7 @@ from .v1.log_level import LogLevelRoute
 from .v1.operations import QueueOperationRoutes
 from .v1.overview import OverviewRoutes
 from .v1.queues import QueueRoutes
+from .v1.schedules import ScheduleRoutes
 from .v1.sessions import SessionRoutes
 from .v1.subscriptions import SubscriptionRoutes
 from .v1.tokens import TokenRoutes
@@ -52,6 +53,7 @@ class LmqHttpPort(HttpPort):
         QueueOperationRoutes(node).add_to(self.router)
         TransactionRoutes(node).add_to(self.router)
         SessionRoutes(node, self._waits).add_to(self.router)
+        ScheduleRoutes(node).add_to(self.router)
         SubscriptionRoutes(node).add_to(self.router)
         JobRoutes(node).add_to(self.router)
         ClusterRoutes(node).add_to(self.router)

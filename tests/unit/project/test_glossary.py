@@ -27,9 +27,9 @@ ELSEWHERE = {
 # Packages that translate the words of other systems.
 FOREIGN = {"integrations", "memcache", "text", "thrift", "kestrel", "queued", "spark"}
 ORDINARY = {
-    "abandon", "all", "any", "api", "begin", "by", "cancel", "claim", "clear", "create", "cut", "defaults", "delete", "digest",
-    "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give", "in",
-    "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
+    "abandon", "all", "any", "api", "begin", "by", "cancel", "change", "claim", "clear", "create", "cut", "defaults", "delete",
+    "digest", "discard", "each", "end", "endpoints", "existing", "finish", "first", "for", "forget", "found", "from", "give",
+    "in", "indexed", "items", "jobs", "keys", "leave", "move", "open", "or", "out", "poll", "refused", "renew", "report",
     "reserve", "rows", "salt", "set", "stream", "limits", "throttle", "total", "transaction", "update", "upgrade", "wait",
     "withdraw",
     "max", "age", "size", "old", "when", "full", "to", "queue", "backoff", "destination", "fanout", "only", "on",

@@ -150,6 +150,10 @@ class CommandSender:
                 f" {self._memory_bytes_max}; pull messages, delete queues or raise memory_bytes_max",
             )
 
+    def is_full(self) -> bool:
+        """Return whether memory or the disk has no room for more messages."""
+        return bool(self.disk_shortage) or self.stored_bytes > self._memory_bytes_max
+
     def check_push(self, size_bytes: int, copies: int = 1) -> None:
         """Refuse a body that cannot be stored in this number of copies.
 

@@ -11,6 +11,7 @@ from .lmq import LMQ_PATHS
 from .overview import OVERVIEW_SCHEMAS
 from .parts import NAME, PAGE, Json, operation, query
 from .queues import job_paths, queue_paths, subscription_paths
+from .schedules import SCHEDULE_SCHEMAS, schedule_paths
 from .schemas import SCHEMAS
 from .sessions import SESSION_SCHEMAS, session_paths
 from .tokens import SECURITY_SCHEMES, TOKEN_PATHS, TOKEN_SCHEMAS
@@ -46,6 +47,7 @@ def build() -> Json:
             **subscription_paths(),
             **job_paths(),
             **session_paths(),
+            **schedule_paths(),
             **_cluster_paths(),
             **TOKEN_PATHS,
             **_overview_paths(),
@@ -53,7 +55,12 @@ def build() -> Json:
             **LMQ_PATHS,
         },
         "components": {
-            "schemas": SCHEMAS | SESSION_SCHEMAS | OVERVIEW_SCHEMAS | TOKEN_SCHEMAS | {"Problem": _problem()},
+            "schemas": SCHEMAS
+            | SESSION_SCHEMAS
+            | SCHEDULE_SCHEMAS
+            | OVERVIEW_SCHEMAS
+            | TOKEN_SCHEMAS
+            | {"Problem": _problem()},
             "securitySchemes": SECURITY_SCHEMES,
         },
     }

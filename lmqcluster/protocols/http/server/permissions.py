@@ -28,6 +28,8 @@ __all__ = ["PERMISSIONS", "permissions_of"]
 
 _QUEUE: Final = "/v1/queues/{name}"
 _SUBSCRIPTION: Final = "/v1/subscriptions/{name}"
+_SCHEDULE: Final = "/v1/schedules/{name}"
+_WRITE: Final = Permission(Role.WRITE, Scope.ANYTHING)
 
 PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     # LMQ's routes
@@ -66,6 +68,10 @@ PERMISSIONS: Final[Mapping[str, Mapping[str, Permission]]] = {
     "/v1/locks": {"GET": MANAGE},
     # A token's pattern for queues also applies to names of locks.
     "/v1/locks/{name}": {"GET": LOOK_AT_QUEUE, "POST": USE, "DELETE": USE},
+    # The permission for the queue of a schedule is checked with each request.
+    "/v1/schedules": {"GET": LOOK},
+    _SCHEDULE: {"GET": LOOK, "PUT": _WRITE, "DELETE": _WRITE},
+    **{f"{_SCHEDULE}/{verb}": {"POST": _WRITE} for verb in ("pause", "resume", "run")},
     "/v1/subscriptions": {"GET": LOOK},
     _SUBSCRIPTION: {"GET": LOOK_AT_SUBSCRIPTION, "DELETE": USE_SUBSCRIPTION},
     f"{_SUBSCRIPTION}/abandon": {"POST": USE_SUBSCRIPTION},

@@ -29,6 +29,8 @@ from ..values.arguments import pushes_of
 
 __all__ = ["PERMISSIONS", "guarded"]
 
+_WRITE: Final = Permission(Role.WRITE, Scope.ANYTHING)
+
 PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     b"auth": OPEN,
     b"ping": LOOK,
@@ -78,6 +80,12 @@ PERMISSIONS: Final[Mapping[bytes, Permission]] = {
     # A token's pattern for queues also applies to names of locks.
     b"lock": USE,
     b"unlock": USE,
+    # The permission for the queue of a schedule is checked with each call.
+    **dict.fromkeys(
+        (b"set_schedule", b"pause_schedule", b"resume_schedule", b"run_schedule", b"delete_schedule"), _WRITE
+    ),
+    b"schedule": LOOK,
+    b"schedules": LOOK,
     b"suspend": MANAGE_QUEUE,
     b"resume": MANAGE_QUEUE,
     # The method checks queues that properties name.

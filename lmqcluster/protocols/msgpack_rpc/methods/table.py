@@ -19,6 +19,7 @@ from .jobs import JOB_METHODS
 from .pulls import PULL_METHODS
 from .pushes import PUSH_METHODS
 from .queues import QUEUE_METHODS
+from .schedules import SCHEDULE_METHODS
 from .sessions import SESSION_METHODS
 from .settlements import SETTLE_METHODS
 from .single_commands import propose, say_ok
@@ -137,6 +138,7 @@ METHODS: dict[bytes, Handler] = {
     **SETTLE_METHODS,
     **TRANSACTION_METHODS,
     **SESSION_METHODS,
+    **SCHEDULE_METHODS,
     b"delete": _delete,
     b"update_props": _update_props,
     b"set_default_props": _set_default_props,

@@ -1,0 +1,1 @@
+"""Schedules: messages that the cluster pushes at times that a rule gives."""
