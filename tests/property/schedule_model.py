@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 GRACE_US = 60 * 1_000_000
 HORIZON = 3_000
-"""Due times of an interval that the model lists ahead."""
+"""Due times of an interval that the model lists at first."""
 
 
 @dataclass
@@ -38,6 +38,16 @@ class ModelSchedule:
     paused: bool = False
     pushed_total: int = 0
     missed_total: int = 0
+    listed_us: int = 0  # the last due time of an interval that was listed
+
+    def list_until(self, now_us: int) -> None:
+        """List the due times of an interval up to a time, and the next one."""
+        while self.rule.interval_us and not self.complete and self.listed_us <= now_us:
+            self.listed_us += self.rule.interval_us
+            if self.rule.end_us and self.listed_us > self.rule.end_us:
+                self.complete = True
+            else:
+                self.waiting.append(self.listed_us)
 
     def wake_us(self) -> int | None:
         if self.paused:
@@ -75,6 +85,7 @@ class ScheduleModel:
                 due_us += rule.interval_us
             complete = len(times) < HORIZON
         new = ModelSchedule(name, rule, list(times), complete, times[-1] if times and not rule.interval_us else 0)
+        new.listed_us = times[-1] if times else 0
         if old is not None:
             new.paused, new.pushed_total = old.paused, old.pushed_total
             new.missed_total = old.missed_total + len(old.missed)
@@ -109,6 +120,8 @@ class ScheduleModel:
 
     def advance(self, now_us: int) -> None:
         """Handle all that is due at a time, earliest first."""
+        for one in self.schedules.values():
+            one.list_until(now_us)
         while True:
             due = [(wake, one.name) for one in self.schedules.values() if (wake := one.wake_us()) is not None]
             if not due or min(due)[0] > now_us:
@@ -116,8 +129,13 @@ class ScheduleModel:
             self.step(self.schedules[min(due)[1]], now_us)
 
     def step(self, one: ModelSchedule, now_us: int) -> None:
-        while one.waiting and (one.waiting[0] <= one.floor_us or one.fire_us(one.waiting[0]) < now_us - GRACE_US):
-            one.missed.append(one.waiting.pop(0))
+        count = 0
+        for due_us in one.waiting:
+            if due_us > one.floor_us and one.fire_us(due_us) >= now_us - GRACE_US:
+                break
+            count += 1
+        one.missed += one.waiting[:count]
+        del one.waiting[:count]
         if not one.rule.once:
             one.missed_total += len(one.missed)
             one.missed = []

@@ -302,7 +302,7 @@ def _check_found(machine: type[RichMachineAgainstModel], plant: Plant, monkeypat
         run_state_machine_as_test(
             machine,
             settings=settings(
-                max_examples=700,
+                max_examples=2_000,
                 stateful_step_count=40,
                 deadline=None,
                 phases=[Phase.generate],

@@ -126,8 +126,11 @@ class QueueClient:
     def _traits(self, queue: bytes) -> list[Any]:
         """Return the delay, due time, ttl, priority, label and group."""
         rng = self._rng
-        if queue in (GROUPED, TENANTS):
+        if queue == GROUPED:
             return [-1, 0, 0, 0, b"", rng.choice(GROUPS)]
+        if queue == TENANTS:
+            # One tenant has most of the messages, so that only its limit keeps it from filling the queue's slots.
+            return [-1, 0, 0, 0, b"", rng.choice([GROUPS[0], GROUPS[0], GROUPS[0], *GROUPS[1:]])]
         if queue != TRAITS:
             return rng.choice([[], [-1, 0, 0, 0, rng.choice(LABELS), b""]])
         delay_us = rng.choice([-1, -1, 0, SECOND_US, 3 * SECOND_US])
