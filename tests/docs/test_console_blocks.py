@@ -28,6 +28,7 @@ RUN = {
         "A worked example: 336,776 flights and a dead node",
     ),
     "docs/properties.md": (),
+    "docs/schedules.md": (),
 }
 """The pages whose commands are executed, with the sections that are not."""
 MAKES_TOKENS = ("docs/access.md",)

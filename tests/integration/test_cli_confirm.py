@@ -41,6 +41,7 @@ ELSEWHERE: Final = {
     "definitions import",
     "session end",
     "job rm",
+    "schedule rm",
     "context rm",
     "lmq repair",
     "queue redrive",
@@ -56,6 +57,7 @@ HARMLESS: Final = {
     "import kestrel",
     "import kestrel-config",
     "import queued",
+    "schedule ls", "schedule show", "schedule add", "schedule pause", "schedule resume", "schedule run-now",
     "job ls", "session ls", "lock ls", "client ls", "client waiting", "client leases",
     "queue bind", "queue unbind", "queue bindings", "lmq config show", "lmq config check", "lmq config docs", "lmq completion",
 }  # fmt: skip
