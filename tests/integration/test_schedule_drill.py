@@ -20,7 +20,8 @@ def test_each_due_time_is_pushed_once_while_leaders_die_and_clocks_are_wrong(tmp
     assert book.events["leaders killed"] >= 2
     assert book.events["clocks moved"] >= 2
     late = book.lateness_s()
-    assert len(late) > 30 * 30
+    # Of each schedule of every second, all due times but those of the last five seconds.
+    assert len(late) >= 30 * 25
     assert late[len(late) // 2] < LATE_S
     for node in cluster:
         assert "Traceback" not in node.log()
