@@ -51,10 +51,10 @@ class Model:
     """A queue with fair groups: a list of messages that is searched from the front."""
 
     now_us: int
-    in_flight_max: int | None
-    group_in_flight_max: int | None
-    rate: tuple[int, int] | None
-    group_rate: tuple[int, int] | None
+    in_flight_max: int | None = None
+    group_in_flight_max: int | None = None
+    rate: tuple[int, int] | None = None
+    group_rate: tuple[int, int] | None = None
     line: list[Entry] = field(default_factory=list)
     leased: list[Entry] = field(default_factory=list)
     turns: dict[bytes, int] = field(default_factory=lambda: {b"": 0})
@@ -64,9 +64,19 @@ class Model:
     deliveries: int = 0
     arrivals: int = 0
 
-    def __post_init__(self) -> None:
-        if self.rate is not None:
-            self.bucket = Bucket(Fraction(self.rate[0]), self.rate[1], Fraction(self.rate[1]), self.now_us)
+    def set_limits(self, limits: dict[str, Any]) -> None:
+        """Replace the limits. Buckets of another rate are full."""
+        before, self.in_flight_max = (self.rate, self.group_rate), limits.get("max_in_flight")
+        self.group_in_flight_max = limits.get("group_max_in_flight")
+        self.rate, self.group_rate = (
+            (limits[name], limits[f"{name}_burst"]) if name in limits else None for name in ("rate", "group_rate")
+        )
+        if self.rate != before[0]:
+            self.bucket = None
+            if self.rate is not None:
+                self.bucket = Bucket(Fraction(self.rate[0]), self.rate[1], Fraction(self.rate[1]), self.now_us)
+        if self.group_rate != before[1]:
+            self.buckets.clear()
 
     def enter(self, entry: Entry) -> None:
         """Put a due message in line; its group comes at the end of the round unless it is there already."""
@@ -142,22 +152,20 @@ class World:
         self.driver = Driver()
         self.driver.set(Q, group_mode="fair", timeout=LEASE_US // SECOND, retry=1000, **limits)
         self.replica: Machine = copied(self.driver.machine)
-        rates = [(limits[name], limits[f"{name}_burst"]) if name in limits else None for name in ("rate", "group_rate")]
-        in_flight = [limits.get(name) for name in ("max_in_flight", "group_max_in_flight")]
-        self.model = Model(self.driver.now_us, in_flight[0], in_flight[1], rates[0], rates[1])
+        self.model = Model(self.driver.now_us)
+        self.model.set_limits(limits)
 
     def step(self) -> None:
         rng, model, driver = self.rng, self.model, self.driver
         step_us = rng.choice((1, 1, 1, 1000, SECOND // 10, SECOND // 3, SECOND, 6 * SECOND))
         driver.now_us += step_us
         model.now_us = driver.now_us
-        rng.choice((self.push, self.push, self.pull, self.pull, self.ack, self.nack))()
+        actions = (self.push, self.push, self.pull, self.pull, self.ack, self.nack)
+        (self.change_limits if rng.random() < 0.02 else rng.choice(actions))()
         assert records(driver.machine) == records(copied(driver.machine))
         queue = driver.machine.state.queues[Q]
         waiting, leased = queue.store.waiting(), len(queue.store.leases)
         assert (waiting, leased) == (len(model.line), len(model.leased))
-        if model.in_flight_max is not None:
-            assert leased <= model.in_flight_max
         self.model_is_awake()
 
     def model_is_awake(self) -> None:
@@ -204,9 +212,16 @@ class World:
             ((getattr(one[3], "traits", None) and one[3].traits.group) or b"", one[3].content) for one in delivered
         ]
         assert found == self.model.pull(count)
+        leased = len(self.driver.machine.state.queues[Q].store.leases)
+        assert not found or self.model.in_flight_max is None or leased <= self.model.in_flight_max
         assert [one[1] for one in delivered] == list(
             range(self.model.deliveries - len(found) + 1, self.model.deliveries + 1)
         )
+
+    def change_limits(self) -> None:
+        limits = self.rng.choice(LIMITS)
+        self.apply(Op.SET_PROPERTIES, Q, [[name.encode(), limits.get(name)] for name in sorted(LIMITS[-1])])
+        self.model.set_limits(limits)
 
     def some(self) -> list[int]:
         numbers = [one.number for one in self.model.leased if one.deadline_us > self.model.now_us]

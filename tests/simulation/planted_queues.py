@@ -9,6 +9,7 @@ from lmqcluster.core.handlers.transactions import Transactions
 from lmqcluster.core.log.commands import Place
 from lmqcluster.core.log.results import Delivered, PushFlag
 from lmqcluster.core.messages.message import Message, RichMessage
+from lmqcluster.core.queue.delivery_limits import DeliveryLimits
 from lmqcluster.core.queue.fair_groups import FairGroups, Group
 from lmqcluster.core.queue.options import QueueOptions
 from lmqcluster.core.queue.queue import Queue
@@ -24,7 +25,7 @@ __all__ = ["PLANTED_QUEUES"]
 
 _put = Admission._put
 _targets = Admission.targets
-_allowed = Queue._allowed
+_allowed = DeliveryLimits.allowed
 _place = Queue._place
 _remove = Queue.remove
 _settle = Transactions._settle
@@ -61,7 +62,7 @@ def _one_too_many(queue: Queue, options: QueueOptions, more_items: int = 0, more
     return options.max_items is None or queue.store.waiting() + more_items <= options.max_items
 
 
-def _one_too_many_in_flight(self: Queue, now_us: int) -> int:
+def _one_too_many_in_flight(self: DeliveryLimits, now_us: int) -> int:
     return _allowed(self, now_us) + 1
 
 
@@ -112,7 +113,7 @@ PLANTED_QUEUES = {
     "priorities ignored": switch([(RichMessage, "place", lambda self: (0, self.due_us, self.sequence))]),
     "labels half withdrawn": switch([(Queue, "remove", _all_but_one)]),
     "groups ignored": switch([(RichLines, "_line_up", _all_in_line)]),
-    "one too many in flight": switch([(Queue, "_allowed", _one_too_many_in_flight)]),
+    "one too many in flight": switch([(DeliveryLimits, "allowed", _one_too_many_in_flight)]),
     "one too many of a group in flight": switch([(FairGroups, "_is_at_limit", _above_limit)]),
     "rates ignored": switch([(Rate, "available", lambda *_: 1 << 30)]),
     "turns by age": switch([(Group, "key", lambda self: (0, -self.turn))]),

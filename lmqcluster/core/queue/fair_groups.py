@@ -46,10 +46,11 @@ class Group:
         waiting: messages in line.
         turn: number of its last turn; for one that has had none yet, of its arrival.
         full_ns: log time at which its bucket is full, 0 if it has none.
-        resting_us: log time at which it gets a token; 0 if it does not wait for one.
+        era: the era of its bucket, see `FairGroups`.
+        home, place: the list that it is in, and its key there without the name; None if it is in none.
     """
 
-    __slots__ = ("full_ns", "in_flight", "name", "place", "resting_us", "turn", "waiting")
+    __slots__ = ("era", "full_ns", "home", "in_flight", "name", "place", "turn", "waiting")
 
     def __init__(self, name: bytes, turn: int) -> None:
         self.name = name
@@ -57,9 +58,9 @@ class Group:
         self.in_flight = 0
         self.waiting = 0
         self.full_ns = 0
-        self.resting_us = 0
-        # Its key among the groups that may have a turn, or among the idle ones whose bucket is not full.
-        self.place: tuple[int, ...] = ()
+        self.era = 0
+        self.home: SortedList[Group] | None = None
+        self.place = (0, 0)
 
     def key(self) -> tuple[int, int]:
         """Return the sort key of turns."""
@@ -75,9 +76,10 @@ class FairGroups:
         groups: those with a message in line or in flight, or with a bucket that is not full.
         ungrouped: stands for the messages without a group, which are in other lines.
         last_turn: number of the last turn or arrival of a group.
+        era: number of the present rate. A bucket of an earlier one counts as full, so a change of the rate fills all.
     """
 
-    __slots__ = ("_count", "_idle", "_resting", "_turns", "groups", "last_turn", "limits", "line", "ungrouped")
+    __slots__ = ("_count", "_idle", "_resting", "_turns", "era", "groups", "last_turn", "limits", "line", "ungrouped")
 
     def __init__(self, leased: Iterable[Message], count: Callable[[int], None]) -> None:
         """Start with the leased messages of the queue; `count` counts memory."""
@@ -86,6 +88,7 @@ class FairGroups:
         self.line: SortedList[RichMessage] = SortedList()
         self.groups: dict[bytes, Group] = {}
         self.last_turn = 0
+        self.era = 0
         self.ungrouped = Group(b"", 0)
         self._turns: SortedList[Group] = SortedList()
         self._resting: SortedList[Group] = SortedList()
@@ -95,6 +98,11 @@ class FairGroups:
 
     def __len__(self) -> int:
         return len(self.line)
+
+    def configure(self, limits: GroupLimits) -> None:
+        """Replace the limits."""
+        self.era += limits.rate != self.limits.rate
+        self.limits = limits
 
     def _group(self, name: bytes) -> Group:
         group = self.groups.get(name)
@@ -113,7 +121,7 @@ class FairGroups:
         """Put a due message in line."""
         self.line.add(_place(message), message)
         group = self._group(message.traits.group)
-        if not group.waiting and not group.in_flight and group.full_ns <= now_us * _NS:
+        if not group.waiting and not group.in_flight and self._full_ns(group) <= now_us * _NS:
             group.turn, group.full_ns = self._next_turn(), 0
         group.waiting += 1
         if group.waiting == 1:
@@ -139,7 +147,7 @@ class FairGroups:
         group.in_flight += 1
         group.turn = self._next_turn()
         if name and self.limits.rate is not None:
-            group.full_ns = self.limits.rate.after(group.full_ns, now_us, 1)
+            group.full_ns, group.era = self.limits.rate.after(self._full_ns(group), now_us, 1), self.era
         if group.waiting:
             self._line_up(group, now_us)
 
@@ -153,7 +161,7 @@ class FairGroups:
         group.in_flight -= 1
         if not group.waiting:
             self._forget_if_idle(group)
-        elif not group.resting_us:
+        elif group.home is not self._resting:
             self._leave(group)
             self._take_place(group)
         return group.waiting > 0
@@ -161,35 +169,39 @@ class FairGroups:
     def _line_up(self, group: Group, now_us: int) -> None:
         """Put a group with messages in line among those that take turns, or among the resting ones if it has no token."""
         self._leave(group)
-        rate = self.limits.rate
-        if rate is None or rate.available(group.full_ns, now_us):
+        if self._token_us(group) <= now_us:
             self._take_place(group)
         else:
-            group.resting_us = rate.next_us(group.full_ns)
-            self._resting.add((group.resting_us, group.name), group)
+            self._put(group, self._resting, (group.era, group.full_ns))
+
+    def _full_ns(self, group: Group) -> int:
+        return group.full_ns if group.era == self.era else 0
+
+    def _token_us(self, group: Group) -> int:
+        """Return when a group has a token. Of resting groups of one era it is the earlier the earlier their bucket is full."""
+        return 0 if self.limits.rate is None else self.limits.rate.next_us(self._full_ns(group))
 
     def _take_place(self, group: Group) -> None:
-        group.place = group.key()
-        self._turns.add((*group.place, group.name), group)
+        self._put(group, self._turns, group.key())
+
+    def _put(self, group: Group, home: SortedList[Group], place: tuple[int, int]) -> None:
+        group.home, group.place = home, place
+        home.add((*place, group.name), group)
 
     def _leave(self, group: Group) -> None:
         """Take a group out of the list that it is in."""
-        if group.resting_us:
-            self._resting.remove((group.resting_us, group.name))
-            group.resting_us = 0
-        elif group.place:
-            (self._turns if len(group.place) > 1 else self._idle).remove((*group.place, group.name))
-            group.place = ()
+        if group.home is not None:
+            group.home.remove((*group.place, group.name))
+            group.home = None
 
     def _forget_if_idle(self, group: Group) -> None:
         """Forget a group without messages, now or when its bucket is full."""
         if group.in_flight:
             return
-        if not group.full_ns:
+        if self._full_ns(group):
+            self._put(group, self._idle, (group.era, group.full_ns))
+        else:
             self._forget(group)
-            return
-        group.place = (-(group.full_ns // -_NS),)
-        self._idle.add((*group.place, group.name), group)
 
     def _forget(self, group: Group) -> None:
         self._count(-GROUP_BYTES)
@@ -203,8 +215,7 @@ class FairGroups:
             group = self._turns.first()
             if group is None or self._is_at_limit(group):
                 return None
-            rate = self.limits.rate
-            if rate is None or rate.available(group.full_ns, now_us):
+            if self._token_us(group) <= now_us:
                 return group
             # The queue has a new rate.
             self._line_up(group, now_us)
@@ -227,31 +238,31 @@ class FairGroups:
     def wake(self, now_us: int, limit: int) -> int:
         """Return up to `limit` groups that have a token to the turns, or forget those that are idle; return how many."""
         done = 0
-        while done < limit and (group := self._first_until(self._resting, now_us)) is not None:
+        while done < limit and (group := self._resting.first()) is not None and self._token_us(group) <= now_us:
             self._line_up(group, now_us)
             done += 1
-        while done < limit and (group := self._first_until(self._idle, now_us)) is not None:
+        while done < limit and (group := self._idle.first()) is not None and self._full_us(group) <= now_us:
             self._leave(group)
             self._forget(group)
             done += 1
         return done
 
-    def _first_until(self, groups: SortedList[Group], now_us: int) -> Group | None:
-        key = groups.first_key()
-        return groups.first() if key is not None and key[0] <= now_us else None
+    def _full_us(self, group: Group) -> int:
+        return -(self._full_ns(group) // -_NS)
 
     def earliest_us(self) -> int | None:
         """Return the time from which a message can be delivered; None if none can before one that is in flight returns."""
         group = self._turns.first()
         if group is not None and not self._is_at_limit(group):
             return self.head(group).due_us
-        key = self._resting.first_key()
-        return None if key is None else key[0]
+        resting = self._resting.first()
+        return None if resting is None else self._token_us(resting)
 
     def next_us(self) -> int | None:
         """Return when `wake` has something to do."""
-        keys = (self._resting.first_key(), self._idle.first_key())
-        return min((key[0] for key in keys if key is not None), default=None)
+        resting, idle = self._resting.first(), self._idle.first()
+        times = [] if resting is None else [self._token_us(resting)]
+        return min(times if idle is None else [*times, self._full_us(idle)], default=None)
 
     def held_back(self, count_max: int) -> tuple[int, int]:
         """Return how many messages wait for one of their group that is in flight, and how many for a token.
@@ -272,13 +283,15 @@ class FairGroups:
     def rows(self) -> list[list[Any]]:
         """Return the state that does not follow from the messages: a row for each group, that of `ungrouped` first."""
         groups = [self.ungrouped, *self.groups.values()]
-        return [[group.name, group.turn, group.full_ns, group.resting_us] for group in groups]
+        return [[one.name, one.turn, one.full_ns, one.era, int(one.home is self._resting)] for one in groups]
 
-    def load(self, rows: Iterable[tuple[bytes, int, int, int]]) -> None:
+    def load(self, rows: Iterable[tuple[bytes, int, int, int, int]]) -> None:
         """Add groups of a snapshot; their messages and `loaded` must follow."""
-        for name, turn, full_ns, resting_us in rows:
+        for name, turn, full_ns, era, is_resting in rows:
             group = self._group(name) if name else self.ungrouped
-            group.turn, group.full_ns, group.resting_us = turn, full_ns, resting_us
+            group.turn, group.full_ns, group.era = turn, full_ns, era
+            if is_resting:
+                self._put(group, self._resting, (era, full_ns))
 
     def load_leased(self, message: Message) -> None:
         """Count a message in flight."""
@@ -293,11 +306,9 @@ class FairGroups:
     def loaded(self) -> None:
         """Finish loading."""
         for group in list(self.groups.values()):
-            if group.resting_us:
-                self._resting.add((group.resting_us, group.name), group)
-            elif group.waiting:
+            if group.waiting and group.home is None:
                 self._take_place(group)
-            else:
+            elif not group.waiting:
                 self._forget_if_idle(group)
 
 

@@ -20,6 +20,7 @@ from ..messages.message import (
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
 from .counters import QueueCounters
+from .delivery_limits import DeliveryLimits
 from .expiry import NEVER
 from .message_index import MessageIndex
 from .pager import Pager
@@ -66,6 +67,7 @@ class Queue:
         owner: the owner to whose quota the queue counts.
         settings: effective properties; kept up to date by the state, see `configure`.
         store: the messages.
+        limits: the limits of deliveries.
         counters: the counters.
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
@@ -78,7 +80,6 @@ class Queue:
         timer_us: when the queue's timers are next checked; see `RichTimers`.
         pushes_waiting: number of pushes that wait for room.
         passed_over: number of undeliverable messages that pulls have met; only differences are meaningful.
-        rate_full_ns: log time at which the bucket of the queue's rate is full, see `Rate`.
     """
 
     __slots__ = (
@@ -87,13 +88,13 @@ class Queue:
         "created_us",
         "exits",
         "idle_us",
+        "limits",
         "name",
         "own",
         "owner",
         "passed_over",
         "pre_images",
         "pushes_waiting",
-        "rate_full_ns",
         "revision",
         "settings",
         "special",
@@ -117,6 +118,7 @@ class Queue:
         self.owner = b""
         self.settings = settings
         self.store = MessageStore(name, settings, endings, totals, pager)
+        self.limits = DeliveryLimits(self.store)
         self.counters = QueueCounters()
         self.exits = exits
         self.idle_us = 0
@@ -128,7 +130,6 @@ class Queue:
         self.watched_us = NEVER
         self.timer_us = NEVER
         self.passed_over = 0
-        self.rate_full_ns = 0
         self.pushes_waiting = 0
 
     def __len__(self) -> int:
@@ -136,6 +137,7 @@ class Queue:
 
     def configure(self, settings: Settings) -> None:
         """Replace the effective properties."""
+        self.limits.configure(settings.options)
         self.settings = self.store.settings = settings
         if self.store.rich is not None:
             self.store.rich.configure(settings.options, self.store.leases.messages.values())
@@ -150,46 +152,7 @@ class Queue:
 
         None is returned for an empty or suspended queue, and for an exclusive one, from which only sessions pull.
         """
-        return None if self.suspended or (self.special and self.is_exclusive()) else self.next_us()
-
-    def next_us(self) -> int | None:
-        """Return when a pull that is allowed can find the next message within the limits of deliveries; None if none can."""
-        earliest_us, options = self.store.earliest_us(), self.settings.options
-        if earliest_us is None or options is None:
-            return earliest_us
-        if options.in_flight_max is not None and len(self.store.leases) >= options.in_flight_max:
-            earliest_us = self.store.leases.head_us()
-        if options.rate is not None and earliest_us is not None:
-            return max(earliest_us, options.rate.next_us(self.rate_full_ns))
-        return earliest_us
-
-    def _allowed(self, now_us: int) -> int:
-        """Return how many deliveries the limits of the queue allow."""
-        options, most = self.settings.options, NEVER
-        if options is not None and options.in_flight_max is not None:
-            most = max(0, options.in_flight_max - len(self.store.leases))
-        if options is not None and options.rate is not None:
-            most = min(most, options.rate.available(self.rate_full_ns, now_us))
-        return most
-
-    def _charge_rate(self, now_us: int, count: int) -> None:
-        options = self.settings.options
-        if count and options is not None and options.rate is not None:
-            self.rate_full_ns = options.rate.after(self.rate_full_ns, now_us, count)
-
-    def held_back(self, now_us: int) -> dict[str, int]:
-        """Return how many messages that are due each limit of deliveries holds back, by the name of its property."""
-        options, rich = self.settings.options, self.store.rich
-        if options is None or rich is None:
-            return {}
-        found: dict[str, int] = {}
-        if options.in_flight_max is not None and len(self.store.leases) >= options.in_flight_max:
-            found["max_in_flight"] = self.store.due_count(now_us)
-        if options.rate is not None and not options.rate.available(self.rate_full_ns, now_us):
-            found["rate"] = self.store.due_count(now_us)
-        if rich.fair is not None:
-            found["group_max_in_flight"], found["group_rate"] = rich.fair.held_back(PASSES_MAX)
-        return {name: count for name, count in found.items() if count}
+        return None if self.suspended or (self.special and self.is_exclusive()) else self.limits.next_us()
 
     def is_exclusive(self) -> bool:
         """Return whether only one session at a time may pull."""
@@ -292,8 +255,10 @@ class Queue:
         if self.store.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
         taken: list[Message] = []
-        self.passed_over += self._follow(self.store.rich, message, taken, now_us, min(count, self._allowed(now_us)))
-        self._charge_rate(now_us, len(taken))
+        self.passed_over += self._follow(
+            self.store.rich, message, taken, now_us, min(count, self.limits.allowed(now_us))
+        )
+        self.limits.charge(now_us, len(taken))
         if taken and self.pushes_waiting:
             self.exits.changed(self)
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
@@ -396,7 +361,7 @@ class Queue:
             self.exits.changed(self)
         options = self.settings.options
         if options is not None:
-            count = min(count, self._allowed(now_us))
+            count = min(count, self.limits.allowed(now_us))
         while len(taken) < count and passed < PASSES_MAX:
             passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
@@ -413,7 +378,7 @@ class Queue:
             else:
                 self._remove_undeliverable(message, now_us)
                 passed += 1
-        self._charge_rate(now_us, len(taken))
+        self.limits.charge(now_us, len(taken))
         self.passed_over += passed
         if taken and self.pushes_waiting:
             self.exits.changed(self)

@@ -104,7 +104,7 @@ class RichLines:
         if self.is_fair:
             self.fair_groups(leased)
         if self.fair is not None:
-            self.fair.limits = GroupLimits() if options is None else options.group_limits
+            self.fair.configure(GroupLimits() if options is None else options.group_limits)
 
     def fair_groups(self, leased: Iterable[Message]) -> FairGroups:
         """Return the fair groups; create them if needed."""

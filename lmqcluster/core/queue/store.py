@@ -185,8 +185,8 @@ class MessageStore:
 
         If a window has no room for another body, it is closed and the next one is opened.
         """
-        totals, count, size = self.totals, len(contents), sum(map(len, contents))
-        size += count * len(meta[1])
+        totals, count, content_bytes = self.totals, len(contents), sum(map(len, contents))
+        size = content_bytes + count * len(meta[1])
         self.bodies += count
         self.body_bytes += size
         totals.messages += count
@@ -202,7 +202,7 @@ class MessageStore:
             if len(self.ready) >= self.pager.sizes.head_messages_min:
                 self._begin_backlog_if_long()
         else:
-            self.backlog.extend(messages, meta, size - count * len(meta[1]))
+            self.backlog.extend(messages, meta, content_bytes)
         return [0] * count
 
     def line_up(self, message: Message) -> None:

@@ -10,7 +10,8 @@ by name, each followed by its messages in the order of their lines. Messages com
 The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". Before the leased
 ones come rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were
 leased with it are]. A queue whose messages are found by id has a record "index", and rows of "tags": [sequence,
-number of the latest delivery or update].
+number of the latest delivery or update]. One whose groups are or were fair has a record "fair groups": [last turn, era],
+and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
 
 A queue with gathered bodies, see `bodies`, has them before its messages. These then have a number instead of a body:
 its place among all bodies in these records.
@@ -35,6 +36,7 @@ from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, se
 from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
 from ..owners.quotas import checked_owner
 from ..queue.counters import COUNTERS
+from ..queue.fair_groups import FairGroups
 from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
 from ..queue.queue import Queue
@@ -67,6 +69,8 @@ class Restoration:
         self._ended = False
         self._failed = False
         self._queue: Queue | None = None
+        self._buckets: list[tuple[Queue, int]] = []
+        self._eras: list[tuple[FairGroups, int]] = []
         self._bodies: LoadedBodies | None = None
         # Sequence of the message that is the current queue's window, until it is found.
         self._window = 0
@@ -144,8 +148,16 @@ class Restoration:
         if self._failed or not self._ended:
             raise ValueError("the snapshot is cut off" if not self._failed else "the snapshot is malformed")
         self._state.waiting_pushes.loaded()
+        self._restore_buckets()
         self._state.expiry.look()
         return self._state
+
+    def _restore_buckets(self) -> None:
+        """Restore what a change of a rate resets: a queue inherits its rate from a parent that may come after it."""
+        for queue, full_ns in self._buckets:
+            queue.limits.full_ns = full_ns
+        for fair, era in self._eras:
+            fair.era = era
 
     def _take(self, record: list[Any]) -> None:
         kind = record[0].decode() if isinstance(record[0], bytes) else record[0]
@@ -247,7 +259,9 @@ class Restoration:
             setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag, queue.rate_full_ns = as_ints([created_us, is_rich, full_ns])
+        queue.created_us, rich_flag, queue.limits.full_ns = as_ints([created_us, is_rich, full_ns])
+        if full_ns:
+            self._buckets.append((queue, full_ns))
         if rich_flag:
             queue.store.enriched()
         self._state.timers.note(queue)
@@ -311,16 +325,18 @@ class Restoration:
     def _take_groups(self, rows: list[Any]) -> None:
         self._current().store.enriched().current.update(_typed(rows, (bytes, int)))
 
-    def _take_fair_groups(self, last_turn: int) -> None:
+    def _take_fair_groups(self, last_turn: int, era: int) -> None:
         rich = self._current().store.enriched()
-        (rich.fair_groups(()).last_turn,) = as_ints([last_turn])
+        fair = rich.fair_groups(())
         rich.configure(self._current().settings.options, ())
+        fair.last_turn, fair.era = as_ints([last_turn, era])
+        self._eras.append((fair, era))
 
     def _take_fair_group(self, rows: list[Any]) -> None:
         fair = self._current().store.enriched().fair
         if fair is None:
             raise ValueError("the snapshot has rows of fair groups outside of them")
-        fair.load(_typed(rows, (bytes, int, int, int)))
+        fair.load(_typed(rows, (bytes, int, int, int, int)))
 
     def _take_rich(self, line: str, *columns: Any) -> None:
         queue = self._current()

@@ -212,7 +212,9 @@ class _FrozenQueue:
         self._leased = deque(queue.store.leases.messages.values())
         rich = queue.store.rich
         self._current = [] if rich is None else list(rich.current.items())
-        self._fair = None if rich is None or rich.fair is None else (rich.fair.last_turn, rich.fair.rows())
+        self._fair = (
+            None if rich is None or rich.fair is None else (rich.fair.last_turn, rich.fair.era, rich.fair.rows())
+        )
         index = None if rich is None else rich.index
         self._index = None if index is None else index.row()
         self._tagged = deque([] if index is None else index.frozen())
@@ -248,8 +250,8 @@ class _FrozenQueue:
         for start in range(0, len(self._current), _ROWS_MAX):
             yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         if self._fair is not None:
-            last_turn, groups = self._fair
-            yield ["fair groups", last_turn]
+            last_turn, era, groups = self._fair
+            yield ["fair groups", last_turn, era]
             for start in range(0, len(groups), _ROWS_MAX):
                 yield ["fair group", groups[start : start + _ROWS_MAX]]
         while self._leased:
@@ -392,7 +394,7 @@ def _queue_record(queue: Queue) -> list[Any]:
     window = queue.store.window.sequence if queue.store.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
-    state += [queue.created_us, int(queue.store.rich is not None), queue.rate_full_ns]
+    state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns]
     return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 

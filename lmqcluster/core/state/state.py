@@ -244,10 +244,11 @@ class State:
 
     def resolve(self, queue: Queue) -> None:
         """Recompute the effective properties of a queue."""
-        was_exclusive = queue.is_exclusive()
+        before = queue.settings.options
         self.touched(queue).configure(self._settings(queue.own, queue.name))
         self._note_special(queue)
-        if was_exclusive and not queue.is_exclusive():
+        if before is not None and before != queue.settings.options:
+            # Messages may be due earlier, because the queue was exclusive or a limit held them back.
             self.note_due(queue)
         self.hooked.note(queue.name, queue.settings.preserved if "hooks" in queue.own else ())
 

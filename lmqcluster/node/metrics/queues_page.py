@@ -79,7 +79,7 @@ def _states(queue: Queue, now_us: int, _pulls: Pulls) -> Samples:
 
 
 def _held_back(queue: Queue, now_us: int, _pulls: Pulls) -> Samples:
-    return [(f',limit="{limit}"', count) for limit, count in queue.held_back(now_us).items()]
+    return [(f',limit="{limit}"', count) for limit, count in queue.limits.held_back(now_us).items()]
 
 
 def _one(value: Callable[[Queue], float]) -> _Value:

@@ -98,6 +98,49 @@ def test_a_token_is_reported_at_its_time(driver: Driver) -> None:
     assert len(driver.pull(Q, 9)) == 1
 
 
+@pytest.mark.parametrize(
+    ("before", "after"), [({"max_in_flight": 1}, {"max_in_flight": 2}), ({"rate": 0.001}, {"rate": 5})]
+)
+def test_waiting_pulls_learn_of_a_higher_limit(driver: Driver, before: Any, after: Any) -> None:
+    driver.set(Q, **before)
+    driver.push(Q, b"1", b"2")
+    assert bodies(driver.pull(Q, 9)) == [b"1"]
+    driver.tick()
+    driver.set(Q, **after)
+    assert driver.ready == [Q]
+    driver.wait(1)
+    head_us = driver.machine.state.queues[Q].head_us()
+    assert head_us is not None
+    assert head_us <= driver.now_us
+
+
+@pytest.mark.parametrize("rate", [None, 1000])
+def test_resting_groups_learn_of_a_higher_rate(driver: Driver, rate: int | None) -> None:
+    driver.set(Q, group_mode="fair", group_rate=0.001)
+    push(driver, b"a", b"a", b"b", b"b")
+    assert len(driver.pull(Q, 9)) == 2
+    driver.set(Q, group_rate=rate, group_rate_burst=None if rate is None else 2)
+    driver.machine = copied(driver.machine)
+    driver.wait(0.01)
+    driver.tick()
+    assert driver.ready == [Q]
+    assert len(driver.pull(Q, 9)) == 2
+    assert records(driver.machine) == records(copied(driver.machine))
+
+
+def test_a_snapshot_keeps_the_bucket_of_an_inherited_rate(driver: Driver) -> None:
+    """The parent comes after the child in a snapshot, so the child has no rate at first."""
+    driver.do(Op.BIND, b"z", Q)
+    driver.set(b"z", rate=0.001, group_rate=0.001, group_mode="fair")
+    push(driver, b"a", b"a")
+    assert len(driver.pull(Q, 9)) == 1
+    driver.machine = copied(driver.machine)
+    assert records(driver.machine) == records(copied(driver.machine))
+    assert driver.pull(Q, 9) == []
+    driver.set(b"z", rate=None)
+    assert driver.pull(Q, 9) == [], "the group has no token"
+
+
 def test_settled_pulls_and_batches_count(driver: Driver) -> None:
     driver.set(Q, rate=1, rate_burst=3)
     driver.push(Q, *[b"x"] * 9)

@@ -198,7 +198,7 @@ class QueueWaitList(WaitList):
         # The other sessions get a notice when it is their turn.
         if queue.suspended or state.claims.holder(self.key) not in (0, session):
             return None, 0
-        return queue.next_us(), queue.store.due_count(state.now_us)
+        return queue.limits.next_us(), queue.store.due_count(state.now_us)
 
     def command(self, count: int) -> AnyPull:
         return self.options.command(self.key, count)
