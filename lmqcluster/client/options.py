@@ -40,7 +40,8 @@ class PushOptions(TypedDict, total=False):
         label: the producer's name for the message, by which waiting messages can be counted and withdrawn; 1 to 255 bytes.
         attributes: names with strings, numbers or bytes, which consumers get with the message and which stay with it; at most
             64, together 10 KiB.
-        group: messages of a group are delivered one at a time, in their order; 1 to 255 bytes.
+        group: messages of a group are delivered one at a time, in their order, or in turn with other groups if the queue has
+            the property ``group_mode`` fair; 1 to 255 bytes.
         wait: seconds for which the push waits for room if the queue is full, first come, first served; only for `push`.
     """
 

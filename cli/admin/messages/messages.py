@@ -62,7 +62,9 @@ def message() -> None:
 @click.option("--ttl", type=duration, metavar="TIME", help="Time to live.")
 @click.option("--priority", type=int, metavar="N", help="Priority; lower is delivered first. [default: 0]")
 @click.option("--label", help="Label by which the message can be found while it waits.")
-@click.option("--group", help="Group; its messages are delivered one at a time and in order.")
+@click.option(
+    "--group", help="Group, whose messages are delivered in order, or in turn with other groups; see group_mode."
+)
 @click.option("--wait", type=duration, metavar="TIME", help="Time to wait for space if the queue is full.")
 @click.option(
     "--attribute",

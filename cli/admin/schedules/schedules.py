@@ -97,7 +97,9 @@ def schedule() -> None:
 @click.option("--ttl", type=duration, metavar="TIME", help="Time to live of a message.")
 @click.option("--priority", type=int, metavar="N", help="Priority; lower is delivered first.  [default: 0]")
 @click.option("--label", help="Label by which the messages can be found while they wait.")
-@click.option("--group", help="Group; its messages are delivered one at a time and in order.")
+@click.option(
+    "--group", help="Group, whose messages are delivered in order, or in turn with other groups; see group_mode."
+)
 @target_options
 def schedule_add(
     target: Target, name: str, queue: str, content: str | None, attributes: tuple[str, ...], **options: Any

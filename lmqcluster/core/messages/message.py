@@ -85,7 +85,7 @@ class Traits(NamedTuple):
         priority: 32 bits, lower comes first.
         expires_us: log time at which it expires, 0 for never.
         label: a name chosen by the producer, by which the message is found while it is in line.
-        group: messages of a group are delivered one at a time.
+        group: messages of a group are delivered one at a time, or take turns with those of other groups.
         origin: its previous place, if the cluster has moved it.
     """
 

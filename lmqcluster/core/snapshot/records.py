@@ -28,6 +28,7 @@ their bytes, lowest sequence, highest sequence].
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ..handlers.schedules import schedule_of
@@ -36,7 +37,6 @@ from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, se
 from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
 from ..owners.quotas import checked_owner
 from ..queue.counters import COUNTERS
-from ..queue.fair_groups import FairGroups
 from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
 from ..queue.queue import Queue
@@ -69,8 +69,7 @@ class Restoration:
         self._ended = False
         self._failed = False
         self._queue: Queue | None = None
-        self._buckets: list[tuple[Queue, int]] = []
-        self._eras: list[tuple[FairGroups, int]] = []
+        self._buckets: list[Callable[[], None]] = []
         self._bodies: LoadedBodies | None = None
         # Sequence of the message that is the current queue's window, until it is found.
         self._window = 0
@@ -154,10 +153,8 @@ class Restoration:
 
     def _restore_buckets(self) -> None:
         """Restore what a change of a rate resets: a queue inherits its rate from a parent that may come after it."""
-        for queue, full_ns in self._buckets:
-            queue.limits.full_ns = full_ns
-        for fair, era in self._eras:
-            fair.era = era
+        for restore in self._buckets:
+            restore()
 
     def _take(self, record: list[Any]) -> None:
         kind = record[0].decode() if isinstance(record[0], bytes) else record[0]
@@ -261,7 +258,7 @@ class Restoration:
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
         queue.created_us, rich_flag, queue.limits.full_ns = as_ints([created_us, is_rich, full_ns])
         if full_ns:
-            self._buckets.append((queue, full_ns))
+            self._buckets.append(partial(setattr, queue.limits, "full_ns", full_ns))
         if rich_flag:
             queue.store.enriched()
         self._state.timers.note(queue)
@@ -330,7 +327,7 @@ class Restoration:
         fair = rich.fair_groups(())
         rich.configure(self._current().settings.options, ())
         fair.last_turn, fair.era = as_ints([last_turn, era])
-        self._eras.append((fair, era))
+        self._buckets.append(partial(setattr, fair, "era", era))
 
     def _take_fair_group(self, rows: list[Any]) -> None:
         fair = self._current().store.enriched().fair

@@ -36,7 +36,7 @@ class SpanExport:
     """The spans that wait for export.
 
     Attributes:
-        tracer: creates the spans; call `ended` for each that has ended.
+        tracer: creates the spans.
         dropped: number of spans that were not created because too many wait.
     """
 

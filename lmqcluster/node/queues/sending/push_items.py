@@ -30,7 +30,7 @@ class PushOptions:
         ttl_s: seconds during which it may be delivered; None for the queue's limit.
         priority: 32 bits, lower comes first.
         label: the producer's name for it, by which it is found while it waits.
-        group: messages of a group are delivered one at a time and in order.
+        group: messages of a group are delivered one at a time and in order, or take turns with those of other groups.
     """
 
     delay_s: float | None = None
