@@ -168,7 +168,7 @@ def test_messages_have_attributes(client: Blocking, queue_name: str) -> None:
 )
 def test_wrong_attributes_are_refused(client: Blocking, queue_name: str, attributes: Any, code: str) -> None:
     assert code_of(lambda: client.push(queue_name, "x", attributes=attributes)) == code
-    assert client.pull(queue_name) is None
+    assert client.pull(queue_name, 0) is None
 
 
 def test_peek_shows_all_push_options(client: Blocking, queue_name: str) -> None:
