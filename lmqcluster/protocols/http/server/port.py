@@ -207,9 +207,7 @@ class HttpPort(ABC):
         return f"{method} {request.route or 'unknown'}"
 
     def _note(self, request: Request, status: int, seconds: float) -> None:
-        self._observed.request_done(
-            self._protocol, self._operation(request), self._code(request, status), seconds
-        )
+        self._observed.request_done(self._protocol, self._operation(request), self._code(request, status), seconds)
         if self._logs_requests:
             _log.info(
                 "request",
