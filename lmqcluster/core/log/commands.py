@@ -35,7 +35,7 @@ Match = Callable[[bytes], bool]
 Compile = Callable[[bytes], Match]
 """Compiles a regular expression to an unanchored search; raises ValueError if it is invalid. Must be deterministic."""
 Pairs = list[list[Any]]
-"""Properties as ``[name, value]``."""
+"""Properties or annotations as ``[name, value]``."""
 
 
 class Op(IntEnum):
@@ -419,7 +419,7 @@ class Transaction(Command):
 
 @dataclass(slots=True)
 class Create(Command):
-    """Create a queue with these properties unless it exists; with `indexed` its messages are found by id.
+    """Create a queue with these properties and annotations unless it exists; with `indexed` its messages are found by id.
 
     Result: whether it is new.
     """
@@ -429,6 +429,7 @@ class Create(Command):
     owner: bytes = b""
     pairs: Pairs = field(default_factory=list)
     indexed: bool = False
+    annotations: Pairs = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -443,7 +444,10 @@ class Delete(Command):
 class SetProperties(Command):
     """Set some of a queue's own properties, with `only_unset` those that are not set; with `clears` remove all others first.
 
-    A value of None removes a property. Creates the queue if needed. Result: True.
+    Changes some of its annotations too, all or nothing; `clears` keeps the others. A value of None removes a property or
+    an annotation. Creates the queue if needed, unless it `must_exist`.
+
+    Result: True.
     """
 
     op = Op.SET_PROPERTIES
@@ -451,6 +455,8 @@ class SetProperties(Command):
     pairs: Pairs
     only_unset: bool = False
     clears: bool = False
+    annotations: Pairs = field(default_factory=list)
+    must_exist: bool = False
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from ..messages.message import (
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
+from .annotations import NO_ANNOTATIONS, Annotations
 from .counters import QueueCounters
 from .delivery_limits import DeliveryLimits
 from .expiry import NEVER
@@ -64,6 +65,7 @@ class Queue:
 
     Attributes:
         own: properties set on the queue itself.
+        annotations: texts that clients keep with it.
         owner: the owner to whose quota the queue counts.
         settings: effective properties; kept up to date by the state, see `configure`.
         store: the messages.
@@ -72,6 +74,7 @@ class Queue:
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
         created_us: log time of creation.
+        changed_us: log time of the last change of its own properties or annotations by a command.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the state's revision when the queue was last touched, see `State.touched`.
         pre_images: copies of messages before they change, while a snapshot view needs them.
@@ -84,6 +87,8 @@ class Queue:
 
     __slots__ = (
         "__weakref__",
+        "annotations",
+        "changed_us",
         "counters",
         "created_us",
         "exits",
@@ -115,6 +120,7 @@ class Queue:
     ) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
+        self.annotations: Annotations = NO_ANNOTATIONS
         self.owner = b""
         self.settings = settings
         self.store = MessageStore(name, settings, endings, totals, pager)
@@ -123,6 +129,7 @@ class Queue:
         self.exits = exits
         self.idle_us = 0
         self.created_us = 0
+        self.changed_us = 0
         self.special = settings.options is not None
         self.revision = 0
         self.pre_images: PreImages | None = None
@@ -146,6 +153,11 @@ class Queue:
         """Replace the queue's own properties; the caller updates the settings."""
         self.store.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
         self.own = own
+
+    def annotate(self, annotations: Annotations) -> None:
+        """Replace the annotations."""
+        self.store.totals.property_bytes += property_bytes(annotations) - property_bytes(self.annotations)
+        self.annotations = annotations or NO_ANNOTATIONS
 
     def head_us(self) -> int | None:
         """Return when a pull can find the next message, including one whose lease expires; None if none can.

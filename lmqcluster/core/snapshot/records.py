@@ -36,6 +36,7 @@ from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
 from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
 from ..owners.quotas import checked_owner
+from ..queue.annotations import annotated, checked_annotations
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
@@ -244,7 +245,8 @@ class Restoration:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
-        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich, full_ns = columns
+        name, own, window, counters, suspended, watched_us, owner, idle_us, *more = columns
+        created_us, is_rich, full_ns, changed_us, annotations = more
         self._end_queue()
         if name in self._state.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -252,11 +254,14 @@ class Restoration:
         if own:
             self._state.set_own(queue, dict(checked_properties(own)))
             self._state.refresh(queue)
+        if annotations:
+            self._state.annotate(queue, annotated({}, checked_annotations(annotations)))
         for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
             setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag, queue.limits.full_ns = as_ints([created_us, is_rich, full_ns])
+        queue.created_us, queue.changed_us = as_ints([created_us, changed_us])
+        rich_flag, queue.limits.full_ns = as_ints([is_rich, full_ns])
         if full_ns:
             self._buckets.append(partial(setattr, queue.limits, "full_ns", full_ns))
         if rich_flag:

@@ -52,7 +52,9 @@ def _summary(queue: Queue) -> tuple[Any, ...]:
     return (
         *(queue.name, queue.owner, sorted(queue.own.items()), queue.settings, queue.suspended, queue.special),
         *(
+            sorted(queue.annotations.items()),
             queue.created_us,
+            queue.changed_us,
             queue.idle_us,
             queue.watched_us,
             [getattr(queue.counters, counter) for counter in COUNTERS],
