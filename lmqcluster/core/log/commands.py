@@ -378,7 +378,7 @@ class Extend(Command):
 
 @dataclass(slots=True)
 class Update(Command):
-    """Hide a polled message again. Result: the number from which its new tag derives, None if it is gone."""
+    """Hide a polled message again. Result: `Updated`."""
 
     op = Op.UPDATE
     queue: bytes
@@ -389,7 +389,7 @@ class Update(Command):
 
 @dataclass(slots=True)
 class DeletePolled(Command):
-    """Remove polled messages by ``(sequence, tag)``. Result: whether each was there."""
+    """Remove polled messages by ``(sequence, tag)``. Result: the `TagState` of each; those with a valid tag are removed."""
 
     op = Op.DELETE_POLLED
     queue: bytes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...core import Queue
 from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
+from ...core.log.results import TagState
 from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...core.queue.message_index import tag_of
 from ...wire.errors import LmqError
@@ -214,19 +215,19 @@ class PolledQueues:
             by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
         self._pulls().put_back_numbers(by_queue)
 
-    async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
-        """Hide a message for `hide_s` seconds; return its new tag, None if it is missing or has another tag."""
+    async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> tuple[TagState, int]:
+        """Hide a message for `hide_s` seconds if its tag is valid; return the state of the tag, and the new tag or 0."""
         self._check(queue)
-        number = await self._sender.propose(Update(queue, message, tag, _microseconds(hide_s)), 96)
-        return None if number is None else tag_of(number)
+        found = await self._sender.propose(Update(queue, message, tag, _microseconds(hide_s)), 96)
+        return found.state, tag_of(found.number)
 
-    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        """Delete messages by id and tag; False for those that are missing or have another tag."""
+    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[TagState]:
+        """Delete messages by id and tag; return the state of each tag. Those whose tag is valid are deleted."""
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
-        done: list[bool] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
-        return done
+        found: list[TagState] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
+        return found
 
     def _check(self, queue: bytes) -> None:
         if len(queue) > NAME_BYTES_MAX:
