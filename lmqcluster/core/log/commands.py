@@ -378,10 +378,7 @@ class Extend(Command):
 
 @dataclass(slots=True)
 class Update(Command):
-    """Hide a polled message again, under a new tag unless it `keeps_tag`.
-
-    Result: the number from which its tag derives, None if it is gone.
-    """
+    """Hide a polled message again, under a new tag unless it `keeps_tag`. Result: `Updated`."""
 
     op = Op.UPDATE
     queue: bytes
@@ -393,7 +390,7 @@ class Update(Command):
 
 @dataclass(slots=True)
 class DeletePolled(Command):
-    """Remove polled messages by ``(sequence, tag)``. Result: whether each was there."""
+    """Remove polled messages by ``(sequence, tag)``. Result: the `TagState` of each; those with a valid tag are removed."""
 
     op = Op.DELETE_POLLED
     queue: bytes

@@ -118,6 +118,7 @@ def _row(message: Message, body_bytes_max: int) -> tuple[Any, ...]:
         *(message.sequence, message.due_us, message.remaining, message.delivered, message.pushed_us, message.meta),
         *_content(message.content, body_bytes_max),
         traits and (*traits[:-1], traits.origin and tuple(traits.origin)),
+        message.place_us if isinstance(message, RichMessage) and message.traits.group else 0,
     )
 
 

@@ -121,10 +121,7 @@ def info_of(queue: Queue, now_us: int, rates: Rates = no_rates) -> QueueInfo:
 
 def busy_groups(queue: Queue) -> int:
     """Return the number of groups with a message in line or leased."""
-    rich = queue.store.rich
-    if rich is None:
-        return 0
-    return len(rich.current) if rich.fair is None else len(rich.current) + len(rich.fair.groups)
+    return 0 if queue.store.rich is None else queue.store.rich.busy_groups()
 
 
 def dead_letters(queue: Queue) -> int:
