@@ -357,7 +357,9 @@ def test_what_is_hidden_is_counted(api: SqsHttp, make_queue: MakeQueue) -> None:
 def test_receipts_that_are_refused(api: SqsHttp, make_queue: MakeQueue, handle: str) -> None:
     url = make_queue()
     text = f'The input receipt handle "{handle[:1024]}" is not a valid receipt handle.'
-    for action, more in (("DeleteMessage", {}), ("ChangeMessageVisibility", {"VisibilityTimeout": 1})):
+    actions: list[tuple[str, dict[str, Any]]] = [("DeleteMessage", {})]
+    actions.append(("ChangeMessageVisibility", {"VisibilityTimeout": 1}))
+    for action, more in actions:
         error = failure_of(api, action, QueueUrl=url, ReceiptHandle=handle, **more)
         assert (error.status, error.code, error.text) == (400, "ReceiptHandleIsInvalid", text)
         batch = api(f"{action}Batch", QueueUrl=url, Entries=[{"Id": "a", "ReceiptHandle": handle, **more}])

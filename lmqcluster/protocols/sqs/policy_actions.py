@@ -88,16 +88,16 @@ class PolicyActions:
             raise SqsError(UNSUPPORTED, text)
         facts = await self._tools.present(call.queue)
         empty = {"Version": "2008-10-17", "Id": f"{self._arn(call)}/SQSDefaultPolicy", "Statement": []}
-        text = facts.text(_POLICY)
-        if text is None:
+        kept = facts.text(_POLICY)
+        if kept is None:
             return empty
         try:
-            policy = json.loads(text)
-            statements = policy["Statement"] if isinstance(policy, dict) else None
-        except (ValueError, LookupError, RecursionError):
-            statements = None
+            policy: Any = json.loads(kept)
+        except (ValueError, RecursionError):
+            policy = None
+        statements = policy.get("Statement") if isinstance(policy, dict) else None
         if not isinstance(statements, list) or not all(isinstance(one, dict) for one in statements):
-            raise value_error(text, _POLICY, "The policy of the queue has no list of statements.")
+            raise value_error(kept, _POLICY, "The policy of the queue has no list of statements.")
         return dict(policy)
 
     async def _keep(self, call: Call, policy: dict[str, Any]) -> None:
