@@ -117,6 +117,14 @@ def lost_dead_letters(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeadLetterRouter, "exhausted", lambda *_args: None)
 
 
+def deliveries_without_limit(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(MessageStore, "is_used_up", lambda *_args: False)
+
+
+def targets_made_for_used_up_messages(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(DeadLetterRouter, "lacks_target", lambda *_args: False)
+
+
 def lost_when_sent_back(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(DeadLetterRouter, "send", lambda *_args: None)
 
@@ -306,6 +314,8 @@ PLANTS: list[Plant] = [
     one_too_many,
     leased_messages_counted,
     lost_dead_letters,
+    deliveries_without_limit,
+    targets_made_for_used_up_messages,
     lost_when_sent_back,
     no_retry_delay,
     the_head_is_the_tail,
