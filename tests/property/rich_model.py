@@ -450,10 +450,14 @@ class RichModel:
         if self.is_expired(self.queues[name], entry):
             self.expire(name, entry)
             return False
-        if entry.remaining <= 0:
+        if entry.remaining <= 0 or self.is_used_up(self.queues[name], entry):
             self.exhaust(name, entry)
             return False
         return True
+
+    def is_used_up(self, queue: Queue, entry: Entry) -> bool:
+        most, target = self.value(queue, "max_deliveries"), self.value(queue, "dead_letter_queue")
+        return most is not None and entry.delivered >= most and (not target or target in self.queues)
 
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
         """Return their deliveries."""

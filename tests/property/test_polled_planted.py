@@ -68,7 +68,21 @@ def groups_two_at_a_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(RichLines, "take_scheduled", take_scheduled)
 
 
+def late_consumers_of_groups_accepted(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(RichLines, "is_ordered", lambda *_args: False)
+
+
+def delayed_messages_overtaken(patch: pytest.MonkeyPatch) -> None:
+    def arrive(lines: RichLines, message: Any, now_us: int) -> None:
+        lines.on_added(message)
+        lines.enter(message, now_us)
+
+    patch.setattr(RichLines, "arrive", arrive)
+
+
 PLANTS = [
+    late_consumers_of_groups_accepted,
+    delayed_messages_overtaken,
     tags_that_do_not_fence,
     late_consumers_refused,
     an_old_tag_after_an_lmq_pull,

@@ -51,6 +51,7 @@ PROPERTIES = st.lists(
         st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
         st.tuples(st.just(b"open_transaction_timeout"), st.sampled_from([None, 1])),
         st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
+        st.tuples(st.just(b"max_deliveries"), st.sampled_from([None, None, 1, 2])),
         st.tuples(st.just(b"group_max_in_flight"), st.sampled_from([None, 1, 2, 3])),
         st.tuples(st.just(b"key_window"), st.sampled_from([None, 1, 2, 60])),
         st.tuples(st.just(b"key_scope"), st.sampled_from([None, b"queue", b"group"])),
@@ -262,6 +263,19 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
             self._batch(step_us, [[Op.PUSH_ROWS, b"d", [row]], [Op.PULL, b"d", 1, 0, True]])
         self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
+
+    @rule(most=st.sampled_from([1, 2]), target=st.sampled_from([None, b"b", b"f"]), row=ROWS, changes=st.booleans())
+    def a_message_is_delivered_as_often_as_allowed(
+        self, most: int, target: bytes | None, row: list[Any], changes: bool
+    ) -> None:
+        own = [[b"retry", 5], [b"timeout", 30], [b"dead_letter_queue", target], [b"max_deliveries", most]]
+        self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"f"], [Op.SET_PROPERTIES, b"d", own]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [row, [b"last", *row[1:]]]]])
+        for _ in range(3):
+            self._batch(0, [[Op.PULL, b"d", 1]])
+            self._batch(0, [[Op.NACK, b"d", [0], m.KEEP, -1]])
+            if changes and target is not None:
+                self._batch(0, [[Op.PUSH, target, None, [b"y"], None, 0]])
 
     @rule(
         most=st.sampled_from([None, 1, 2, 3]),

@@ -59,6 +59,9 @@ class Exits(Protocol):
     def exhausted(self, queue: Queue, message: Message) -> None:
         """Called when a message has no deliveries left."""
 
+    def lacks_target(self, queue: Queue) -> bool:
+        """Return whether messages without deliveries left should go to a queue that does not exist."""
+
 
 class Queue:
     """A named queue. All methods are deterministic and cost O(1), or O(log n) for messages out of order.
@@ -282,7 +285,7 @@ class Queue:
             message = rich.take_behind(leader)
             if message is None:
                 break
-            if message.remaining > 0 and not self.store.is_expired(message, now_us):
+            if self._is_deliverable(message, now_us):
                 rich.begin_flight(message, now_us)
                 taken.append(message)
                 leader = message
@@ -386,7 +389,7 @@ class Queue:
             message = self.store.pop_next(rich, now_us)
             if message is None:
                 break
-            if message.remaining > 0 and not self.store.is_expired(message, now_us):
+            if self._is_deliverable(message, now_us):
                 rich.begin_flight(message, now_us)
                 taken.append(message)
                 group_max = count if whole_groups else len(taken) + self._followers_max()
@@ -416,6 +419,11 @@ class Queue:
         return message
 
     # --- giving up ------------------------------------------------------------------------------------------------
+
+    def _is_deliverable(self, message: Message, now_us: int) -> bool:
+        if message.remaining <= 0 or self.store.is_expired(message, now_us):
+            return False
+        return not self.store.is_used_up(message) or self.exits.lacks_target(self)
 
     def _remove_undeliverable(self, message: Message, now_us: int) -> None:
         """Expire or drop an undeliverable message that is in no line."""
@@ -819,7 +827,7 @@ class Queue:
             hidden = self._first_hidden(rich, now_us, len(taken))
             if hidden is None:
                 break
-            if hidden.remaining > 0 and not self.store.is_expired(hidden, now_us):
+            if self._is_deliverable(hidden, now_us):
                 rich.begin_flight(hidden, now_us)
                 self.limits.charge(now_us, 1)
                 taken.append(hidden)

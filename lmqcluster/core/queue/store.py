@@ -411,6 +411,13 @@ class MessageStore:
             return True
         return isinstance(message, RichMessage) and 0 < message.traits.expires_us <= now_us
 
+    def is_used_up(self, message: Message) -> bool:
+        """Return whether the message was delivered as often as the queue's options allow, regardless of its retries."""
+        options = self.settings.options
+        return (
+            options is not None and options.deliveries_max is not None and message.delivered >= options.deliveries_max
+        )
+
     def next_in_line(self, now_us: int) -> Message | None:
         """Remove the next due message, one whose lease has expired included."""
         if self.rich is not None:

@@ -37,6 +37,11 @@ class DeadLetterRouter:
         if options is not None and options.dead_letters:
             self._pass_on(queue, message, options.dead_letters, EXHAUSTED)
 
+    def lacks_target(self, queue: Queue) -> bool:
+        """Return whether messages without deliveries left should go to a queue that does not exist."""
+        options = queue.settings.options
+        return options is not None and bool(options.dead_letters) and self._state.existing(options.dead_letters) is None
+
     def _pass_on(self, queue: Queue, message: Message, destination: bytes, reason: bytes) -> None:
         state = self._state
         target = self.target(queue, destination)
