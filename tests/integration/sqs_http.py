@@ -182,7 +182,7 @@ def _members(action: str, element: ET.Element) -> dict[str, Any]:
             found.setdefault("queueUrls" if action == "ListDeadLetterSourceQueues" else "QueueUrls", []).append(
                 child.text
             )
-        elif name in _MANY and name != "QueueUrl":
+        elif name in _MANY and len(child):
             found.setdefault(_MANY[name], []).append(_members(action, child))
         elif name == f"{action}ResultEntry":
             found.setdefault("Successful", []).append(_members(action, child))
