@@ -66,7 +66,7 @@ def _export(api: Api) -> Definitions:
         if own or bindings or row["suspended"]:
             queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings))
     tokens = [
-        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"])
+        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"], one["sqs"])
         for one in api.get("/v1/tokens")["tokens"]
         if not one["expired"]
     ]
