@@ -276,7 +276,7 @@ class History:
             [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), True],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
             [Op.POLL, queue, self.random.randint(0, 3), hide_us, pick((True, False)), pick((True, False))],
-            [Op.UPDATE, queue, sequence, tag, hide_us],
+            [Op.UPDATE, queue, sequence, tag, hide_us, pick((True, False))],
             [Op.DELETE_POLLED, queue, [[sequence, tag]]],
             [Op.SET_POLL_LIMITS, pick((b"", queue)), switches],
             [Op.SET_POLL_LIMITS, pick((b"", queue)), None, [pick((None, None, 1, 3)), pick((1, SECOND))]],

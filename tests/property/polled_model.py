@@ -187,7 +187,7 @@ class PolledModel(RichModel):
                 return entry
         return None
 
-    def update(self, name: bytes, arrival: int, tag: int, hide_us: int) -> Any:
+    def update(self, name: bytes, arrival: int, tag: int, hide_us: int, keeps_tag: bool = False) -> Any:
         if self.refuses(name, UPDATE):
             return REFUSED
         entry = self.named(name, arrival, tag)
@@ -195,17 +195,18 @@ class PolledModel(RichModel):
             self.count(name, "missing_update")
             return None
         self.count(name, "updated")
-        self.deliveries += 1
-        self.numbers[arrival] = self.deliveries
+        if not keeps_tag:
+            self.deliveries += 1
+            self.numbers[arrival] = self.deliveries
         if tag and hide_us > 0:
             if entry.state != "leased":
                 entry.ready_us = entry.due_us
-            entry.due_us, entry.state, entry.number = self.now_us + hide_us, "leased", self.deliveries
+            entry.due_us, entry.state, entry.number = self.now_us + hide_us, "leased", self.numbers[arrival]
         elif entry.remaining > 0:
             self.come_back(name, entry, self.now_us + hide_us)
         else:
             self.exhaust(name, entry)
-        return self.numbers[arrival]
+        return self.numbers.get(arrival, 0) if keeps_tag else self.numbers[arrival]
 
     def delete_polled(self, name: bytes, pairs: list[tuple[int, int]]) -> Any:
         if self.refuses(name, DELETE):

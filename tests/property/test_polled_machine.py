@@ -31,6 +31,7 @@ THROTTLES = st.tuples(st.sampled_from([None, 0, 1, 3]), WINDOWS_US).map(list)
 POLL = _command(Op.POLL, QUEUES, st.integers(0, 4), HIDE_US, st.booleans(), st.booleans())
 NAME = st.one_of(
     _command(Op.UPDATE, QUEUES, NAMED, HIDE_US),
+    _command(Op.UPDATE, QUEUES, NAMED, HIDE_US, st.booleans()),
     _command(Op.DELETE_POLLED, QUEUES, st.lists(NAMED, min_size=1, max_size=3)),
 )
 LIMIT = st.one_of(
@@ -87,6 +88,14 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
         self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
         self._batch(late_us, [[Op.UPDATE, name, (0, how), SECOND], [Op.DELETE_POLLED, name, [(0, how)]]])
 
+    @rule(name=QUEUES, hide_us=HIDE_US, late_us=STEPS_US, times_us=st.lists(HIDE_US, min_size=1, max_size=3))
+    def a_consumer_keeps_its_tag(self, name: bytes, hide_us: int, late_us: int, times_us: list[int]) -> None:
+        self._batch(0, [[Op.CREATE, name, b"", [], True], [Op.PUSH, name, None, [b"x"], None, 0]])
+        self._batch(0, [[Op.POLL, name, 1, hide_us, False, True]])
+        for time_us in times_us:
+            self._batch(late_us, [[Op.UPDATE, name, (0, "present"), time_us, True]])
+        self._batch(late_us, [[Op.DELETE_POLLED, name, [(0, "present")]]])
+
     @rule(which=st.sampled_from(["replica", "machine"]), how=st.sampled_from(["present", "none"]))
     def a_consumer_comes_after_a_restart(self, which: str, how: str) -> None:
         self._batch(0, [[Op.CREATE, b"d", b"", [], True], [Op.PUSH, b"d", None, [b"x"], None, 0]])
@@ -113,7 +122,7 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
     def _resolved(self, command: list[Any]) -> list[Any]:
         op, *arguments = command
         if op == Op.UPDATE and isinstance(arguments[1], tuple):
-            return [op, arguments[0], *self._named(*arguments[1]), arguments[2]]
+            return [op, arguments[0], *self._named(*arguments[1]), *arguments[2:]]
         if op == Op.DELETE_POLLED:
             return [op, arguments[0], [self._named(*one) for one in arguments[1]]]
         return super()._resolved(command)

@@ -101,7 +101,7 @@ class PollCommands:
             one.take(now_us)
 
     def update(self, command: log.Update) -> int | None:
-        """Hide a message again; return the number from which its new tag derives, None if it is gone or the tag is outdated.
+        """Hide a message again; return the number from which its tag derives, None if it is gone or the tag is outdated.
 
         Raises:
             ValueError: a field is out of range.
@@ -110,10 +110,14 @@ class PollCommands:
         sequence, tag, hide_us = command.message, command.tag, command.hide_us
         _check_pair(sequence, tag)
         _check_time(hide_us)
+        if type(command.keeps_tag) is not bool:
+            raise ValueError("whether a message keeps its tag must be true or false")
         state = self._state
         queue = self._open(command.queue, Endpoint.UPDATE)
-        number = state.last_delivery + 1
-        if not queue.hide(state.now_us, sequence, tag, hide_us, number):
+        number = queue.hide(
+            state.now_us, sequence, tag, hide_us, None if command.keeps_tag else state.last_delivery + 1
+        )
+        if number is None:
             self._count(queue, "missing_update")
             return None
         state.deliveries.updated(queue, number, hide_us)

@@ -378,13 +378,17 @@ class Extend(Command):
 
 @dataclass(slots=True)
 class Update(Command):
-    """Hide a polled message again. Result: the number from which its new tag derives, None if it is gone."""
+    """Hide a polled message again, under a new tag unless it `keeps_tag`.
+
+    Result: the number from which its tag derives, None if it is gone.
+    """
 
     op = Op.UPDATE
     queue: bytes
     message: int
     tag: int
     hide_us: int
+    keeps_tag: bool = False
 
 
 @dataclass(slots=True)

@@ -846,35 +846,39 @@ class Queue:
         elif isinstance(named.message, RichMessage):
             self.store.enriched().take(named.message)
 
-    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int) -> bool:
-        """Make a message due `hide_us` after now, under a new number; False if it is gone or the tag is outdated.
+    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int | None) -> int | None:
+        """Make a message due `hide_us` after now; return its number, None if it is gone or the tag is outdated.
 
         A leased message stays with its consumer, or returns to it if the lease had expired; one never delivered is
-        delayed.
+        delayed. It gets the new `number`, or with None keeps the one that it has, and with it its tag.
         """
         named = self._named(sequence, tag)
         if named is None:
-            return False
+            return None
         message = named.message
         if self.pre_images is not None:
             self.pre_images.keep((message,))
-        if named.number in self.store.leases.messages:
+        if number is None:
+            number = named.number
+        elif named.number in self.store.leases.messages:
             self.store.endings.note(named.number, Settlement.EXPIRED)
         self._take_named(named)
-        self.index().delivered((message,), number)
+        if number:
+            self.index().delivered((message,), number)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
             self.store.enriched().begin_flight(message, now_us)
             self.store.enriched().leased_bytes += message_bytes(message)
             self._note_room()
-            return True
-        self.store.endings.note(number, Settlement.NACKED)
+            return number
+        if number:
+            self.store.endings.note(number, Settlement.NACKED)
         if message.remaining > 0:
             self._return(message, now_us, now_us + hide_us)
         else:
             self._drop(message, now_us)
-        return True
+        return number
 
     def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[bool]:
         """Remove messages by id and tag; False for each that is gone or whose tag is outdated."""

@@ -88,8 +88,8 @@ class Deliveries:
             self._state.note_due(queue)
 
     def updated(self, queue: Queue, number: int, hide_us: int) -> None:
-        """Account for a message that was hidden again under the next number."""
-        self._state.last_delivery = number
+        """Account for a message that was hidden again under the next number, or under the one that it had."""
+        self._state.last_delivery = max(self._state.last_delivery, number)
         self._state.note_due(queue)
         if hide_us > 0:
             self._lease_watch.note(queue, self._state.now_us + hide_us)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core import Queue
 from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
@@ -17,7 +18,7 @@ from .pulls.pull_options import PullOptions
 from .pulls.wait_lists import polls_are_suspended
 from .sending.naming import no_queue
 from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
-from .sending.push_items import PushItem, PushOptions
+from .sending.push_items import PushItem, PushOptions, Stored, stored
 
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
@@ -28,11 +29,21 @@ if TYPE_CHECKING:
 __all__ = ["Limits", "Polled", "PolledQueues", "QueueMetrics"]
 
 HasRoom = Callable[[int], bool]
-WaitFor = Callable[
-    [Callable[[bytes, "PullRequest"], object], bytes, tuple[int, float | None], HasRoom | None],
-    Coroutine[Any, Any, "list[Delivery]"],
-]
-"""Type of the function with which the service waits for messages; see `QueueService.pull`."""
+
+
+class WaitFor(Protocol):
+    """The function with which the service waits for messages; see `QueueService.pull`."""
+
+    def __call__(
+        self,
+        start: Callable[[bytes, PullRequest], object],
+        key: bytes,
+        wanted: tuple[int, float | None],
+        has_room: HasRoom | None,
+        *,
+        until: asyncio.Future[None] | None = None,
+    ) -> Coroutine[Any, Any, list[Delivery]]: ...
+
 
 RETRY_WITHOUT_END = (1 << 31) - 1
 """Redeliveries of a message in a queue created here, unless its properties change: practically unlimited."""
@@ -127,6 +138,17 @@ class PolledQueues:
         results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
         return [sequence for _flag, sequence in results]
 
+    async def push_items(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[Stored]:
+        """Store all messages or none in an existing queue; return the result of each. `owner` is that of their keys."""
+        sender = self._sender
+        self._check(queue)
+        for item in items:
+            sender.check_item(item)
+        rows = [item.row(sender.due_times) for item in items]
+        size = sum(item.size_bytes() for item in items)
+        results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
+        return [stored(*one) for one in results]
+
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
         """Return the rows of a push.
 
@@ -159,6 +181,7 @@ class PolledQueues:
         takes_hidden: bool = False,
         wait_s: float = 0.0,
         has_room: HasRoom | None = None,
+        until: asyncio.Future[None] | None = None,
     ) -> list[Polled]:
         """Take up to `count` messages and hide them for `hide_s` seconds; see `QueueService.pull` for the rest.
 
@@ -169,6 +192,7 @@ class PolledQueues:
             takes_hidden: take hidden messages too; such a poll does not wait.
             wait_s: seconds to wait for the first message.
             has_room: as in a pull.
+            until: the wait also ends when this is done.
         """
         self._check(queue)
         options = PullOptions(Poll, (_microseconds(hide_s), takes_hidden, False))
@@ -180,7 +204,7 @@ class PolledQueues:
                 return []
             start = self._pulls().wait
         begin = partial(start, options=options)
-        delivered = await self._wait_for(begin, queue, wanted, has_room)
+        delivered = await self._wait_for(begin, queue, wanted, has_room, until=until)
         parse = self._receipts().parse
         return [Polled(one, tag_of(parse(one.id))) for one in delivered]
 
@@ -214,11 +238,38 @@ class PolledQueues:
             by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
         self._pulls().put_back_numbers(by_queue)
 
-    async def update(self, queue: bytes, message: int, tag: int, hide_s: int) -> int | None:
-        """Hide a message for `hide_s` seconds; return its new tag, None if it is missing or has another tag."""
+    async def update(self, queue: bytes, message: int, tag: int, hide_s: int, *, keeps_tag: bool = False) -> int | None:
+        """Hide a message for `hide_s` seconds; return its tag, None if it is missing or has another tag.
+
+        The tag is a new one unless the message `keeps_tag`.
+        """
         self._check(queue)
-        number = await self._sender.propose(Update(queue, message, tag, _microseconds(hide_s)), 96)
+        command = Update(queue, message, tag, _microseconds(hide_s), keeps_tag)
+        number = await self._sender.propose(command, 96)
         return None if number is None else tag_of(number)
+
+    async def expired(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
+        """Return for each message whether it still has this tag but is visible again, because its time is over."""
+        states = self._lease_states(queue, pairs)
+        if all(is_leased for is_leased, _ in states):
+            return [False] * len(pairs)
+        # The local replica may not know of the latest deliveries.
+        await self._sender.look_up()
+        return [has_tag and not is_leased for is_leased, has_tag in self._lease_states(queue, pairs)]
+
+    def _lease_states(self, name: bytes, pairs: Sequence[tuple[int, int]]) -> list[tuple[bool, bool]]:
+        """Return for each message whether it is hidden under this tag, and whether it has the tag at all."""
+        queue, now_us = self._existing(name), self._pulls().clock.now_us()
+        index = None if queue.store.rich is None else queue.store.rich.index
+        if index is None:
+            return [(False, False)] * len(pairs)
+        found: list[tuple[bool, bool]] = []
+        for sequence, tag in pairs:
+            number = index.number(sequence, tag)
+            message = queue.store.leases.messages.get(number) if number else None
+            is_there = message is not None or (number is not None and index.in_line(sequence) is not None)
+            found.append((message is not None and message.due_us > now_us, is_there))
+        return found
 
     async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
         """Delete messages by id and tag; False for those that are missing or have another tag."""

@@ -345,9 +345,10 @@ class QueueService:
         place: ConnectionSlot | None = None,
         *,
         unsent: Unsent = Unsent.UNDO,
+        until: asyncio.Future[None] | None = None,
     ) -> list[Delivery]:
         receipts = self.receipts()
-        delivered = await self.delivered(start, key, wanted, has_room, place, unsent=unsent)
+        delivered = await self.delivered(start, key, wanted, has_room, place, unsent=unsent, until=until)
         return rendered(receipts, delivered, self.unix_us)
 
     async def delivered(

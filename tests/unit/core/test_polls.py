@@ -37,6 +37,17 @@ def test_a_message_that_is_hidden_again_has_another_tag(driver: Driver, hide_us:
     assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [True]
 
 
+@pytest.mark.parametrize("hide_us", [0, 60 * SECOND])
+@pytest.mark.parametrize("late_s", [0, 90])
+def test_a_message_that_is_hidden_again_can_keep_its_tag(driver: Driver, hide_us: int, late_s: int) -> None:
+    sequence, tag = _poll(driver, 60 * SECOND)
+    for _ in range(2):
+        driver.wait(late_s)
+        assert tag_of(driver.do(Op.UPDATE, Q, sequence, tag, hide_us, True)) == tag
+    assert (driver.do(Op.POLL, Q, 1, SECOND, False, False) == []) is (hide_us > 0)
+    assert driver.do(Op.DELETE_POLLED, Q, [(sequence, tag)]) == [hide_us > 0]
+
+
 def test_the_tag_of_an_earlier_delivery_is_invalid(driver: Driver) -> None:
     sequence, before = _poll(driver, 0)
     assert _poll(driver, 0) == (sequence, before + 1)
