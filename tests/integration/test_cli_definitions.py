@@ -34,7 +34,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Admin]:
         admin = admin_of(cluster[0])
         for arguments in (
             ["defaults", "add", "^mail[.]", "--retry", "5", "--yes"],
-            ["queue", "set", "orders", "--retry", "3", "--accum", "0.5", "--create"],
+            ["queue", "set", "orders", "--retry", "3", "--accum", "0.5", "--annotate", "team=a=b", "--create"],
             [
                 "queue",
                 "set",
@@ -81,7 +81,13 @@ def test_what_is_exported(source: Admin, tmp_path: Path) -> None:
                 "suspended": False,
                 "bindings": [],
             },
-            {"name": "orders", "properties": {"accum": 0.5, "retry": 3}, "suspended": False, "bindings": COPIES},
+            {
+                "name": "orders",
+                "properties": {"accum": 0.5, "retry": 3},
+                "suspended": False,
+                "bindings": COPIES,
+                "annotations": {"team": "a=b"},
+            },
             {"name": {"base64": "/w=="}, "properties": {"timeout": 1.5}, "suspended": False, "bindings": []},
         ],
         "tokens": [],
@@ -100,6 +106,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
         "would suspend queue held",
         'would create queue hooked with hooks {"pre_http_push": [["lmq_hook_preserve_header", ["x-a"]]]}',
         "would create queue orders with accum 0.5, retry 3",
+        'would set the annotations of queue orders to team "a=b"',
         "would bind queue orders: audit gets copies of messages pushed to it",
         "would bind queue orders: base64:/w== gets copies of messages pushed to it",
         "would create queue base64:/w== with timeout 1.5",
@@ -108,7 +115,7 @@ def test_a_cluster_gets_the_definitions_of_another_one(source: Admin, target: No
     assert exported(admin)["queues"] == [], "nothing has happened yet"
     refused = admin("definitions", "import", str(file))
     assert (refused.code, refused.out) == (2, "")
-    assert "this would make 8 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
+    assert "this would make 9 changes, as shown, and there is no terminal" in refused.err.splitlines()[-1]
     done = admin("definitions", "import", str(file), "--yes")
     assert (done.code, done.out, done.err.splitlines()) == (0, "", changes)
     assert exported(admin) == json.loads(file.read_text())

@@ -179,6 +179,10 @@ class History:
         ]
         return pick(commands)
 
+    def _annotations(self) -> list[list[Any]]:
+        names = self.random.sample((b"a", b"b", b"c"), self.random.randint(0, 3))
+        return [[name, self.random.choice((None, b"", b"x", b"y" * 9_000))] for name in names]
+
     def _properties(self, *, removes: bool) -> list[list[Any]]:
         names = self.random.sample(sorted(_PROPERTIES), self.random.randint(1, 3))
         rows = [[name, self.random.choice(_PROPERTIES[name])] for name in names]
@@ -194,6 +198,8 @@ class History:
             [Op.SET_DEFAULTS, rules],
             [Op.SET_DEFAULTS, rules],
             [Op.SET_PROPERTIES, self._queue(), [], False, True],
+            [Op.SET_PROPERTIES, self._queue(), self._properties(removes=True), pick((False, True)), False,
+             self._annotations(), pick((False, True))],
         ]  # fmt: skip
         return pick(commands)
 
@@ -207,6 +213,7 @@ class History:
             [Op.PURGE, queue, count, pick(_LABELS)],
             [Op.REDRIVE, pick((b"b", b"dead")), pick((b"", self._queue())), pick(_LABELS), count],
             [Op.CREATE, queue, pick(_OWNERS)],
+            [Op.CREATE, queue, pick(_OWNERS), self._properties(removes=False), False, self._annotations()],
             [Op.BARRIER],
             [Op.DIGEST, self.random.randbytes(8)],
         ]

@@ -7,10 +7,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, Entry, RichModel
+from .rich_model import REFUSED, Entry, RichModel, Run
 
 DELETE, POLL, PUSH, UPDATE = range(4)
 ENDPOINTS = ("delete", "poll", "push", "update")
+GONE, VALID, EXPIRED, OUTDATED = range(4)
 PLAIN = (0, 0, b"", b"", None)
 
 
@@ -65,9 +66,11 @@ class PolledModel(RichModel):
     def put(self, name: bytes, body: bytes, asked: list[Any], attributes: bytes = b"") -> None:
         super().put(name, body, asked, attributes)
         entry = self.queues[name].entries[-1]
-        if name in self.indexes and entry.traits is None:
-            entry.traits, entry.came_back = PLAIN, True
+        if name in self.indexes:
+            entry.traits, entry.came_back = entry.traits or PLAIN, entry.came_back or entry.traits is None
+            entry.place_us = self.now_us
             self.place(self.queues[name], entry)
+            self.queues[name].arrange(entry.group, self.now_us)
 
     def pull(self, name: bytes, count: int, lease_us: int = 0, settles: bool = False) -> list[Any]:
         delivered = super().pull(name, count, lease_us, settles)
@@ -149,15 +152,18 @@ class PolledModel(RichModel):
     def chosen(self, name: bytes, count: int, *, takes_hidden: bool) -> list[Entry]:
         queue = self.queues[name]
         taken: list[Entry] = []
+        run = Run(self.value(queue, "group_max_in_flight") or 1)
         while len(taken) < count and not queue.suspended:
-            entry = self.next_in_line(name) or (self.next_hidden(name) if takes_hidden else None)
+            entry = run.following(queue) or self.next_in_line(name)
+            is_hidden = entry is None
+            if entry is None and takes_hidden:
+                entry = self.next_hidden(name)
             if entry is None:
                 break
-            if self.is_expired(queue, entry):
-                self.expire(name, entry)
-            elif entry.remaining <= 0:
-                self.exhaust(name, entry)
-            else:
+            if self.is_deliverable(name, entry):
+                run = Run(run.most) if is_hidden else run
+                if not is_hidden:
+                    run.take(entry)
                 entry.state = "taken"
                 taken.append(entry)
         return taken
@@ -167,8 +173,10 @@ class PolledModel(RichModel):
         leased = [(e.due_us, 0, e.number, e) for e in queue.entries if e.state == "leased"]
         scheduled = [(e.due_us, 1, e.arrival, e) for e in queue.entries if e.state == "scheduled"]
         entry = min(leased + scheduled, key=lambda row: row[:3], default=(0, 0, 0, None))[3]
-        if entry is not None and entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
-            return None
+        if entry is not None and entry.state == "scheduled" and entry.group:
+            others = [one for one in queue.members(entry.group) if one is not entry]
+            if any((one.place_us, one.arrival) < (entry.place_us, entry.arrival) for one in others):
+                return None
         return entry
 
     def named(self, name: bytes, *ids: int) -> Any:
@@ -187,13 +195,21 @@ class PolledModel(RichModel):
                 return entry
         return None
 
+    def state_of(self, name: bytes, arrival: int, tag: int) -> tuple[int, Entry | None]:
+        """Return the state of a tag, and the message if it is valid."""
+        entry = self.named(name, arrival, tag)
+        if entry is None:
+            is_here = any(one.arrival == arrival for one in self.queues[name].entries)
+            return OUTDATED if is_here and arrival in self.numbers else GONE, None
+        return (EXPIRED, None) if tag and entry.group and entry.state != "leased" else (VALID, entry)
+
     def update(self, name: bytes, arrival: int, tag: int, hide_us: int, keeps_tag: bool = False) -> Any:
         if self.refuses(name, UPDATE):
             return REFUSED
-        entry = self.named(name, arrival, tag)
+        state, entry = self.state_of(name, arrival, tag)
         if entry is None:
             self.count(name, "missing_update")
-            return None
+            return state, 0
         self.count(name, "updated")
         if not keeps_tag:
             self.deliveries += 1
@@ -206,19 +222,19 @@ class PolledModel(RichModel):
             self.come_back(name, entry, self.now_us + hide_us)
         else:
             self.exhaust(name, entry)
-        return self.numbers.get(arrival, 0) if keeps_tag else self.numbers[arrival]
+        return state, self.numbers.get(arrival, 0)
 
     def delete_polled(self, name: bytes, pairs: list[tuple[int, int]]) -> Any:
         if self.refuses(name, DELETE):
             return REFUSED
         results = []
         for arrival, tag in pairs:
-            entry = self.named(name, arrival, tag)
-            results.append(entry is not None)
+            state, entry = self.state_of(name, arrival, tag)
+            results.append(state)
             if entry is not None:
                 self.remove(name, entry)
                 self.queues[name].add("acked")
-        self.count(name, "missing_delete", results.count(False))
+        self.count(name, "missing_delete", len([one for one in results if one != VALID]))
         return results
 
     # --- limits ---------------------------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """The naive model of queue features beyond LMQ's: traits, limits, dead letters, bindings, transactions.
 
 As in `model`, everything is a list that is searched. A message is in one of four states: ``line`` (due), ``scheduled``
-(not due), ``held`` (its group is busy), ``leased``. Returning messages without traits precede new ones if they are due
-at the same microsecond.
+(not due), ``held`` (behind another one of its group), ``leased``. Returning messages without traits precede new ones
+if they are due at the same microsecond.
 """
 
 from __future__ import annotations
@@ -22,6 +22,23 @@ Targets = tuple[list[bytes], list[bytes], list[bytes]]
 PUSH_ROWS, ACK, NACK, EXTEND = 2, 20, 21, 22
 DEFAULTS: dict[str, Any] = {"retry": 2, "timeout": 30}
 MAX_US = 1 << 60
+
+
+class Run:
+    """The messages that one pull takes of a group, one right behind the other."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.left = 0
+        self.last: Entry | None = None
+
+    def following(self, queue: Queue) -> Entry | None:
+        return queue.behind(self.last) if self.last is not None and self.left > 0 else None
+
+    def take(self, entry: Entry) -> None:
+        follows = self.last is not None and self.left > 0 and entry.state == "held"
+        self.left = self.left - 1 if follows else self.most - 1
+        self.last = entry
 
 
 class RichModel:
@@ -138,8 +155,7 @@ class RichModel:
 
     def line_up(self, queue: Queue, entry: Entry) -> None:
         entry.state = "line"
-        if entry.group and queue.busy.setdefault(entry.group, entry) is not entry:
-            entry.state = "held"
+        queue.arrange(entry.group, self.now_us)
 
     def place(self, queue: Queue, entry: Entry) -> None:
         if entry.due_us > self.now_us and entry.traits:
@@ -150,16 +166,10 @@ class RichModel:
             entry.state = "line"
 
     def remove(self, name: bytes, entry: Entry) -> None:
-        """Remove the message from the queue; the next one of its group becomes due now."""
+        """Remove the message from the queue; the next one of its group may become due now."""
         queue = self.queues[name]
         queue.entries.remove(entry)
-        if entry.group and queue.busy.get(entry.group) is entry:
-            del queue.busy[entry.group]
-            held = [e for e in queue.entries if e.state == "held" and e.group == entry.group]
-            if held:
-                heir = min(held, key=lambda e: (e.due_us, e.arrival))
-                heir.state, heir.due_us = "line", self.now_us
-                queue.busy[entry.group] = heir
+        queue.arrange(entry.group, self.now_us)
 
     def come_back(self, name: bytes, entry: Entry, due_us: int) -> None:
         queue = self.queues[name]
@@ -169,6 +179,7 @@ class RichModel:
             return
         entry.due_us, entry.came_back = due_us, True
         self.place(queue, entry)
+        queue.arrange(entry.group, self.now_us)
 
     def is_expired(self, queue: Queue, entry: Entry) -> bool:
         age_us = self.us(queue, "max_age")
@@ -396,7 +407,7 @@ class RichModel:
             self.next_in_line(name)
             or min(plain, key=lambda e: (e.due_us, e.arrival), default=None)
             or min(scheduled, key=lambda e: (e.due_us, e.arrival), default=None)
-            or min(held, key=lambda e: (e.group, e.due_us, e.arrival), default=None)
+            or min(held, key=lambda e: (e.group, e.place_us, e.arrival), default=None)
         )
 
     def pull(
@@ -414,16 +425,14 @@ class RichModel:
             return REFUSED
         timeout_us = lease_us or self.us(queue, "timeout")
         delivered: list[Any] = []
+        run = Run(1 if settles else self.value(queue, "group_max_in_flight") or 1)
         while len(delivered) < count and not queue.suspended:
-            entry = self.next_in_line(name)
+            entry = run.following(queue) or self.next_in_line(name)
             if entry is None:
                 break
-            if self.is_expired(queue, entry):
-                self.expire(name, entry)
+            if not self.is_deliverable(name, entry):
                 continue
-            if entry.remaining <= 0:
-                self.exhaust(name, entry)
-                continue
+            run.take(entry)
             self.deliveries += 1
             entry.remaining -= charge
             entry.delivered += 1
@@ -435,6 +444,16 @@ class RichModel:
             else:
                 entry.ready_us, entry.due_us, entry.state = entry.due_us, self.now_us + timeout_us, "leased"
         return delivered
+
+    def is_deliverable(self, name: bytes, entry: Entry) -> bool:
+        """Return whether a message may be delivered; drop it otherwise."""
+        if self.is_expired(self.queues[name], entry):
+            self.expire(name, entry)
+            return False
+        if entry.remaining <= 0:
+            self.exhaust(name, entry)
+            return False
+        return True
 
     def shown(self, name: bytes, entries: list[Entry]) -> list[Any]:
         """Return their deliveries."""

@@ -23,6 +23,11 @@ class Entry:
     number: int = 0
     ready_us: int = 0
     delivered: int = 0
+    place_us: int = -1  # in its group, then by arrival; the first due time unless it is given
+
+    def __post_init__(self) -> None:
+        if self.place_us < 0:
+            self.place_us = self.due_us
 
     @property
     def priority(self) -> int:
@@ -43,7 +48,28 @@ class Queue:
     own: dict[str, Any] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     suspended: bool = False
-    busy: dict[bytes, Entry] = field(default_factory=dict)
+
+    def members(self, group: bytes) -> list[Entry]:
+        """Return the messages of a group in their order. One that is not due for the first time yet is not among them,
+        nor is one that is coming back.
+        """
+        found = [one for one in self.entries if one.group == group and one.state != "coming back"]
+        found = [one for one in found if one.state != "scheduled" or one.due_us != one.place_us]
+        return sorted(found, key=lambda one: (one.place_us, one.arrival))
+
+    def arrange(self, group: bytes, now_us: int) -> None:
+        """Put the first message of a group in line unless it is in flight or delayed, and hold the other due ones."""
+        for place, entry in enumerate(self.members(group) if group else []):
+            if entry.state in ("line", "held"):
+                if place == 0 and entry.state == "held":
+                    entry.due_us = now_us
+                entry.state = "held" if place else "line"
+
+    def behind(self, entry: Entry) -> Entry | None:
+        """Return the message of the group that may follow this one, which is in flight."""
+        members = self.members(entry.group) if entry.group else [entry]
+        following = members[members.index(entry) + 1 :]
+        return following[0] if following and following[0].state == "held" else None
 
     def add(self, counter: str, count: int = 1) -> None:
         self.counts[counter] = self.counts.get(counter, 0) + count

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import invariant, rule
 
 from lmqcluster.core import Machine, Op
-from lmqcluster.core.messages.message import loaded, traits_of
+from lmqcluster.core.messages.message import loaded
 from lmqcluster.core.state import batch_leases
 from lmqcluster.core.state.batch_lease import BatchState
 from lmqcluster.core.state.batch_leases import BatchLeases
@@ -163,19 +163,6 @@ class BatchMachineAgainstModel(RichMachineAgainstModel):
             return state
         found = machine.state.batches.read(b"s", epoch, 0, 100)
         return None if found is None else [(number, loaded(message.content)) for _, number, _, message in found]
-
-    @invariant()
-    def groups_are_leased_in_order_and_alone(self) -> None:
-        for name, queue in self.machine.state.queues.items():
-            if queue.store.rich is None:
-                continue
-            leased = [(traits_of(one).group, one.sequence) for one in queue.store.leases.messages.values()]
-            waiting = {one.traits.group for one in queue.store.rich.waiting}
-            groups = {group for group, _ in leased if group}
-            assert not groups & waiting, f"{name!r} has messages of a group both leased and in line"
-            for group, followers in queue.store.rich.followers.items():
-                assert followers
-                assert {(group, sequence) for sequence in followers} <= set(leased)
 
 
 TestBatchMachineAgainstModel = BatchMachineAgainstModel.TestCase

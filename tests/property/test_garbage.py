@@ -49,6 +49,7 @@ SOUND: list[list[Any]] = [
     [Op.PUSH_EACH, [b"q"], [b"six", None, b"", None]],
     [Op.SET_PROPERTIES, b"q", [[b"retry", 1], [b"timeout", 0], [b"hooks", [[b"pre_http_push", [[b"m", [b"x-a"]]]]]]]],
     [Op.SET_PROPERTIES, b"q", [], False, True],
+    [Op.SET_PROPERTIES, b"q", [], False, False, [[b"a", b"text"], [b"b", None]], False],
     [Op.DELETE, b"q"],
     [Op.SET_DEFAULTS, [[b"q", [[b"accum", 10], [b"retry", 0]]]]],
     [Op.BARRIER],

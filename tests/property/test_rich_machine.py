@@ -51,6 +51,7 @@ PROPERTIES = st.lists(
         st.tuples(st.just(b"destination_queues"), st.sampled_from([None, None, None, [b"b"], [b"b", b"c"], []])),
         st.tuples(st.just(b"open_transaction_timeout"), st.sampled_from([None, 1])),
         st.tuples(st.just(b"fanout_only"), st.sampled_from([None, None, True, False])),
+        st.tuples(st.just(b"group_max_in_flight"), st.sampled_from([None, 1, 2, 3])),
         st.tuples(st.just(b"key_window"), st.sampled_from([None, 1, 2, 60])),
         st.tuples(st.just(b"key_scope"), st.sampled_from([None, b"queue", b"group"])),
     ).map(list),
@@ -262,6 +263,22 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
 
+    @rule(
+        most=st.sampled_from([None, 1, 2, 3]),
+        rows=st.lists(ROWS, min_size=3, max_size=6),
+        counts=st.tuples(st.integers(1, 4), st.integers(1, 4)),
+        commands=st.lists(SETTLE | PULL, max_size=4),
+        step_us=STEPS_US,
+    )
+    def messages_of_a_group_come_back(
+        self, most: int | None, rows: list[Any], counts: tuple[int, int], commands: list[Any], step_us: int
+    ) -> None:
+        rows = [[*row[:4], [*row[4][:5], b"g"] if row[4] else [-1, 0, 0, 0, b"", b"g"]] for row in rows]
+        own = [[b"group_max_in_flight", most], [b"retry", 2], [b"timeout", 1], [b"exclusive", None]]
+        self._batch(0, [[Op.SET_PROPERTIES, b"d", own], [Op.PUSH_ROWS, b"d", rows], [Op.PULL, b"d", counts[0]]])
+        for op, _, *arguments in commands:
+            self._batch(step_us, [[op, b"d", *arguments], [Op.PULL, b"d", counts[1]]])
+
     @rule(which=st.sampled_from(["replica", "machine"]))
     def restart_from_a_snapshot(self, which: str) -> None:
         setattr(self, which, copied(getattr(self, which)))
@@ -348,6 +365,25 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
                 )
             counted = {counter: getattr(real.counters, f"{counter}_total") for counter in _COUNTED}
             assert counted == {counter: queue.counts.get(counter, 0) for counter in _COUNTED}, name
+
+    @invariant()
+    def groups_follow_the_rule(self) -> None:
+        """The message of a group that is in line comes before all others of it; the others are held or hold them."""
+        for queue in self.machine.state.queues.values():
+            rich = queue.store.rich
+            if rich is None:
+                continue
+            groups: dict[bytes, list[Any]] = {}
+            for line in (rich.waiting, rich.held, rich.holding):
+                for message in line:
+                    if message.traits.group:
+                        groups.setdefault(message.traits.group, []).append(message)
+            assert rich.heads.keys() == groups.keys()
+            in_line = set(rich.waiting)
+            for group, messages in groups.items():
+                first, *others = sorted(messages, key=lambda one: (one.place_us, one.sequence))
+                assert (first in in_line) == (rich.heads[group] is first) != (first in set(rich.holding))
+                assert not in_line & set(others)
 
     @invariant()
     def same_sums(self) -> None:

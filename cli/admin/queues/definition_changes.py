@@ -105,13 +105,17 @@ def _queue(api: Api, wanted: QueueDefinition) -> Iterator[Change]:
             raise
         text = f"create queue {shown}" + (f" with {_words(wanted.properties)}" if wanted.properties else "")
         yield Change(text, lambda api: _set_properties(api, path, wanted.properties, clear=not wanted.properties))
-        found = {"own_properties": wanted.properties, "suspended": False}
+        found = {"own_properties": wanted.properties, "annotations": {}, "suspended": False}
     before, after = dict(parse_properties(found["own_properties"])), dict(parse_properties(wanted.properties))
     if before != after:
         # The API cannot remove a single property.
         clear = not before.keys() <= after.keys()
         text = f"change the properties of queue {shown} from {_words(found['own_properties'])} to {_words(wanted.properties)}"
         yield Change(text, lambda api: _set_properties(api, path, wanted.properties, clear=clear))
+    if wanted.annotations not in (None, found["annotations"]):
+        annotations = {**dict.fromkeys(found["annotations"]), **(wanted.annotations or {})}
+        text = f"set the annotations of queue {shown} to {_words(wanted.annotations or {})}"
+        yield Change(text, lambda api: api.patch(f"{path}/properties", {"annotations": annotations}))
     if found["suspended"] != wanted.suspended:
         verb = "suspend" if wanted.suspended else "resume"
         yield Change(f"{verb} queue {shown}", lambda api: api.post(f"{path}/{verb}", {}))

@@ -6,7 +6,7 @@ None of them creates a queue. A queue without an index gets it with the first of
 from __future__ import annotations
 
 from ..log import commands as log
-from ..log.results import Delivered, RefusedError, shown
+from ..log.results import Delivered, RefusedError, TagState, Updated, shown
 from ..queue.limits import Endpoint, PollLimits
 from ..queue.options import TIME_US_MAX
 from ..queue.queue import PASSES_MAX, Queue
@@ -100,8 +100,8 @@ class PollCommands:
         for one in throttles:
             one.take(now_us)
 
-    def update(self, command: log.Update) -> int | None:
-        """Hide a message again; return the number from which its tag derives, None if it is gone or the tag is outdated.
+    def update(self, command: log.Update) -> Updated:
+        """Hide a message again if its tag is valid, under a new tag or the same one.
 
         Raises:
             ValueError: a field is out of range.
@@ -114,18 +114,17 @@ class PollCommands:
             raise ValueError("whether a message keeps its tag must be true or false")
         state = self._state
         queue = self._open(command.queue, Endpoint.UPDATE)
-        number = queue.hide(
-            state.now_us, sequence, tag, hide_us, None if command.keeps_tag else state.last_delivery + 1
-        )
-        if number is None:
+        number = None if command.keeps_tag else state.last_delivery + 1
+        result = queue.hide(state.now_us, sequence, tag, hide_us, number)
+        if result.state is not TagState.VALID:
             self._count(queue, "missing_update")
-            return None
-        state.deliveries.updated(queue, number, hide_us)
+            return result
+        state.deliveries.updated(queue, result.number, hide_us)
         self._count(queue, "updated")
-        return number
+        return result
 
-    def delete(self, command: log.DeletePolled) -> list[bool]:
-        """Remove messages; False for each that is gone or whose tag is outdated.
+    def delete(self, command: log.DeletePolled) -> list[TagState]:
+        """Remove the messages whose tags are valid; return the state of each tag.
 
         Raises:
             ValueError: a field is out of range.
@@ -138,7 +137,7 @@ class PollCommands:
             _check_pair(sequence, tag)
         queue = self._open(command.queue, Endpoint.DELETE)
         results = queue.remove_named(self._state.now_us, pairs)
-        self._count(queue, "missing_delete", results.count(False))
+        self._count(queue, "missing_delete", sum(one is not TagState.VALID for one in results))
         self._state.note_due(queue)
         return results
 

@@ -35,7 +35,7 @@ Match = Callable[[bytes], bool]
 Compile = Callable[[bytes], Match]
 """Compiles a regular expression to an unanchored search; raises ValueError if it is invalid. Must be deterministic."""
 Pairs = list[list[Any]]
-"""Properties as ``[name, value]``."""
+"""Properties or annotations as ``[name, value]``."""
 
 
 class Op(IntEnum):
@@ -378,10 +378,7 @@ class Extend(Command):
 
 @dataclass(slots=True)
 class Update(Command):
-    """Hide a polled message again, under a new tag unless it `keeps_tag`.
-
-    Result: the number from which its tag derives, None if it is gone.
-    """
+    """Hide a polled message again, under a new tag unless it `keeps_tag`. Result: `Updated`."""
 
     op = Op.UPDATE
     queue: bytes
@@ -393,7 +390,7 @@ class Update(Command):
 
 @dataclass(slots=True)
 class DeletePolled(Command):
-    """Remove polled messages by ``(sequence, tag)``. Result: whether each was there."""
+    """Remove polled messages by ``(sequence, tag)``. Result: the `TagState` of each; those with a valid tag are removed."""
 
     op = Op.DELETE_POLLED
     queue: bytes
@@ -419,7 +416,7 @@ class Transaction(Command):
 
 @dataclass(slots=True)
 class Create(Command):
-    """Create a queue with these properties unless it exists; with `indexed` its messages are found by id.
+    """Create a queue with these properties and annotations unless it exists; with `indexed` its messages are found by id.
 
     Result: whether it is new.
     """
@@ -429,6 +426,7 @@ class Create(Command):
     owner: bytes = b""
     pairs: Pairs = field(default_factory=list)
     indexed: bool = False
+    annotations: Pairs = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -443,7 +441,10 @@ class Delete(Command):
 class SetProperties(Command):
     """Set some of a queue's own properties, with `only_unset` those that are not set; with `clears` remove all others first.
 
-    A value of None removes a property. Creates the queue if needed. Result: True.
+    Changes some of its annotations too, all or nothing; `clears` keeps the others. A value of None removes a property or
+    an annotation. Creates the queue if needed, unless it `must_exist`.
+
+    Result: True.
     """
 
     op = Op.SET_PROPERTIES
@@ -451,6 +452,8 @@ class SetProperties(Command):
     pairs: Pairs
     only_unset: bool = False
     clears: bool = False
+    annotations: Pairs = field(default_factory=list)
+    must_exist: bool = False
 
 
 @dataclass(slots=True)

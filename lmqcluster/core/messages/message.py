@@ -97,9 +97,14 @@ class Traits(NamedTuple):
 
 
 class RichMessage(Message):
-    """A message with traits."""
+    """A message with traits.
 
-    __slots__ = ("traits",)
+    Attributes:
+        traits: the traits.
+        place_us: its place in its group: a time, of which the earlier comes first.
+    """
+
+    __slots__ = ("place_us", "traits")
 
     def __init__(
         self, sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits
@@ -114,10 +119,15 @@ class RichMessage(Message):
         self.meta = meta
         self.content = content
         self.traits = traits
+        self.place_us = due_us
 
     def place(self) -> tuple[int, int, int]:
         """Return the sort key of delivery: priority, due time and arrival."""
         return self.traits.priority, self.due_us, self.sequence
+
+    def group_place(self) -> tuple[bytes, int, int]:
+        """Return the sort key of messages in the order of their groups."""
+        return self.traits.group, self.place_us, self.sequence
 
 
 PLAIN_TRAITS = Traits()
@@ -141,9 +151,9 @@ def loaded(content: Content) -> bytes | list[Part]:
 def with_content(message: Message, content: Content) -> Message:
     """Return a copy of a message with this content."""
     if isinstance(message, RichMessage):
-        copy: Message = RichMessage(
-            message.sequence, message.due_us, message.remaining, message.meta, content, message.traits
-        )
+        rich = RichMessage(message.sequence, message.due_us, message.remaining, message.meta, content, message.traits)
+        rich.place_us = message.place_us
+        copy: Message = rich
     else:
         copy = Message(message.sequence, message.due_us, message.remaining, message.meta, content)
     copy.ready_us, copy.pushed_us, copy.delivered = message.ready_us, message.pushed_us, message.delivered

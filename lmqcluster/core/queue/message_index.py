@@ -71,6 +71,10 @@ class MessageIndex:
             return None
         return number
 
+    def has_number(self, sequence: int) -> bool:
+        """Return whether the message is in the queue and was delivered or updated."""
+        return sequence in self._numbers
+
     def in_line(self, sequence: int) -> RichMessage | None:
         """Return the message if it is in line."""
         return self._lined.get(sequence)

@@ -7,7 +7,7 @@ from heapq import heappush
 from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Place
-from ..log.results import Delivered
+from ..log.results import Delivered, TagState, Updated
 from ..messages.message import (
     PLAIN_TRAITS,
     Message,
@@ -19,6 +19,7 @@ from ..messages.message import (
 )
 from ..messages.pre_images import PreImages
 from ..messages.totals import Totals, property_bytes
+from .annotations import NO_ANNOTATIONS, Annotations
 from .counters import QueueCounters
 from .delivery_limits import DeliveryLimits
 from .expiry import NEVER
@@ -64,6 +65,7 @@ class Queue:
 
     Attributes:
         own: properties set on the queue itself.
+        annotations: texts that clients keep with it.
         owner: the owner to whose quota the queue counts.
         settings: effective properties; kept up to date by the state, see `configure`.
         store: the messages.
@@ -72,6 +74,7 @@ class Queue:
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
         created_us: log time of creation.
+        changed_us: log time of the last change of its own properties or annotations by a command.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the state's revision when the queue was last touched, see `State.touched`.
         pre_images: copies of messages before they change, while a snapshot view needs them.
@@ -84,6 +87,8 @@ class Queue:
 
     __slots__ = (
         "__weakref__",
+        "annotations",
+        "changed_us",
         "counters",
         "created_us",
         "exits",
@@ -115,6 +120,7 @@ class Queue:
     ) -> None:
         self.name = name
         self.own: dict[str, Any] = {}
+        self.annotations: Annotations = NO_ANNOTATIONS
         self.owner = b""
         self.settings = settings
         self.store = MessageStore(name, settings, endings, totals, pager)
@@ -123,6 +129,7 @@ class Queue:
         self.exits = exits
         self.idle_us = 0
         self.created_us = 0
+        self.changed_us = 0
         self.special = settings.options is not None
         self.revision = 0
         self.pre_images: PreImages | None = None
@@ -146,6 +153,11 @@ class Queue:
         """Replace the queue's own properties; the caller updates the settings."""
         self.store.totals.property_bytes += property_bytes(own) - property_bytes(self.own)
         self.own = own
+
+    def annotate(self, annotations: Annotations) -> None:
+        """Replace the annotations."""
+        self.store.totals.property_bytes += property_bytes(annotations) - property_bytes(self.annotations)
+        self.annotations = annotations or NO_ANNOTATIONS
 
     def head_us(self) -> int | None:
         """Return when a pull can find the next message, including one whose lease expires; None if none can.
@@ -218,8 +230,8 @@ class Queue:
     ) -> list[Delivered]:
         """Pull until `deadline_us`, which must be later than now, and charge each message `charge` deliveries.
 
-        An exclusive queue yields messages only with `in_turn`. With `whole_groups`, each message comes with those of
-        its group that are held behind it, as far as `count` allows. `due` are the messages if they have already been
+        An exclusive queue yields messages only with `in_turn`. With `whole_groups`, each message comes with those
+        behind it in its group, as far as `count` allows. `due` are the messages if they have already been
         taken out of their lines.
         """
         if due is None:
@@ -250,7 +262,7 @@ class Queue:
     def lease_followers(
         self, now_us: int, count: int, last_number: int, deadline_us: int, leader: int
     ) -> list[Delivered]:
-        """Lease the messages held behind the one under the delivery number `leader`, in order and uncharged."""
+        """Lease the messages behind the one under the delivery number `leader` in its group, in order and uncharged."""
         message = self.live(leader, now_us)
         if self.store.rich is None or message is None or self.suspended or self.is_exclusive():
             return []
@@ -264,16 +276,16 @@ class Queue:
         return self.lease(now_us, count, last_number, deadline_us, 0, due=taken)
 
     def _follow(self, rich: RichLines, leader: Message, taken: list[Message], now_us: int, count: int) -> int:
-        """Append messages held behind `leader` to `taken`, up to `count` in all; return how many undeliverable ones were met."""
+        """Append messages behind `leader` in its group to `taken`, up to `count`; return how many undeliverable ones were met."""
         passed = 0
         while isinstance(leader, RichMessage) and len(taken) < count and passed < PASSES_MAX:
             message = rich.take_behind(leader)
             if message is None:
                 break
             if message.remaining > 0 and not self.store.is_expired(message, now_us):
-                rich.follows(message)
                 rich.begin_flight(message, now_us)
                 taken.append(message)
+                leader = message
             else:
                 self._remove_undeliverable(message, now_us)
                 passed += 1
@@ -353,15 +365,20 @@ class Queue:
         self.passed_over += drops
         return taken
 
-    def _rich_due(self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool) -> list[Message]:
-        """Remove up to `count` due messages of a queue with traits, in the order of all lines, without expired ones."""
+    def _rich_due(
+        self, rich: RichLines, now_us: int, count: int, *, whole_groups: bool = False, already: int = 0
+    ) -> list[Message]:
+        """Remove up to `count` due messages of a queue with traits, in the order of all lines, without expired ones.
+
+        `already` is the number of messages that the same command has taken before.
+        """
         taken: list[Message] = []
         passed = self.end_leases(now_us, PASSES_MAX)
         if passed:
             self.exits.changed(self)
         options = self.settings.options
         if options is not None:
-            count = min(count, self.limits.allowed(now_us))
+            count = min(count, self.limits.allowed(now_us, already))
         while len(taken) < count and passed < PASSES_MAX:
             passed += rich.wake(now_us, PASSES_MAX - passed)
             if passed >= PASSES_MAX:
@@ -430,7 +447,7 @@ class Queue:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
-        """Give the next message of the group its turn; return whether there is one."""
+        """Let the next message of the group be its head; return whether there is one."""
         return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
@@ -794,16 +811,17 @@ class Queue:
         taken: list[Message] = []
         rich, passed = self.store.enriched(), 0
         while len(taken) < count and passed < PASSES_MAX and not self.suspended:
-            due = self._due(now_us, count - len(taken))
+            due = self._rich_due(rich, now_us, count - len(taken), already=len(taken))
             if due:
                 taken += due
                 continue
             passed += 1
-            hidden = self._first_hidden(rich)
+            hidden = self._first_hidden(rich, now_us, len(taken))
             if hidden is None:
                 break
             if hidden.remaining > 0 and not self.store.is_expired(hidden, now_us):
                 rich.begin_flight(hidden, now_us)
+                self.limits.charge(now_us, 1)
                 taken.append(hidden)
                 passed -= 1
             else:
@@ -817,11 +835,18 @@ class Queue:
         if self.pushes_waiting:
             self.exits.changed(self)
 
-    def _first_hidden(self, rich: RichLines) -> Message | None:
-        """Remove the message that would become due next; None if there is none, or if its group is busy."""
+    def _first_hidden(self, rich: RichLines, now_us: int, already: int) -> Message | None:
+        """Remove the message that would become due next; None if there is none, if its group is busy, or at a limit.
+
+        `already` is the number of messages that have been taken before it.
+        """
         lease_us = self.store.leases.head_us() if self.store.leases.messages else None
         scheduled = rich.scheduled.first()
-        if lease_us is None or (scheduled is not None and scheduled.due_us < lease_us):
+        is_leased = lease_us is not None and (scheduled is None or lease_us <= scheduled.due_us)
+        # One that is leased is in flight already.
+        if self.limits.allowed(now_us, already - is_leased) <= 0:
+            return None
+        if not is_leased:
             return rich.take_scheduled()
         message = self.store.pop_expired()
         self._unlease(message)
@@ -837,6 +862,18 @@ class Queue:
         message = leased if leased is not None else index.in_line(sequence)
         return None if message is None else _Named(message, number)
 
+    def _state_of(self, now_us: int, sequence: int, tag: int) -> tuple[TagState, _Named | None]:
+        """Return the state of a tag, and the message if it is valid."""
+        named = self._named(sequence, tag)
+        if named is None:
+            return TagState.OUTDATED if self.index().has_number(sequence) else TagState.GONE, None
+        message, number = named
+        is_late = number > 0 and self.live(number, now_us) is not message
+        if is_late and isinstance(message, RichMessage) and self.store.enriched().is_ordered(message):
+            # Another message of its group may be under way.
+            return TagState.EXPIRED, None
+        return TagState.VALID, named
+
     def _take_named(self, named: _Named) -> None:
         """Remove a message from its line or from its lease."""
         if self.store.leases.messages.get(named.number) is named.message:
@@ -846,46 +883,53 @@ class Queue:
         elif isinstance(named.message, RichMessage):
             self.store.enriched().take(named.message)
 
-    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int | None) -> int | None:
-        """Make a message due `hide_us` after now; return its number, None if it is gone or the tag is outdated.
+    def hide(self, now_us: int, sequence: int, tag: int, hide_us: int, number: int | None) -> Updated:
+        """Make a message with this tag due `hide_us` after now, under a new number, or with None under its own.
 
-        A leased message stays with its consumer, or returns to it if the lease had expired; one never delivered is
-        delayed. It gets the new `number`, or with None keeps the one that it has, and with it its tag.
+        A leased message stays with its consumer, or returns to it if the lease had expired, unless its group is
+        ordered; one never delivered is delayed.
         """
-        named = self._named(sequence, tag)
+        state, named = self._state_of(now_us, sequence, tag)
         if named is None:
-            return None
+            return Updated(state)
         message = named.message
         if self.pre_images is not None:
             self.pre_images.keep((message,))
+        is_leased = named.number in self.store.leases.messages
         if number is None:
             number = named.number
-        elif named.number in self.store.leases.messages:
+        elif is_leased:
             self.store.endings.note(named.number, Settlement.EXPIRED)
-        self._take_named(named)
         if number:
             self.index().delivered((message,), number)
+        if is_leased and hide_us > 0:
+            # It stays in flight.
+            del self.store.leases.messages[named.number]
+            message.due_us = now_us + hide_us
+            self.store.leases.add(message.due_us, number, [message])
+            return Updated(state, number)
+        self._take_named(named)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
             self.store.enriched().begin_flight(message, now_us)
             self.store.enriched().leased_bytes += message_bytes(message)
             self._note_room()
-            return number
+            return Updated(state, number)
         if number:
             self.store.endings.note(number, Settlement.NACKED)
         if message.remaining > 0:
             self._return(message, now_us, now_us + hide_us)
         else:
             self._drop(message, now_us)
-        return number
+        return Updated(state, number)
 
-    def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[bool]:
-        """Remove messages by id and tag; False for each that is gone or whose tag is outdated."""
-        results: list[bool] = []
+    def remove_named(self, now_us: int, pairs: Iterable[tuple[int, int]]) -> list[TagState]:
+        """Remove messages by id and valid tag; return the state of each tag."""
+        results: list[TagState] = []
         for sequence, tag in pairs:
-            named = self._named(sequence, tag)
-            results.append(named is not None)
+            state, named = self._state_of(now_us, sequence, tag)
+            results.append(state)
             if named is not None:
                 self._take_named(named)
                 self.counters.acked_total += 1

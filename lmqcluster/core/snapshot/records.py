@@ -7,10 +7,9 @@ by name, each followed by its messages in the order of their lines. Messages com
     [line, ... columns ...]
     ["leased", [delivery number], ... the same columns, with [ready_us] behind the contents ...]
 
-The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". Before the leased
-ones come rows of "groups": [group, sequence of the message that is in line or leased, 0 if only those that were
-leased with it are]. A queue whose messages are found by id has a record "index", and rows of "tags": [sequence,
-number of the latest delivery or update]. One whose groups are or were fair has a record "fair groups": [last turn, era],
+The line is "ready" or "delayed", and for messages with traits "waiting", "scheduled", "held" or "fair". A queue whose
+messages are found by id has a record "index", and rows of "tags": [sequence, number of the latest delivery or
+update]. One whose groups are or were fair has a record "fair groups": [last turn, era],
 and rows of "fair group": [group, turn, time at which its bucket is full, era of the bucket, whether it rests].
 
 A queue with gathered bodies, see `bodies`, has them before its messages. These then have a number instead of a body:
@@ -34,8 +33,9 @@ from typing import Any
 from ..handlers.schedules import schedule_of
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
-from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits, message_bytes
+from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits
 from ..owners.quotas import checked_owner
+from ..queue.annotations import annotated, checked_annotations
 from ..queue.counters import COUNTERS
 from ..queue.paged_tail import Chunk, PagedTail
 from ..queue.properties import Rule, checked_properties
@@ -97,7 +97,6 @@ class Restoration:
             "schedules": self._take_schedules,
             "index": self._take_index,
             "tags": self._take_tags,
-            "groups": self._take_groups,
             "fair groups": self._take_fair_groups,
             "fair group": self._take_fair_group,
             "client_sessions": self._take_client_sessions,
@@ -244,7 +243,8 @@ class Restoration:
     # --- queues ---------------------------------------------------------------------------------------------------
 
     def _take_queue(self, *columns: Any) -> None:
-        name, own, window, counters, suspended, watched_us, owner, idle_us, created_us, is_rich, full_ns = columns
+        name, own, window, counters, suspended, watched_us, owner, idle_us, *more = columns
+        created_us, is_rich, full_ns, changed_us, annotations = more
         self._end_queue()
         if name in self._state.queues:
             raise ValueError(f"the snapshot has the queue {name!r} twice")
@@ -252,11 +252,14 @@ class Restoration:
         if own:
             self._state.set_own(queue, dict(checked_properties(own)))
             self._state.refresh(queue)
+        if annotations:
+            self._state.annotate(queue, annotated({}, checked_annotations(annotations)))
         for counter, value in zip(COUNTERS, as_ints(counters), strict=True):
             setattr(queue.counters, counter, value)
         self._queue = queue
         self._window, flag, queue.watched_us, queue.idle_us = as_ints([window, suspended, watched_us, idle_us])
-        queue.created_us, rich_flag, queue.limits.full_ns = as_ints([created_us, is_rich, full_ns])
+        queue.created_us, queue.changed_us = as_ints([created_us, changed_us])
+        rich_flag, queue.limits.full_ns = as_ints([is_rich, full_ns])
         if full_ns:
             self._buckets.append(partial(setattr, queue.limits, "full_ns", full_ns))
         if rich_flag:
@@ -318,9 +321,6 @@ class Restoration:
 
     def _take_tags(self, rows: list[Any]) -> None:
         self._state.index_messages(self._current()).index().load(_typed(rows, (int, int)))
-
-    def _take_groups(self, rows: list[Any]) -> None:
-        self._current().store.enriched().current.update(_typed(rows, (bytes, int)))
 
     def _take_fair_groups(self, last_turn: int, era: int) -> None:
         rich = self._current().store.enriched()
@@ -425,12 +425,8 @@ class Restoration:
             message.ready_us = ready_us
         queue.store.leases.load(numbers, messages)
         if queue.store.rich is not None:
-            queue.store.rich.leased_bytes += sum(map(message_bytes, messages))
             for message in messages:
-                if queue.store.rich.fair is not None:
-                    queue.store.rich.fair.load_leased(message)
-                if isinstance(message, RichMessage):
-                    queue.store.rich.load_leased(message)
+                queue.store.rich.load_leased(message)
 
     def _current(self) -> Queue:
         if self._queue is None:
@@ -474,17 +470,21 @@ class Restoration:
 
 
 def _message(
-    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: Traits | None
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: tuple[Traits, int] | None
 ) -> Message:
     if traits is None:
         return Message(sequence, due_us, remaining, meta, content)
-    return RichMessage(sequence, due_us, remaining, meta, content, traits)
+    message = RichMessage(sequence, due_us, remaining, meta, content, traits[0])
+    if traits[1]:
+        message.place_us = traits[1]
+    return message
 
 
-def _expanded_traits(runs: list[Any]) -> list[Traits | None]:
-    result: list[Traits | None] = []
-    for count, row in runs:
-        result += [None if row is None else _traits(*row)] * count
+def _expanded_traits(runs: list[Any]) -> list[tuple[Traits, int] | None]:
+    result: list[tuple[Traits, int] | None] = []
+    for count, row, *place in runs:
+        as_ints(place)
+        result += [None if row is None else (_traits(*row), *place)] * count
     return result
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from ..messages.bodies import Body
 from ..messages.columns import Columns, meta_bytes, meta_runs, part_row
-from ..messages.message import Message, Part, RichMessage, content_bytes, content_count, loaded
+from ..messages.message import Message, Part, RichMessage, Traits, content_bytes, content_count, loaded
 from ..messages.pages import Pageable
 from ..messages.pre_images import PreImages
 from ..queue.counters import COUNTERS
@@ -175,7 +175,6 @@ class _FrozenQueue:
         "_bodies",
         "_chunks",
         "_common",
-        "_current",
         "_delayed",
         "_fair",
         "_index",
@@ -211,7 +210,6 @@ class _FrozenQueue:
         self._numbers = deque(queue.store.leases.messages)
         self._leased = deque(queue.store.leases.messages.values())
         rich = queue.store.rich
-        self._current = [] if rich is None else list(rich.current.items())
         self._fair = (
             None if rich is None or rich.fair is None else (rich.fair.last_turn, rich.fair.era, rich.fair.rows())
         )
@@ -247,8 +245,6 @@ class _FrozenQueue:
             due = [heappop(self._delayed)[2] for _ in range(min(_ROWS_MAX, len(self._delayed)))]
             for columns in self._columns(due):
                 yield ["delayed", *columns]
-        for start in range(0, len(self._current), _ROWS_MAX):
-            yield ["groups", [list(row) for row in self._current[start : start + _ROWS_MAX]]]
         if self._fair is not None:
             last_turn, era, groups = self._fair
             yield ["fair groups", last_turn, era]
@@ -338,7 +334,12 @@ class _FrozenQueue:
             columns.append(ready)
         pushed = [message.pushed_us for message in messages]
         # Columns of default values are left empty.
-        return [*columns, [] if pushed == due else pushed, delivered if any(delivered) else [], _traits_runs(messages)]
+        return [
+            *columns,
+            [] if pushed == due else pushed,
+            delivered if any(delivered) else [],
+            _traits_runs(messages, due),
+        ]
 
     def _contents(self, messages: list[Message]) -> list[Any]:
         return [
@@ -394,17 +395,28 @@ def _queue_record(queue: Queue) -> list[Any]:
     window = queue.store.window.sequence if queue.store.window is not None else 0
     own = [list(pair) for pair in sorted(queue.own.items())]
     state = [int(queue.suspended), queue.watched_us, queue.owner, queue.idle_us]
-    state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns]
+    state += [queue.created_us, int(queue.store.rich is not None), queue.limits.full_ns, queue.changed_us]
+    state.append([list(pair) for pair in sorted(queue.annotations.items())])
     return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 
-def _traits_runs(messages: list[Message]) -> list[Any]:
-    """Return [count, traits or None] of consecutive messages; empty if none has any."""
+def _traits_runs(messages: list[Message], due: list[int]) -> list[Any]:
+    """Return [count, traits or None, place in the group] of consecutive messages; empty if none has any.
+
+    The place is 0 if it is the due time or there is no group.
+    """
     runs = [
-        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)]]
-        for traits, run in groupby(message.traits if isinstance(message, RichMessage) else None for message in messages)
+        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)], place_us]
+        for (traits, place_us), run in groupby(map(_traits_and_place, messages, due))
     ]
     return [] if len(runs) == 1 and runs[0][1] is None else runs
+
+
+def _traits_and_place(message: Message, due_us: int) -> tuple[Traits | None, int]:
+    if not isinstance(message, RichMessage):
+        return None, 0
+    has_place = message.traits.group and message.place_us != due_us
+    return message.traits, message.place_us if has_place else 0
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -52,7 +52,9 @@ def _summary(queue: Queue) -> tuple[Any, ...]:
     return (
         *(queue.name, queue.owner, sorted(queue.own.items()), queue.settings, queue.suspended, queue.special),
         *(
+            sorted(queue.annotations.items()),
             queue.created_us,
+            queue.changed_us,
             queue.idle_us,
             queue.watched_us,
             [getattr(queue.counters, counter) for counter in COUNTERS],
@@ -116,6 +118,7 @@ def _row(message: Message, body_bytes_max: int) -> tuple[Any, ...]:
         *(message.sequence, message.due_us, message.remaining, message.delivered, message.pushed_us, message.meta),
         *_content(message.content, body_bytes_max),
         traits and (*traits[:-1], traits.origin and tuple(traits.origin)),
+        message.place_us if isinstance(message, RichMessage) and message.traits.group else 0,
     )
 
 

@@ -45,12 +45,12 @@ class Deliveries:
         return [(queue.name, number, leases[number].remaining, leases[number]) for number in numbers]
 
     def take_groups(self, queue: Queue, count: int, deadline_us: int) -> list[Delivered]:
-        """Take messages together with those held behind them in their groups, up to `count`, uncharged."""
+        """Take messages together with those behind them in their groups, up to `count`, uncharged."""
         delivered = queue.lease(self._state.now_us, count, self._state.last_delivery, deadline_us, 0, whole_groups=True)
         return self._counted(queue, delivered)
 
     def take_followers(self, queue: Queue, count: int, deadline_us: int, leader: int) -> list[Delivered]:
-        """Take the messages held behind the one under the delivery number `leader`, uncharged."""
+        """Take the messages behind the one under the delivery number `leader` in its group, uncharged."""
         delivered = queue.lease_followers(self._state.now_us, count, self._state.last_delivery, deadline_us, leader)
         return self._counted(queue, delivered)
 

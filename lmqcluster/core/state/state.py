@@ -16,6 +16,7 @@ from ..messages.totals import Totals, property_bytes
 from ..owners.api_keys import ApiKeys
 from ..owners.quotas import Kind, Quotas
 from ..owners.tokens import Tokens
+from ..queue.annotations import NO_ANNOTATIONS, Annotations
 from ..queue.counters import COUNTERS
 from ..queue.expiry import Expiry, Limited
 from ..queue.limits import PollLimits
@@ -210,7 +211,7 @@ class State:
         settings = self._settings({}, name) if self.defaults or self.bindings.parent(name) else _PLAIN
         queue = Queue(name, settings, self.endings, self.totals, self.pager, self.exits)
         queue.owner = owner
-        queue.created_us = self.now_us
+        queue.created_us = queue.changed_us = self.now_us
         self.quotas.take(Kind.QUEUES, owner)
         queue.revision = self.revision
         self.queues[name] = queue
@@ -317,12 +318,19 @@ class State:
 
     def set_own(self, queue: Queue, own: dict[str, Any]) -> None:
         """Replace a queue's own properties; `refresh` must follow."""
-        more = property_bytes(own) - property_bytes(queue.own)
-        if more > 0:
-            self.quotas.take(Kind.PROPERTY_BYTES, queue.owner, more)
-        elif more < 0:
-            self.quotas.give(Kind.PROPERTY_BYTES, queue.owner, -more)
+        self._count_properties(queue.owner, property_bytes(own) - property_bytes(queue.own))
         queue.set_own(own)
+
+    def annotate(self, queue: Queue, annotations: Annotations) -> None:
+        """Replace a queue's annotations."""
+        self._count_properties(queue.owner, property_bytes(annotations) - property_bytes(queue.annotations))
+        queue.annotate(annotations)
+
+    def _count_properties(self, owner: bytes, more: int) -> None:
+        if more > 0:
+            self.quotas.take(Kind.PROPERTY_BYTES, owner, more)
+        elif more < 0:
+            self.quotas.give(Kind.PROPERTY_BYTES, owner, -more)
 
     def delete(self, name: bytes) -> bool:
         """Delete a queue with its contents; return whether it existed."""
@@ -331,6 +339,7 @@ class State:
             del self.queues[name]
             self.names.remove(name)
             self.set_own(queue, {})
+            self.annotate(queue, NO_ANNOTATIONS)
             queue.store.uncount()
             self.quotas.give(Kind.QUEUES, queue.owner)
             self.idle.deleted(queue)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ...core import Queue
 from ...core.log.commands import Create, DeletePolled, Poll, PushRows, SetApiKey, SetPollLimits, Update
+from ...core.log.results import TagState
 from ...core.queue.limits import POLL_COUNTERS, Endpoint, PollLimits
 from ...core.queue.message_index import tag_of
 from ...wire.errors import LmqError
@@ -238,46 +239,25 @@ class PolledQueues:
             by_queue.setdefault(one.delivery.queue, []).append(parse(one.delivery.id))
         self._pulls().put_back_numbers(by_queue)
 
-    async def update(self, queue: bytes, message: int, tag: int, hide_s: int, *, keeps_tag: bool = False) -> int | None:
-        """Hide a message for `hide_s` seconds; return its tag, None if it is missing or has another tag.
+    async def update(
+        self, queue: bytes, message: int, tag: int, hide_s: int, *, keeps_tag: bool = False
+    ) -> tuple[TagState, int]:
+        """Hide a message for `hide_s` seconds if its tag is valid; return the state of the tag, and the tag from now on or 0.
 
-        The tag is a new one unless the message `keeps_tag`.
+        That is a new one unless the message `keeps_tag`.
         """
         self._check(queue)
         command = Update(queue, message, tag, _microseconds(hide_s), keeps_tag)
-        number = await self._sender.propose(command, 96)
-        return None if number is None else tag_of(number)
+        found = await self._sender.propose(command, 96)
+        return found.state, tag_of(found.number)
 
-    async def expired(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        """Return for each message whether it still has this tag but is visible again, because its time is over."""
-        states = self._lease_states(queue, pairs)
-        if all(is_leased for is_leased, _ in states):
-            return [False] * len(pairs)
-        # The local replica may not know of the latest deliveries.
-        await self._sender.look_up()
-        return [has_tag and not is_leased for is_leased, has_tag in self._lease_states(queue, pairs)]
-
-    def _lease_states(self, name: bytes, pairs: Sequence[tuple[int, int]]) -> list[tuple[bool, bool]]:
-        """Return for each message whether it is hidden under this tag, and whether it has the tag at all."""
-        queue, now_us = self._existing(name), self._pulls().clock.now_us()
-        index = None if queue.store.rich is None else queue.store.rich.index
-        if index is None:
-            return [(False, False)] * len(pairs)
-        found: list[tuple[bool, bool]] = []
-        for sequence, tag in pairs:
-            number = index.number(sequence, tag)
-            message = queue.store.leases.messages.get(number) if number else None
-            is_there = message is not None or (number is not None and index.in_line(sequence) is not None)
-            found.append((message is not None and message.due_us > now_us, is_there))
-        return found
-
-    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[bool]:
-        """Delete messages by id and tag; False for those that are missing or have another tag."""
+    async def delete(self, queue: bytes, pairs: Sequence[tuple[int, int]]) -> list[TagState]:
+        """Delete messages by id and tag; return the state of each tag. Those whose tag is valid are deleted."""
         self._check(queue)
         if len(pairs) > PULL_COUNT_MAX:
             raise LmqError("too_large", f"a request may delete at most {PULL_COUNT_MAX} messages, not {len(pairs)}")
-        done: list[bool] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
-        return done
+        found: list[TagState] = await self._sender.propose(DeletePolled(queue, pairs), 64 + 20 * len(pairs))
+        return found
 
     def _check(self, queue: bytes) -> None:
         if len(queue) > NAME_BYTES_MAX:

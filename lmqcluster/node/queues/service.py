@@ -18,7 +18,7 @@ from ...wire.attributes import ATTRIBUTE_BYTES_MAX
 from ...wire.errors import LmqError, Outcome
 from ...wire.ids import ReceiptFormat
 from ...wire.limits import NAME_BYTES_MAX, PULL_COUNT_MAX, PUSH_COUNT_MAX
-from ...wire.properties import Properties, Rules
+from ...wire.properties import AnnotationChanges, Properties, Rules
 from ..commit.proposer import PendingCommand, Proposer
 from ..process.fair_slices import FairSlices
 from .batches.subscriptions import Subscriptions
@@ -47,7 +47,7 @@ from .sending.push_items import PushItem, Stored, refusal_of, stored
 from .sending.rules import check_rules
 from .sending.times import lease_us, retry_delay_us
 from .sessions import Sessions
-from .views.info import QueueInfo, Rates, info_of, no_rates
+from .views.info import QueueDescription, QueueInfo, Rates, info_of, no_rates
 from .views.listing import QueueList, QueuePage, each_queue, list_queues
 from .views.peek import Peeks
 from .views.peek_ranges import PeekRanges
@@ -437,11 +437,39 @@ class QueueService:
 
     # --- properties and the rest ----------------------------------------------------------------------------------
 
-    async def set_properties(self, queue: bytes, properties: Properties, owner: bytes = b"") -> None:
-        """Set some of a queue's own properties and keep the others; creates the queue."""
+    async def create(
+        self,
+        queue: bytes,
+        properties: Properties,
+        annotations: AnnotationChanges,
+        owner: bytes = b"",
+        *,
+        indexed: bool = False,
+    ) -> bool:
+        """Create a queue with its own properties and annotations; False, with nothing changed, if it exists.
+
+        With `indexed` its messages are found by id, see `PolledQueues`. Raises ``too_large`` for the annotations.
+        """
         self.sender.check_name(queue, owner)
         self.sender.check_room()
-        await self.sender.ask(requests.set_properties(queue, properties))
+        return bool(await self.sender.ask(requests.create(queue, properties, annotations, owner, indexed=indexed)))
+
+    async def set_properties(
+        self,
+        queue: bytes,
+        properties: Properties,
+        owner: bytes = b"",
+        *,
+        annotations: AnnotationChanges | None = None,
+        must_exist: bool = False,
+    ) -> None:
+        """Set some of a queue's own properties and annotations, all or nothing; the others are kept.
+
+        Creates the queue, unless it `must_exist`. Raises ``queue_not_found``, and ``too_large`` for the annotations.
+        """
+        self.sender.check_name(queue, owner)
+        self.sender.check_room()
+        await self.sender.ask(requests.set_properties(queue, properties, annotations or {}, must_exist=must_exist))
 
     async def clear_properties(self, queue: bytes, owner: bytes = b"") -> None:
         """Remove a queue's own properties; creates the queue."""
@@ -499,6 +527,22 @@ class QueueService:
         """Return the properties set on the queue itself, keys in alphabetical order; see `properties`."""
         found = self.sender.state().queues.get(queue)
         return {} if found is None else dict(sorted(found.own.items()))
+
+    async def described(self, queue: bytes) -> QueueDescription:
+        """Return what the cluster keeps with a queue, as of now. Raises ``queue_not_found``."""
+        await self.sender.look_up()
+        found = self.description(queue)
+        if found is None:
+            raise no_queue(queue)
+        return found
+
+    def description(self, queue: bytes) -> QueueDescription | None:
+        """Return what the local replica keeps with a queue, None if it does not exist."""
+        found = self.sender.state().queues.get(queue)
+        if found is None:
+            return None
+        created_us, changed_us = self.unix_us(found.created_us), self.unix_us(found.changed_us)
+        return QueueDescription(dict(sorted(found.annotations.items())), created_us, changed_us)
 
     def queue(self, name: bytes) -> QueueInfo | None:
         """Return statistics of a queue, None if it does not exist."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from ...core.log.results import TagState
 from ...wire.errors import LmqError
 from .batches import batch_output, entries_of, outcome_of
 from .errors import SqsError, missing, queue_missing, value_error
@@ -101,25 +102,21 @@ class ReceiveActions:
 
     async def delete(self, call: Call) -> None:
         """Delete a message, unless another client has received it since."""
-        facts = await self._tools.existing(call.queue)
+        await self._tools.existing(call.queue)
         receipt = self._tools.receipts.parse(call.queue, call.text("ReceiptHandle"))
-        (is_expired,) = await self._expired(facts, [receipt])
-        if is_expired:
+        (state,) = await self._polled.delete(call.queue, [(receipt.message, receipt.tag)])
+        if state is TagState.EXPIRED:
             raise value_error(call.text("ReceiptHandle"), "ReceiptHandle", _EXPIRED)
-        await self._polled.delete(call.queue, [(receipt.message, receipt.tag)])
 
     async def delete_batch(self, call: Call) -> Output:
         """Delete messages in one command."""
-        facts = await self._tools.existing(call.queue)
+        await self._tools.existing(call.queue)
         receipts, failed = self._receipts(call)
-        known = [receipt for _entry, receipt in receipts]
-        expired = await self._expired(facts, known)
-        pairs = [(one.message, one.tag) for one, is_expired in zip(known, expired, strict=True) if not is_expired]
-        if pairs:
-            await self._polled.delete(call.queue, pairs)
+        pairs = [(receipt.message, receipt.tag) for _entry, receipt in receipts]
+        states = await self._polled.delete(call.queue, pairs) if pairs else []
         successful: list[Output] = []
-        for (entry, _receipt), is_expired in zip(receipts, expired, strict=True):
-            if is_expired:
+        for (entry, _receipt), state in zip(receipts, states, strict=True):
+            if state is TagState.EXPIRED:
                 failed.append(outcome_of(entry, value_error(entry["ReceiptHandle"], "ReceiptHandle", _EXPIRED)))
             else:
                 successful.append({"Id": entry["Id"]})
@@ -136,26 +133,20 @@ class ReceiveActions:
                 failed.append(outcome_of(entry, exc))
         return found, failed
 
-    async def _expired(self, facts: QueueFacts, receipts: Sequence[Receipt]) -> list[bool]:
-        """Return for each receipt whether its time is over, which matters in FIFO queues only."""
-        if not facts.is_fifo or not receipts:
-            return [False] * len(receipts)
-        return await self._polled.expired(facts.name, [(one.message, one.tag) for one in receipts])
-
     # --- visibility -----------------------------------------------------------------------------------------------
 
     async def change(self, call: Call) -> None:
         """Hide a received message for a time from now, under the same receipt."""
-        facts = await self._tools.existing(call.queue)
+        await self._tools.existing(call.queue)
         handle = call.text("ReceiptHandle")
         receipt = self._tools.receipts.parse(call.queue, handle)
-        await self._change(facts, receipt, call.parameters)
+        await self._change(call.queue, receipt, call.parameters)
 
     async def change_batch(self, call: Call) -> Output:
         """Hide received messages."""
-        facts = await self._tools.existing(call.queue)
+        await self._tools.existing(call.queue)
         receipts, failed = self._receipts(call)
-        changes = [self._change(facts, receipt, entry) for entry, receipt in receipts]
+        changes = [self._change(call.queue, receipt, entry) for entry, receipt in receipts]
         outcomes = await asyncio.gather(*changes, return_exceptions=True)
         successful: list[Output] = []
         for (entry, _receipt), outcome in zip(receipts, outcomes, strict=True):
@@ -167,7 +158,7 @@ class ReceiveActions:
                 raise outcome
         return batch_output(successful, failed)
 
-    async def _change(self, facts: QueueFacts, receipt: Receipt, given: Mapping[str, Any]) -> None:
+    async def _change(self, queue: bytes, receipt: Receipt, given: Mapping[str, Any]) -> None:
         hide_s, handle = given.get("VisibilityTimeout"), given["ReceiptHandle"]
         limits = self._tools.limits
         if hide_s is None:
@@ -182,12 +173,9 @@ class ReceiveActions:
                     f"Total VisibilityTimeout for the message is beyond the limit [{limits.visible_after_s} seconds]"
                 )
                 raise value_error(hide_s, "VisibilityTimeout", reason)
-        (is_expired,) = await self._expired(facts, [receipt])
-        if is_expired:
-            raise value_error(handle, "ReceiptHandle", _EXPIRED)
-        tag = await self._polled.update(facts.name, receipt.message, receipt.tag, hide_s, keeps_tag=True)
-        if tag is None:
-            raise value_error(handle, "ReceiptHandle", _GONE)
+        state, _tag = await self._polled.update(queue, receipt.message, receipt.tag, hide_s, keeps_tag=True)
+        if state is not TagState.VALID:
+            raise value_error(handle, "ReceiptHandle", _EXPIRED if state is TagState.EXPIRED else _GONE)
 
 
 def _within(call: Call, name: str, low: int, high: int, reason: str) -> int | None:
