@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lmqcluster import Client
+from lmqcluster.node.access.sqs_keys import secret_access_key, sqs_key
 
 from .cluster import Cluster, NodeProcess
 from .programs import Result, run_here, run_in_terminal
@@ -147,7 +148,7 @@ def test_an_import_replaces_exactly_what_the_file_has(target: NodeProcess) -> No
 def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     admin, secrets = admin_of(target), tmp_path / "secrets"
     tokens: list[dict[str, Any]] = [
-        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops"},
+        {"name": "shop", "role": "write", "queues": "^orders", "expires_at": None, "principal": "shops", "sqs": True},
         {"name": "root", "role": "admin", "queues": ".*", "expires_at": None},
         {"name": "brief", "role": "read", "queues": ".*", "expires_at": 4_000_000_000.5},
         {"name": "late", "role": "read", "queues": ".*", "expires_at": 1},
@@ -165,7 +166,10 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     done = admin("definitions", "import", "-", "--new-tokens", str(secrets), "--yes", stdin=wanted)
     assert (done.code, done.out) == (0, "")
     assert secrets.stat().st_mode & 0o777 == 0o600
-    made = dict(line.split("\t") for line in secrets.read_text().splitlines())
+    lines = [line.split("\t") for line in secrets.read_text().splitlines()]
+    made = {name: secret for name, secret, *_key in lines}
+    keys = {name: key for name, secret, *key in lines if key}
+    assert keys == {"shop": [secret_access_key(sqs_key(made["shop"].encode()))]}
     assert made.keys() == {"shop", "root", "brief"}
     assert not any(secret in done.err for secret in made.values())
     assert admin("status").code == 77
@@ -178,7 +182,7 @@ def test_tokens_get_new_secrets(target: NodeProcess, tmp_path: Path) -> None:
     with Client(target.rpc, token=made["shop"]) as client:
         assert client.push("orders", "x") == "ok"
     other = json.dumps({**HEAD, "tokens": [{**tokens[0], "role": "read"}]})
-    assert "token shop has a different role" in admin("definitions", "import", "-", stdin=other, **root).err
+    assert "token shop differs in role" in admin("definitions", "import", "-", stdin=other, **root).err
 
 
 def test_secrets_are_never_written_over_a_file(target: NodeProcess, tmp_path: Path) -> None:

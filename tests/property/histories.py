@@ -331,7 +331,10 @@ class History:
     def _access(self) -> Command:
         pick, name = self.random.choice, self.random.choice((b"o", b"p"))
         commands: list[Command] = [
-            [Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0, pick((b"", b"o", b"n"))],
+            [
+                *(Op.SET_TOKEN, name, name * 32, 3, b".*", pick((0, SECOND, 60 * SECOND)), True, 0),
+                *(pick((b"", b"o", b"n")), pick((b"", b"k" * 32))),
+            ],
             [Op.DELETE_TOKEN, name, True],
             [Op.SET_SALT, b"9876543210", True],
             [Op.SET_TIME, self.random.randrange(1 << 52)],

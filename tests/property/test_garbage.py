@@ -62,6 +62,7 @@ SOUND: list[list[Any]] = [
     [Op.SET_TOKEN, b"t", b"d" * 32, 3, b".*", 0, False, 0],
     [Op.SET_TOKEN, b"u", b"e" * 32, 2, b"q", 1_000_000, True, 0],
     [Op.SET_TOKEN, b"v", b"f" * 32, 2, b"q", 0, True, 0, b"t"],
+    [Op.SET_TOKEN, b"w", b"g" * 32, 2, b"q", 0, True, 0, b"", b"k" * 32],
     [Op.RENEW, b"s", 1_000_000, 0, 0, b"u"],
     [Op.DELETE_TOKEN, b"t", False],
     [Op.PURGE, b"q", 2],

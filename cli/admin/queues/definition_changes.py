@@ -55,15 +55,15 @@ class Secrets:
         if os.path.lexists(str(self.file)):
             raise CliError(f"{self.file} already exists; choose a new file for the secrets", ExitCode.CONFIGURATION)
 
-    def add(self, name: str, secret: str) -> None:
-        """Add the secret of a token.
+    def add(self, name: str, *secrets: str) -> None:
+        """Add the secrets of a token.
 
         Raises:
             CliError: the file already exists or cannot be written.
         """
         self.prepare()
         with open(str(self.file), "a", encoding="utf-8") as file:  # noqa: PTH123  created by prepare
-            file.write(f"{name}\t{secret}\n")
+            file.write("\t".join((name, *secrets)) + "\n")
 
     def prepare(self) -> None:
         """Create the file before there is a secret that could be lost. Raises the errors of `add`."""
@@ -163,10 +163,10 @@ def _tokens(
         found = known.get(one.name)
         if found is None:
             continue
-        wanted = (one.role, one.queues, one.principal or found["principal"])
-        if (found["role"], found["queues"], found["principal"]) != wanted:
+        wanted = (one.role, one.queues, one.principal or found["principal"], one.sqs)
+        if (found["role"], found["queues"], found["principal"], found["sqs"]) != wanted:
             remarks.append(
-                f"token {one.name} has a different role, principal or queues; it is not changed, because its secret would change"
+                f"token {one.name} differs in role, principal, queues or port; it is not changed, because its secret would change"
             )
     expired = [one for one in missing if one.expires_at is not None and one.expires_at <= time.time()]
     missing = [one for one in missing if one not in expired]
@@ -190,11 +190,18 @@ def _tokens(
 def _make_token(api: Api, *, wanted: TokenDefinition, secrets: Secrets, is_first: bool) -> None:
     secrets.prepare()
     lifetime_s = None if wanted.expires_at is None else max(1.0, wanted.expires_at - time.time())
-    request = {"name": wanted.name, "role": wanted.role, "queues": wanted.queues, "lifetime": lifetime_s}
+    request = {
+        "name": wanted.name,
+        "role": wanted.role,
+        "queues": wanted.queues,
+        "lifetime": lifetime_s,
+        "sqs": wanted.sqs,
+    }
     if wanted.principal is not None:
         request["principal"] = wanted.principal
-    secret = api.post("/v1/tokens", request)["token"]
-    secrets.add(wanted.name, secret)
+    made = api.post("/v1/tokens", request)
+    secret = made["token"]
+    secrets.add(wanted.name, secret, *([made["secret_access_key"]] if wanted.sqs else []))
     if is_first and (wanted.role, wanted.queues) == ("admin", ".*"):
         # From now on every request needs a token.
         api.show_token(secret)

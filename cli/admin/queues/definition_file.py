@@ -22,7 +22,7 @@ VERSION: Final = 1
 FILE_BYTES_MAX: Final = 64 * 1024 * 1024
 _FIELDS: Final = {"format", "version", "default_properties", "queues", "tokens"}
 _QUEUE_FIELDS: Final = {"name", "properties", "annotations", "suspended", "bindings"}
-_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at", "principal"}
+_TOKEN_FIELDS: Final = {"name", "role", "queues", "expires_at", "principal", "sqs"}
 _ROLES: Final = ("read", "write", "admin")
 
 
@@ -56,6 +56,7 @@ class TokenDefinition:
     Attributes:
         expires_at: Unix time in seconds; None for never.
         principal: owner of the state that its clients create at the cluster; None for the token's own.
+        sqs: whether it is for the SQS port too.
     """
 
     name: str
@@ -63,6 +64,7 @@ class TokenDefinition:
     queues: str
     expires_at: float | None
     principal: str | None = None
+    sqs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,7 @@ class Definitions:
                     "queues": one.queues,
                     "expires_at": one.expires_at,
                     "principal": one.principal,
+                    **({"sqs": True} if one.sqs else {}),
                 }
                 for one in self.tokens
             ],
@@ -219,4 +222,7 @@ def _token(value: Any) -> TokenDefinition:
         raise ValueError(f"token {name[:80]!r}: role must be one of {', '.join(_ROLES)}")
     if expires_at is not None and (isinstance(expires_at, bool) or not isinstance(expires_at, (int, float))):
         raise ValueError(f"token {name[:80]!r}: expires_at must be a Unix time or null")
-    return TokenDefinition(name, role, queues, expires_at, principal)
+    sqs = value.get("sqs", False)
+    if not isinstance(sqs, bool):
+        raise ValueError(f"token {name[:80]!r}: sqs must be true or false")
+    return TokenDefinition(name, role, queues, expires_at, principal, sqs)

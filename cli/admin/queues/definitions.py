@@ -67,7 +67,7 @@ def _export(api: Api) -> Definitions:
         if own or annotations or bindings or row["suspended"]:
             queues.append(QueueDefinition(row["name"], own, row["suspended"], bindings, annotations or None))
     tokens = [
-        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"])
+        TokenDefinition(one["name"], one["role"], one["queues"], one["expires_at"], one["principal"], one["sqs"])
         for one in api.get("/v1/tokens")["tokens"]
         if not one["expired"]
     ]

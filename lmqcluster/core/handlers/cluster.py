@@ -119,7 +119,8 @@ class ClusterCommands:
         name, principal = command.name, command.principal
         expires_us = created_us + lifetime_us if lifetime_us else 0
         role = Role(command.role)
-        token = Token(name, command.digest, role, command.pattern, created_us, expires_us, principal or name)
+        owner, key = principal or name, command.sqs_key
+        token = Token(name, command.digest, role, command.pattern, created_us, expires_us, owner, key)
         return state.tokens.set(token, without_admin=command.without_admin, joins=bool(principal))
 
     def delete_token(self, command: log.DeleteToken) -> TokenResult:

@@ -810,6 +810,8 @@ class ReportDigest(Command):
 class SetToken(Command):
     """Create a token with the SHA-256 digest of its secret; an empty principal makes it a principal in its own right.
 
+    `sqs_key` is the secret that signs requests to the SQS port, empty if the token is not for that port.
+
     Result: `TokenResult`.
     """
 
@@ -822,6 +824,7 @@ class SetToken(Command):
     without_admin: bool
     created_us: int
     principal: bytes = b""
+    sqs_key: bytes = b""
 
 
 @dataclass(slots=True)

@@ -229,7 +229,7 @@ class Restoration:
         self._state.batches.load(_typed(rows, types))
 
     def _take_tokens(self, rows: list[Any]) -> None:
-        self._state.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes)))
+        self._state.tokens.load(_typed(rows, (bytes, bytes, int, bytes, int, int, bytes, bytes)))
 
     def _take_jobs(self, rows: list[Any]) -> None:
         self._state.marks.load_jobs(_typed(rows, (bytes, bytes, int, list)))

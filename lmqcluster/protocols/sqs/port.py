@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -16,7 +16,6 @@ from ..http.server.replies.reply import Reply
 from ..http.server.requests.target import split_target
 from ..http.server.routing import Resource, Router
 from .actions import actions_of
-from .authentication import Authenticate, SignedHead, UnknownKeys
 from .call import Call, Tools, subject_of
 from .codec import Codec
 from .errors import SqsError, as_sqs
@@ -25,6 +24,7 @@ from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusa
 from .permissions import PERMISSIONS
 from .query_codec import FORM_TYPE, QueryCodec
 from .shapes import SHAPES
+from .signature import Claim, Head, Signatures
 
 if TYPE_CHECKING:
     from ...node.access.access import Principal
@@ -41,21 +41,19 @@ _UNKNOWN: Final = "unknown"
 _NOTHING: Final = b"<UnknownOperationException/>"
 _CODE: Final = "sqs_code"
 """Key under which a request holds the code of its error."""
+_CLAIM: Final = "sqs_claim"
+"""Key under which a request holds its signature."""
 
 
 class SqsPort(HttpPort):
-    """Port that serves clients of SQS for one node.
-
-    Attributes:
-        authenticate: returns the principal of a signed request.
-    """
+    """Port that serves clients of SQS for one node."""
 
     idle_s = IDLE_S
 
     def __init__(self, node: Node, host: str, port: int) -> None:
         """Prepare to listen on `host` and `port`; port 0 takes a free one."""
         super().__init__(node, host, port, node.gates.sqs, "sqs", _OneRoute(self))
-        self.authenticate: Authenticate = UnknownKeys(node.access)
+        self._signatures = Signatures(node.access, is_encrypted=node.tls is not None)
         self._tools = Tools(node, self._waits)
         self._actions = actions_of(self._tools)
 
@@ -65,15 +63,12 @@ class SqsPort(HttpPort):
         """Return the answer to a request whose client may be known from its head only."""
         request_id = _new_id()
         codec: Codec | None = None
+        request.route = _UNKNOWN
         try:
-            body = await request.read_body(self._body_bytes_max(request.principal))
-            if request.principal is not self._access.anonymous:
-                self._verify(request, body)
-            codec = await _codec_of(request, body)
+            body = await self._body(request)
+            codec = None if body is None else await _codec_of(request, body)
             if codec is None:
-                request.route = _UNKNOWN
                 return Reply(404, b"content-type: text/xml\r\n" + _id_line(request_id), _NOTHING)
-            request.route = _UNKNOWN
             request.route = action = codec.action()
             parameters = await codec.parameters()
             call = Call(request, action, parameters, subject_of(parameters, SHAPES[action][0].name))
@@ -86,12 +81,17 @@ class SqsPort(HttpPort):
         most = self._tools.limits.request_bytes
         return most if principal.allows_role(Role.WRITE) else min(most, _READER_BYTES_MAX)
 
-    def _verify(self, request: Request, body: bytes) -> None:
-        """Check the signature of a request, and admit its client."""
-        body_hash = hashlib.sha256(body).hexdigest()
-        request.principal = self.authenticate(_signed_head(request), body_hash, request.place)
-        if isinstance(request.protocol, Connection):
-            super()._admit(request, request.protocol, self.router.find([])[0])
+    async def _body(self, request: Request) -> bytes | None:
+        """Return the body of a request after a check of its signature; None if it has no form, whoever sent it."""
+        if not _has_form(request):
+            return None
+        body = await request.read_body(self._body_bytes_max(request.principal))
+        claim: Claim | None = request.get(_CLAIM)
+        if claim is not None:
+            request.principal = self._signatures.verify(claim, body)
+            if isinstance(request.protocol, Connection):
+                super()._admit(request, request.protocol, self.router.find([])[0])
+        return body
 
     def _told(self, request: Request, error: LmqError, codec: Codec | None, request_id: str) -> Reply:
         shown = as_sqs(error)
@@ -115,7 +115,10 @@ class SqsPort(HttpPort):
             return super()._principal(request)
         if not _has_form(request):
             return UNKNOWN_CLIENT
-        return self.authenticate(_signed_head(request), None, request.place)
+        path, _mark, query = request.raw_path.partition("?")
+        head = Head(request.method, path, query, request.raw_headers)
+        claim = request[_CLAIM] = self._signatures.recognize(head, time.time())
+        return claim.principal
 
     def _admit(self, request: Request, connection: Connection, resource: Resource | None) -> None:
         # Who signs a request is known when its body has arrived.
@@ -170,11 +173,6 @@ class _Actions(Resource):
         return self.port.refuse(request, error)
 
 
-def _signed_head(request: Request) -> SignedHead:
-    path, _mark, query = request.raw_path.partition("?")
-    return SignedHead(request.method, path, query, request.headers)
-
-
 def _is_json(request: Request) -> bool:
     return request.headers.get(TARGET, "").startswith(TARGET_PREFIX) and request.media_type() == JSON_TYPE
 
@@ -191,13 +189,11 @@ def _has_action(query: str) -> bool:
 
 
 async def _codec_of(request: Request, body: bytes) -> Codec | None:
-    """Return the form of a request, None if it has none.
+    """Return the form of a request, None if a query names no action.
 
     Raises:
         SqsError: its parameters are malformed.
     """
-    if not _has_form(request):
-        return None
     if request.method == "POST" and _is_json(request):
         return JsonCodec(request, body)
     form = body if request.method == "POST" else request.raw_query.encode("utf-8", "surrogateescape")
