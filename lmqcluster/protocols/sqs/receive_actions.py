@@ -146,17 +146,21 @@ class ReceiveActions:
         """Hide received messages."""
         await self._tools.existing(call.queue)
         receipts, failed = self._receipts(call)
-        changes = [self._change(call.queue, receipt, entry) for entry, receipt in receipts]
-        outcomes = await asyncio.gather(*changes, return_exceptions=True)
-        successful: list[Output] = []
-        for (entry, _receipt), outcome in zip(receipts, outcomes, strict=True):
-            if outcome is None:
-                successful.append({"Id": entry["Id"]})
-            elif isinstance(outcome, SqsError):
-                failed.append(outcome_of(entry, outcome))
-            else:
-                raise outcome
+        changes = [self._change_entry(call.queue, receipt, entry) for entry, receipt in receipts]
+        outcomes = await asyncio.gather(*changes)
+        successful = [
+            {"Id": entry["Id"]} for (entry, _), outcome in zip(receipts, outcomes, strict=True) if outcome is None
+        ]
+        failed += [outcome for outcome in outcomes if outcome is not None]
         return batch_output(successful, failed)
+
+    async def _change_entry(self, queue: bytes, receipt: Receipt, entry: Mapping[str, Any]) -> Output | None:
+        """Change the visibility of an entry of a batch; return its row if it fails, else None."""
+        try:
+            await self._change(queue, receipt, entry)
+        except SqsError as exc:
+            return outcome_of(entry, exc)
+        return None
 
     async def _change(self, queue: bytes, receipt: Receipt, given: Mapping[str, Any]) -> None:
         hide_s, handle = given.get("VisibilityTimeout"), given["ReceiptHandle"]
