@@ -77,7 +77,7 @@ class Queue:
         exits: called when messages leave the queue; routes those that expire or have no deliveries left.
         idle_us: log time of the last pull if the queue is deleted when idle, else 0; see `IdleQueues`.
         created_us: log time of creation.
-        changed_us: log time of the last change of its own properties or annotations by a command.
+        changed_us: log time of the last command that set its properties or annotations.
         special: True if a push needs more than an append, because of options or bindings.
         revision: the state's revision when the queue was last touched, see `State.touched`.
         pre_images: copies of messages before they change, while a snapshot view needs them.
@@ -643,9 +643,12 @@ class Queue:
 
     def _put_back(self, now_us: int, numbers: list[int], refund: int) -> list[bool]:
         self._keep_pre_images(numbers)
+        index = None if self.store.rich is None else self.store.rich.index
         results: list[bool] = []
         for number in numbers:
             message = self.live(number, now_us)
+            if message is not None and index is not None and not index.may_undo(message):
+                message = None
             if message is not None:
                 del self.store.leases.messages[number]
                 self.store.endings.note(number, Settlement.PUT_BACK)
