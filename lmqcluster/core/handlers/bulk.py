@@ -26,14 +26,16 @@ class BulkCommands:
         Raises:
             ValueError: a field is out of range.
         """
-        limit, label = command.limit, checked_text(command.label)
+        limit, label, sequences = command.limit, checked_text(command.label), command.sequences
         if limit != 0 or label:
             check_limit(limit)
+        if sequences is not None and not (label and len(sequences) <= limit and all(type(n) is int for n in sequences)):
+            raise ValueError("sequences are at most `limit` integers, beside a label")
         state, queue = self._state, self._state.existing(command.queue)
         if queue is None:
             return None
         if label:
-            found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit)
+            found = [] if queue.store.rich is None else queue.store.rich.labelled(label, limit, sequences)
             queue.remove(found, state.now_us)
             queue.counters.withdrawn_total += len(found)
             return len(found)

@@ -484,6 +484,7 @@ class Purge(Command):
     """Remove up to `limit` messages that are not leased; with a label only those that have it.
 
     With a limit of 0, remove all due messages without options, however many, and a bounded number of the others.
+    If `sequences` is not None, remove only those of the messages with the label that have these sequences.
 
     Result: the number removed, None if the queue does not exist.
     """
@@ -492,6 +493,7 @@ class Purge(Command):
     queue: bytes
     limit: int = 0
     label: bytes = b""
+    sequences: list[int] | None = None
 
     def touches(self) -> tuple[Touch, ...]:
         return () if self.label else (Head(self.queue, self.limit),)
