@@ -7,7 +7,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from .rich_model import REFUSED, REPLAYED, Entry, RichModel, Run
+from .rich_model import REFUSED, REPLAYED, Entry, RichModel
+from .rich_state import Run
 
 DELETE, POLL, PUSH, UPDATE = range(4)
 ENDPOINTS = ("delete", "poll", "push", "update")

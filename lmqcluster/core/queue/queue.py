@@ -453,7 +453,7 @@ class Queue:
             self._note_change(self._pass_turn(self.store.rich, message, now_us))
 
     def _pass_turn(self, rich: RichLines, message: Message, now_us: int) -> bool:
-        """Let the next message of the group be its head; return whether there is one."""
+        """Make the next message of the group its head; return whether there is one."""
         return isinstance(message, RichMessage) and rich.on_removed(message, now_us, self.pre_images)
 
     def _note_change(self, has_gained: bool) -> None:
@@ -916,16 +916,15 @@ class Queue:
         if is_leased and hide_us > 0:
             # It stays in flight.
             del self.store.leases.messages[named.number]
-            message.due_us = now_us + hide_us
-            self.store.leases.add(message.due_us, number, [message])
-            return Updated(state, number)
-        self._take_named(named)
+        else:
+            self._take_named(named)
         if named.number and hide_us > 0:
             message.due_us = now_us + hide_us
             self.store.leases.add(message.due_us, number, [message])
-            self.store.enriched().begin_flight(message, now_us)
-            self.store.enriched().leased_bytes += message_bytes(message)
-            self._note_room()
+            if not is_leased:
+                self.store.enriched().begin_flight(message, now_us)
+                self.store.enriched().leased_bytes += message_bytes(message)
+                self._note_room()
             return Updated(state, number)
         if number:
             self.store.endings.note(number, Settlement.NACKED)
