@@ -521,14 +521,18 @@ class RichModel:
 
     # --- operate --------------------------------------------------------------------------------------------------
 
-    def purge(self, name: bytes, limit: int, label: bytes = b"") -> int | None:
+    def purge(self, name: bytes, limit: int, label: bytes = b"", everything: bool = False) -> int | None:
         if label:
             return self.withdraw(name, label, limit)
         if name not in self.queues:
             return None
         if not limit:
             self.keyed.forget(name)
-        count = 0
+        leased = [e for e in self.queues[name].entries if e.state == "leased" and everything]
+        gone = sorted(leased, key=lambda e: e.number)[: limit or None]
+        for one in gone:
+            self.remove(name, one)
+        count = len(gone)
         while (not limit or count < limit) and (entry := self.next_to_go(name)) is not None:
             self.remove(name, entry)
             count += 1

@@ -19,7 +19,8 @@ class BulkCommands:
     def purge(self, command: log.Purge) -> int | None:
         """Remove messages that are not leased: those with a label in the order of arrival, others in that of delivery.
 
-        Without a limit, the queue's exact keys are forgotten.
+        Without a limit, the queue's exact keys are forgotten. With `everything`, leased messages are removed before
+        the others, as if they were acknowledged.
 
         Raises:
             ValueError: a field is out of range.
@@ -29,6 +30,8 @@ class BulkCommands:
             check_limit(limit)
         if sequences is not None and not (label and len(sequences) <= limit and all(type(n) is int for n in sequences)):
             raise ValueError("sequences are at most `limit` integers, beside a label")
+        if {type(command.everything)} != {bool} or (command.everything and label):
+            raise ValueError("a purge of everything is true or false, and has no label")
         state, queue = self._state, self._state.existing(command.queue)
         if queue is None:
             return None
@@ -41,7 +44,11 @@ class BulkCommands:
         if not limit:
             purged = queue.clear_line()
             state.forget_keys(queue.name)
-        purged += len(queue.withdraw(state.now_us, limit or STEP_MAX, also_delayed=True))
+        left = limit or STEP_MAX
+        if command.everything:
+            leased = queue.remove_leased(state.now_us, left)
+            purged, left = purged + leased, left - leased
+        purged += len(queue.withdraw(state.now_us, left, also_delayed=True))
         queue.counters.purged_total += purged
         return purged
 

@@ -502,8 +502,9 @@ class Bind(Command):
 class Purge(Command):
     """Remove up to `limit` messages that are not leased; with a label only those that have it.
 
-    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others.
-    If `sequences` is not None, remove only those of the messages with the label that have these sequences.
+    With a limit of 0, remove all due messages without options, however many, and a bounded number of the others. With
+    `everything`, remove leased ones too. If `sequences` is not None, remove only those of the messages with the label
+    that have these sequences.
 
     Result: the number removed, None if the queue does not exist.
     """
@@ -513,6 +514,7 @@ class Purge(Command):
     limit: int = 0
     label: bytes = b""
     sequences: list[int] | None = None
+    everything: bool = False
 
     def touches(self) -> tuple[Touch, ...]:
         return () if self.label else (Head(self.queue, self.limit),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappush
+from itertools import islice
 from typing import Any, NamedTuple, Protocol
 
 from ..log.commands import Place
@@ -476,6 +477,20 @@ class Queue:
             taken.append(message)
             self._on_removed(message, now_us)
         return taken
+
+    def remove_leased(self, now_us: int, limit: int) -> int:
+        """Remove up to `limit` leased messages as if they were acknowledged, in the order of delivery; return how many."""
+        leased, has_gained = self.store.leases.messages, False
+        numbers = list(islice(leased, limit))
+        for number in numbers:
+            message = leased.pop(number)
+            has_gained |= self._unlease(message)
+            self._on_removed(message, now_us)
+        if not leased:
+            self.store.leases.forget_order()
+        if numbers:
+            self._note_change(has_gained)
+        return len(numbers)
 
     def clear_line(self) -> int:
         """Remove all due messages without traits, however many; return how many."""
