@@ -209,7 +209,7 @@ class History:
         commands: list[Command] = [
             [Op.DELETE, queue],
             [Op.PURGE, queue, pick((0, count))],
-            [Op.PURGE, queue, pick((0, count)), b"", True],
+            [Op.PURGE, queue, pick((0, count)), b"", None, True],
             [Op.MOVE, queue, self._queue(), count],
             [Op.SUSPEND, queue, pick((True, False, False))],
             [Op.PURGE, queue, count, pick(_LABELS)],

@@ -20,7 +20,7 @@ from .pulls.pull_options import PullOptions
 from .pulls.wait_lists import polls_are_suspended
 from .sending.naming import no_queue
 from .sending.push_items import SECONDS_MAX as DELAY_S_MAX
-from .sending.push_items import PushItem, PushOptions, Stored, stored
+from .sending.push_items import PushItem, PushOptions
 
 if TYPE_CHECKING:
     from ...wire.ids import ReceiptFormat
@@ -156,17 +156,6 @@ class PolledQueues:
         size = sum(sizes) + _ROW_BYTES * len(rows)
         results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
         return [sequence for _flag, sequence in results]
-
-    async def push_items(self, queue: bytes, items: Sequence[PushItem], owner: bytes = b"") -> list[Stored]:
-        """Store all messages or none in an existing queue; return the result of each. `owner` is that of their keys."""
-        sender = self._sender
-        self._check(queue)
-        for item in items:
-            sender.check_item(item)
-        rows = [item.row(sender.due_times) for item in items]
-        size = sum(item.size_bytes() for item in items)
-        results = await sender.propose(PushRows(queue, rows, owner, must_exist=True), size)
-        return [stored(*one) for one in results]
 
     def _rows(self, contents: Sequence[bytes], hidden_s: Sequence[float], key: bytes | None) -> list[list[Any] | bytes]:
         """Return the rows of a push.

@@ -68,7 +68,7 @@ def test_a_purge_of_everything_takes_leased_delayed_and_held_messages_and_keys()
     driver.do(Op.PUSH_ROWS, Q, [[b"later", None, b"", None, [60 * SECOND, 0, 0, 0, b"", b""]]])
     held, plain = numbers(driver.pull(Q, 2))
     driver = Driver(copied(driver.machine))
-    assert driver.do(Op.PURGE, Q, 0, b"", True) == 5
+    assert driver.do(Op.PURGE, Q, 0, b"", None, True) == 5
     assert driver.size(Q) == 0
     assert totals(driver.machine, "purged_total", "acked_total") == [5, 0]
     assert driver.machine.state.totals.trait_bytes == driver.machine.state.queues[Q].store.body_bytes == 0
@@ -82,11 +82,11 @@ def test_a_purge_of_everything_begins_with_leases_and_is_bounded() -> None:
     driver = Driver()
     driver.push(Q, *[b"x"] * (STEP_MAX + 10))
     driver.pull(Q, STEP_MAX + 5)
-    assert driver.do(Op.PURGE, Q, 3, b"", True) == 3
-    assert driver.do(Op.PURGE, Q, 0, b"", True) == STEP_MAX + 5, "all that wait, and a step of the leased ones"
-    assert driver.do(Op.PURGE, Q, STEP_MAX, b"", True) == 2
-    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"label", True])[0], Fault)
-    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"", 1])[0], Fault)
+    assert driver.do(Op.PURGE, Q, 3, b"", None, True) == 3
+    assert driver.do(Op.PURGE, Q, 0, b"", None, True) == STEP_MAX + 5, "all that wait, and a step of the leased ones"
+    assert driver.do(Op.PURGE, Q, STEP_MAX, b"", None, True) == 2
+    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"label", None, True])[0], Fault)
+    assert isinstance(driver.batch([Op.PURGE, Q, 1, b"", None, 1])[0], Fault)
 
 
 def test_a_lease_that_has_ended_holds_nothing() -> None:
