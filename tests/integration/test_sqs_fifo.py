@@ -205,7 +205,7 @@ def test_a_message_goes_to_the_dead_letters_when_it_would_be_delivered_again(
     given = {"MessageGroupId": "g", "MessageDeduplicationId": "k"} if suffix else {}
     attributes = {"a": {"DataType": "String", "StringValue": "b"}}
     sent = api("SendMessage", QueueUrl=source, MessageBody="x", MessageAttributes=attributes, **given)
-    names = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
+    names: dict[str, Any] = {"AttributeNames": ["All"], "MessageAttributeNames": ["All"]}
     for count in ("1", "2"):
         (message,) = receive(api, source, VisibilityTimeout=0, **names)
         assert message["Attributes"]["ApproximateReceiveCount"] == count

@@ -442,7 +442,7 @@ def test_purging_takes_hidden_and_delayed_messages_too(api: SqsHttp, make_queue:
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 
-ENTRY = {
+ENTRY: dict[str, dict[str, Any]] = {
     "SendMessageBatch": {"MessageBody": "x"},
     "DeleteMessageBatch": {"ReceiptHandle": "x"},
     "ChangeMessageVisibilityBatch": {"ReceiptHandle": "x", "VisibilityTimeout": 1},

@@ -178,6 +178,7 @@ class BatchModel(RichModel):
         if entry is not None:
             self.returned.add(number)
             entry.delivered -= 1
+            entry.first_us = entry.first_us if entry.delivered else 0
             self.come_back(name, entry, entry.ready_us)
 
     def read(self, epoch: int) -> Any:

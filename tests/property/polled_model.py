@@ -77,6 +77,7 @@ class PolledModel(RichModel):
         for entry in self.queues[name].entries:
             if name in self.indexes and entry.traits and entry.number in [one[1] for one in delivered]:
                 self.numbers[entry.arrival] = entry.number
+                entry.first_us = entry.first_us or self.now_us
         return delivered
 
     # --- requests -------------------------------------------------------------------------------------------------
@@ -138,6 +139,7 @@ class PolledModel(RichModel):
         entry.remaining -= 1
         entry.delivered += 1
         entry.traits = entry.traits or PLAIN
+        entry.first_us = entry.first_us or self.now_us
         return (
             name,
             entry.number,

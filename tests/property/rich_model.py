@@ -203,7 +203,7 @@ class RichModel:
             self.pass_on(name, entry, target, b"exhausted")
 
     def pass_on(self, name: bytes, entry: Entry, target: bytes, reason: bytes) -> None:
-        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us)
+        origin = (name, reason, self.now_us, entry.delivered, entry.arrival, entry.pushed_us, entry.identity())
         self.receive(target, entry, origin)
 
     def receive(self, target: bytes, entry: Entry, origin: Any) -> None:
@@ -502,6 +502,7 @@ class RichModel:
             if entry is not None:
                 entry.remaining += 1
                 entry.delivered -= 1
+                entry.first_us = entry.first_us if entry.delivered else 0
                 self.come_back(name, entry, entry.ready_us)
             results.append(entry is not None)
         return results

@@ -23,6 +23,7 @@ class Entry:
     number: int = 0
     ready_us: int = 0
     delivered: int = 0
+    first_us: int = 0  # the first delivery, in a queue with an index
     place_us: int = -1  # in its group, then by arrival; the first due time unless it is given
 
     def __post_init__(self) -> None:
@@ -32,6 +33,14 @@ class Entry:
     @property
     def priority(self) -> int:
         return self.traits[0] if self.traits else 0
+
+    def identity(self) -> tuple[int, int, int, int]:
+        """Return sequence and time of the first push, all deliveries, and the time of the first one."""
+        origin = self.traits[4] if self.traits else None
+        if origin is None:
+            return self.arrival, self.pushed_us, self.delivered, self.first_us
+        arrival, pushed_us, delivered, first_us = origin[6]
+        return arrival, pushed_us, delivered + self.delivered, first_us or self.first_us
 
     @property
     def group(self) -> bytes:

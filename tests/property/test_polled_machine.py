@@ -113,6 +113,18 @@ class PolledMachineAgainstModel(RichMachineAgainstModel):
             self._batch(step_us, [[Op.POLL, b"d", 1, 0, True, False]])
         self._batch(0, [[Op.SET_POLL_LIMITS, name, None, [None, 1]]])
 
+    @rule(steps_us=st.tuples(STEPS_US, STEPS_US), hide_us=HIDE_US, pushes_alone=st.booleans(), third=st.booleans())
+    def a_message_dies_twice(self, steps_us: tuple[int, int], hide_us: int, pushes_alone: bool, third: bool) -> None:
+        names, row = (b"d", b"e", b"f"), [b"x", None, b"", None, [-1, 0, 0, 0, b"", b"" if pushes_alone else b"g"]]
+        for name, target in zip(names, (b"e", b"f", None), strict=True):
+            own = [[b"dead_letter_queue", target], [b"max_deliveries", 2], [b"retry", 9], [b"timeout", 30]]
+            self._batch(0, [[Op.DELETE, name], [Op.CREATE, name, b"", own, name != b"e" or third]])
+        self._batch(0, [[Op.PUSH_ROWS, b"d", [row]]])
+        for name in names:
+            for step_us in steps_us:
+                self._batch(step_us, [[Op.POLL, name, 1, hide_us, True, True]])
+            self._batch(60 * SECOND, [[Op.POLL, name, 1, hide_us, False, True]])
+
     @rule(count=st.integers(1, 3))
     def a_group_is_taken_early(self, count: int) -> None:
         row = [b"x", None, b"", None, [SECOND, 0, 0, 0, b"", b"g"]]

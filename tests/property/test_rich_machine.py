@@ -264,18 +264,18 @@ class RichMachineAgainstModel(RuleBasedStateMachine):
         self._batch(0, [[command[0], b"d" if command[0] != Op.BIND else command[1], *command[2:]]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row for row, _ in pushes]]])
 
-    @rule(most=st.sampled_from([1, 2]), target=st.sampled_from([None, b"b", b"f"]), row=ROWS, changes=st.booleans())
+    @rule(most=st.sampled_from([1, 2]), dead=st.sampled_from([None, b"b", b"f"]), row=ROWS, changes=st.booleans())
     def a_message_is_delivered_as_often_as_allowed(
-        self, most: int, target: bytes | None, row: list[Any], changes: bool
+        self, most: int, dead: bytes | None, row: list[Any], changes: bool
     ) -> None:
-        own = [[b"retry", 5], [b"timeout", 30], [b"dead_letter_queue", target], [b"max_deliveries", most]]
+        own = [[b"retry", 5], [b"timeout", 30], [b"dead_letter_queue", dead], [b"max_deliveries", most]]
         self._batch(0, [[Op.DELETE, b"d"], [Op.DELETE, b"f"], [Op.SET_PROPERTIES, b"d", own]])
         self._batch(0, [[Op.PUSH_ROWS, b"d", [row, [b"last", *row[1:]]]]])
         for _ in range(3):
             self._batch(0, [[Op.PULL, b"d", 1]])
             self._batch(0, [[Op.NACK, b"d", [0], m.KEEP, -1]])
-            if changes and target is not None:
-                self._batch(0, [[Op.PUSH, target, None, [b"y"], None, 0]])
+            if changes and dead is not None:
+                self._batch(0, [[Op.PUSH, dead, None, [b"y"], None, 0]])
 
     @rule(
         most=st.sampled_from([None, 1, 2, 3]),

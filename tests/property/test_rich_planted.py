@@ -90,7 +90,11 @@ def groups_that_keep_their_due_time(patch: pytest.MonkeyPatch) -> None:
 
 
 def snapshots_without_places(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(view, "_traits_and_place", lambda one, _due_us: (getattr(one, "traits", None), 0))
+    patch.setattr(
+        view,
+        "_traits_and_times",
+        lambda one, _due_us, first_us, holds: (getattr(one, "traits", None), 0, first_us, holds),
+    )
 
 
 def expired_messages_delivered(patch: pytest.MonkeyPatch) -> None:

@@ -153,7 +153,9 @@ PLANTED_QUEUES = {
     "transactions settle what is gone": switch([(Transactions, "_settle", _settling_what_is_gone)]),
     "keys end too early": switch([(ExactKeys, "remember", _too_short)]),
     "purges keep keys": switch([(State, "forget_keys", lambda *_: None)]),
-    "snapshots without places in groups": switch([(view, "_traits_and_place", lambda one, _: (_traits_of(one), 0))]),
+    "snapshots without places in groups": switch(
+        [(view, "_traits_and_times", lambda one, _, first_us, holds: (_traits_of(one), 0, first_us, holds))]
+    ),
     "snapshots without exact keys": switch([(ExactKeys, "rows", lambda _: iter(()))]),
     "snapshots without what is not due": switch(
         [(RichLines, "lines", lambda self: [("waiting", self.waiting), ("held", self.held)])]

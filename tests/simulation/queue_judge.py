@@ -97,7 +97,7 @@ class QueueJudge:
         elif op == Op.POLL:
             self._pulled(queue, arguments[1], False, [] if isinstance(result, Fault) else result or [])
         elif op == Op.UPDATE:
-            self._updated(queue, *arguments, result)
+            self._updated(queue, arguments, result)
         elif op == Op.DELETE_POLLED:
             self._deleted(queue, arguments[0], result)
         elif op == Op.TRANSACTION:
@@ -203,7 +203,8 @@ class QueueJudge:
 
     # --- requests with id and tag ---------------------------------------------------------------------------------
 
-    def _updated(self, queue: bytes, sequence: int, tag: int, hide_us: int, result: Any) -> None:
+    def _updated(self, queue: bytes, arguments: list[int], result: Any) -> None:
+        sequence, tag, hide_us = arguments
         state, number = (TagState.GONE, 0) if isinstance(result, Fault) else result
         copy = self._named(queue, sequence, tag, state)
         if copy is None:

@@ -1,7 +1,7 @@
 """Messages as columns, the form used in snapshots and pages, because C code reads and writes a column.
 
     [[sequence], [due_us], [remaining], [[count, content type, attributes]], [content], [pushed_us], [delivered],
-     [[count, traits or None, place in the group]]]
+     [[count, traits or None, place in the group, time of the first delivery, whether it holds others of its group]]]
 
 Content types, attributes and traits are run-length encoded. The content of a compound message is a list of [content
 type, attributes, content]. A column with default values is empty: pushed_us if it equals due_us, delivered if it is 0,

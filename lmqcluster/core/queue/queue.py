@@ -258,8 +258,7 @@ class Queue:
             self.store.gather_leased(due, now_us)
         if self.store.rich is not None:
             self.store.rich.leased_bytes += sum(map(message_bytes, due))
-            if self.store.rich.index is not None:
-                self.store.rich.index.delivered(due, last_number + 1)
+            self.store.rich.delivered(due, last_number + 1, now_us)
         return delivered
 
     def lease_followers(
@@ -329,8 +328,7 @@ class Queue:
             self.store.leases.add(deadline_us, number, taken)
             if self.store.rich is not None:
                 self.store.rich.leased_bytes += message_bytes(message)
-                if self.store.rich.index is not None:
-                    self.store.rich.index.delivered(taken, number)
+                self.store.rich.delivered(taken, number, now_us)
             delivered.append((self.name, number, message.remaining, message))
         self.counters.pulled_total += len(delivered)
         return delivered
@@ -654,6 +652,8 @@ class Queue:
                 self._unlease(message)
                 message.delivered -= 1
                 message.remaining += refund
+                if isinstance(message, RichMessage) and not message.delivered:
+                    message.first_us = 0
                 self._return(message, now_us, message.ready_us)
             results.append(message is not None)
         return results
@@ -791,7 +791,7 @@ class Queue:
             return self.lease(now_us, count, last_number, now_us + hide_us, due=messages)
         if self.pre_images is not None:
             self.pre_images.keep(messages)
-        self.index().delivered(messages, last_number + 1)
+        self.store.enriched().delivered(messages, last_number + 1, now_us)
         self.counters.pulled_total += len(messages)
         delivered: list[Delivered] = []
         for number, message in enumerate(messages, last_number + 1):
@@ -876,8 +876,8 @@ class Queue:
         if named is None:
             return TagState.OUTDATED if self.index().has_number(sequence) else TagState.GONE, None
         message, number = named
-        is_late = number > 0 and self.live(number, now_us) is not message
-        if is_late and isinstance(message, RichMessage) and self.store.enriched().is_ordered(message):
+        is_ordered = isinstance(message, RichMessage) and self.store.enriched().is_ordered(message)
+        if is_ordered and number and self.live(number, now_us) is not message:
             # Another message of its group may be under way.
             return TagState.EXPIRED, None
         return TagState.VALID, named

@@ -41,8 +41,8 @@ class RichLines:
         waiting: due messages, by priority, due time, arrival.
         scheduled: delayed messages, by due time and arrival.
         held: due messages behind another one of their group, by group and place in it.
-        holding: messages that hold those behind them in their group, by group and place in it: those in flight, and
-            those delayed at their place.
+        holding: messages that hold those behind them in their group, by group and place in it: those in flight, unless
+            groups were fair when they were delivered, and those delayed at their place.
         heads: for each group with a message in `waiting`, `held` or `holding`, the one in `waiting`; None if there is
             none.
         leased_bytes: bytes of the bodies of all the queue's leased messages, including those without traits.
@@ -218,12 +218,12 @@ class RichLines:
         else:
             self._hold(message)
 
-    def load_leased(self, message: Message) -> None:
-        """Count a leased message of a snapshot."""
+    def load_leased(self, message: Message, *, holds: bool = False) -> None:
+        """Count a leased message of a snapshot, which perhaps holds those behind it in its group."""
         self.leased_bytes += message_bytes(message)
         if self.fair is not None:
             self.fair.load_leased(message)
-        if isinstance(message, RichMessage) and message.traits.group:
+        if holds and isinstance(message, RichMessage):
             self._hold_others(message)
 
     def take(self, message: RichMessage) -> bool:
@@ -274,15 +274,24 @@ class RichLines:
         """Count a message that was taken out of its line to be delivered."""
         if self.fair is not None:
             self.fair.begin(message, now_us)
-        if isinstance(message, RichMessage) and message.traits.group:
+        if not self.is_fair and isinstance(message, RichMessage) and message.traits.group:
             self._hold_others(message)
+
+    def delivered(self, messages: Sequence[Message], number: int, now_us: int) -> None:
+        """Note deliveries under the consecutive numbers from `number` if the queue has an index."""
+        if self.index is None:
+            return
+        self.index.delivered(messages, number)
+        for message in messages:
+            if isinstance(message, RichMessage) and not message.first_us:
+                message.first_us = now_us
 
     def end_flight(self, message: Message) -> bool:
         """Count a message whose delivery has ended; return whether that may allow another delivery.
 
         It must then come back or leave the queue.
         """
-        if isinstance(message, RichMessage) and message.traits.group:
+        if len(self.holding) and isinstance(message, RichMessage):
             self.holding.remove(message.group_place())
         return self.fair is not None and self.fair.end(message)
 
@@ -401,7 +410,7 @@ class RichLines:
 
     def busy_groups(self) -> int:
         """Return the number of groups with a message in line or leased."""
-        return len(self.heads) if self.fair is None else max(len(self.heads), len(self.fair.groups))
+        return len(self.heads) if self.fair is None else len(self.heads) + len(self.fair.groups)
 
     def due_count(self, now_us: int) -> int:
         """Return how many messages can be pulled now; several of one group that become due together count one by one."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..messages.message import Message, Origin, RichMessage, Traits
+from ..messages.message import Message, Origin, RichMessage, Traits, identity_of
 from ..queue.queue import Queue
 from ..state_view import StateView
 from .admission import Admission
@@ -46,7 +46,8 @@ class DeadLetterRouter:
         state = self._state
         target = self.target(queue, destination)
         before = message.traits if isinstance(message, RichMessage) else Traits()
-        origin = Origin(queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
+        present = (queue.name, reason, state.now_us, message.delivered, message.sequence, message.pushed_us)
+        origin = Origin(*present, identity_of(message))
         self._admission.receive(target, message, before._replace(expires_us=0, origin=origin))
 
     def send(self, queue: Queue, message: RichMessage, destination: bytes) -> None:

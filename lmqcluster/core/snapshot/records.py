@@ -28,12 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import zip_longest
 from typing import Any
 
 from ..handlers.schedules import schedule_of
 from ..log.items import checked_item
 from ..messages.columns import as_bytes, as_content, as_ints, expanded_metas, set_columns
-from ..messages.message import Content, Message, Meta, Origin, RichMessage, Traits
+from ..messages.message import Content, Identity, Message, Meta, Origin, RichMessage, Traits
 from ..owners.quotas import checked_owner
 from ..queue.annotations import annotated, checked_annotations
 from ..queue.counters import COUNTERS
@@ -425,8 +426,9 @@ class Restoration:
             message.ready_us = ready_us
         queue.store.leases.load(numbers, messages)
         if queue.store.rich is not None:
-            for message in messages:
-                queue.store.rich.load_leased(message)
+            holds = [run[4] for run in columns[-1] for _ in range(run[0])]
+            for message, flag in zip_longest(messages, holds):
+                queue.store.rich.load_leased(message, holds=bool(flag))
 
     def _current(self) -> Queue:
         if self._queue is None:
@@ -470,28 +472,35 @@ class Restoration:
 
 
 def _message(
-    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: tuple[Traits, int] | None
+    sequence: int, due_us: int, remaining: int, meta: Meta, content: Content, traits: tuple[Traits, int, int] | None
 ) -> Message:
     if traits is None:
         return Message(sequence, due_us, remaining, meta, content)
-    message = RichMessage(sequence, due_us, remaining, meta, content, traits[0])
-    if traits[1]:
-        message.place_us = traits[1]
+    given, place_us, first_us = traits
+    message = RichMessage(sequence, due_us, remaining, meta, content, given)
+    message.first_us = first_us
+    if place_us:
+        message.place_us = place_us
     return message
 
 
-def _expanded_traits(runs: list[Any]) -> list[tuple[Traits, int] | None]:
-    result: list[tuple[Traits, int] | None] = []
-    for count, row, *place in runs:
-        as_ints(place)
-        result += [None if row is None else (_traits(*row), *place)] * count
+def _expanded_traits(runs: list[Any]) -> list[tuple[Traits, int, int] | None]:
+    result: list[tuple[Traits, int, int] | None] = []
+    for count, row, place_us, first_us, holds in runs:
+        as_ints([place_us, first_us, holds])
+        result += [None if row is None else (_traits(*row), place_us, first_us)] * count
     return result
 
 
 def _traits(priority: int, expires_us: int, label: bytes, group: bytes, origin: list[Any] | None) -> Traits:
     as_ints([priority, expires_us])
-    row = None if origin is None else Origin(*_typed([tuple(origin)], (bytes, bytes, int, int, int, int))[0])
-    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), row)
+    return Traits(priority, expires_us, as_bytes(label), as_bytes(group), None if origin is None else _origin(*origin))
+
+
+def _origin(*fields: Any) -> Origin:
+    *present, identity = fields
+    _typed([tuple(present)], (bytes, bytes, int, int, int, int))
+    return Origin._make((*present, Identity._make(as_ints(identity))))
 
 
 def _typed(rows: list[Any], types: tuple[type, ...]) -> list[Any]:

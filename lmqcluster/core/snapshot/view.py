@@ -8,7 +8,7 @@ of pre-images, which the view reads instead.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from heapq import heappop
 from itertools import groupby, islice
 from operator import attrgetter
@@ -177,6 +177,7 @@ class _FrozenQueue:
         "_common",
         "_delayed",
         "_fair",
+        "_holding",
         "_index",
         "_leased",
         "_lines",
@@ -210,6 +211,7 @@ class _FrozenQueue:
         self._numbers = deque(queue.store.leases.messages)
         self._leased = deque(queue.store.leases.messages.values())
         rich = queue.store.rich
+        self._holding = set() if rich is None else {message.sequence for message in rich.holding}
         self._fair = (
             None if rich is None or rich.fair is None else (rich.fair.last_turn, rich.fair.era, rich.fair.rows())
         )
@@ -321,12 +323,13 @@ class _FrozenQueue:
     def _slice(self, messages: list[Message], *, leased: bool) -> Columns:
         if self._pre_images is not None and self._pre_images.table:
             states = list(map(self._pre_images.take, messages))
-            due, ready, remaining, delivered = (list(column) for column in zip(*states, strict=True))
+            due, ready, remaining, delivered, first = (list(column) for column in zip(*states, strict=True))
         else:
             due = [message.due_us for message in messages]
             ready = [message.ready_us for message in messages] if leased else []
             remaining = [message.remaining for message in messages]
             delivered = [message.delivered for message in messages]
+            first = [message.first_us if isinstance(message, RichMessage) else 0 for message in messages]
         metas = meta_runs([message.meta for message in messages])
         columns = [[message.sequence for message in messages], due, remaining, metas, self._contents(messages)]
         if leased:
@@ -338,7 +341,7 @@ class _FrozenQueue:
             *columns,
             [] if pushed == due else pushed,
             delivered if any(delivered) else [],
-            _traits_runs(messages, due),
+            _traits_runs(messages, due, first, self._holding if leased else ()),
         ]
 
     def _contents(self, messages: list[Message]) -> list[Any]:
@@ -400,23 +403,24 @@ def _queue_record(queue: Queue) -> list[Any]:
     return ["queue", queue.name, own, window, list(_counters_of(queue.counters)), *state]
 
 
-def _traits_runs(messages: list[Message], due: list[int]) -> list[Any]:
-    """Return [count, traits or None, place in the group] of consecutive messages; empty if none has any.
+def _traits_runs(messages: list[Message], due: list[int], first: list[int], holding: Collection[int]) -> list[Any]:
+    """Return [count, traits or None, place, first delivery, holds others] of consecutive messages; empty if none has any.
 
-    The place is 0 if it is the due time or there is no group.
+    `holding` are the sequences of those that hold others of their group.
     """
+    holds = [int(message.sequence in holding) for message in messages]
     runs = [
-        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)], place_us]
-        for (traits, place_us), run in groupby(map(_traits_and_place, messages, due))
+        [len(list(run)), traits and [*traits[:-1], traits.origin and list(traits.origin)], *times]
+        for (traits, *times), run in groupby(map(_traits_and_times, messages, due, first, holds))
     ]
     return [] if len(runs) == 1 and runs[0][1] is None else runs
 
 
-def _traits_and_place(message: Message, due_us: int) -> tuple[Traits | None, int]:
+def _traits_and_times(message: Message, due_us: int, first_us: int, holds: int) -> tuple[Traits | None, int, int, int]:
     if not isinstance(message, RichMessage):
-        return None, 0
+        return None, 0, 0, 0
     has_place = message.traits.group and message.place_us != due_us
-    return message.traits, message.place_us if has_place else 0
+    return message.traits, message.place_us if has_place else 0, first_us, holds
 
 
 def _slices(kind: str, rows: Iterable[Any]) -> Iterator[list[Any]]:

@@ -450,7 +450,7 @@ class QueueService:
 
         With `indexed` its messages are found by id, see `PolledQueues`. Raises ``too_large`` for the annotations.
         """
-        self.sender.check_name(queue, owner)
+        self.sender.check_name(queue)
         self.sender.check_room()
         return bool(await self.sender.ask(requests.create(queue, properties, annotations, owner, indexed=indexed)))
 

@@ -172,7 +172,10 @@ def of_stored(values: Mapping[str, Value]) -> tuple[dict[str, Attribute], dict[s
         if name in HIDDEN and not (name == TRACE_HEADER and name in types):
             hidden[name] = value
         elif isinstance(value, (str, bytes)):
-            seen[name] = Attribute(types.get(name, "Binary" if isinstance(value, bytes) else "String"), value)
+            usual = "Binary" if isinstance(value, bytes) else "String"
+            kind = types.get(name, usual)
+            is_right = kind.startswith("Binary") is isinstance(value, bytes)
+            seen[name] = Attribute(kind if is_right else usual, value)
         else:
             seen[name] = Attribute("Number", repr(value))
     return seen, hidden

@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+import structlog
+
 from ...core import Role
 from ...node.access.access import UNKNOWN_CLIENT
 from ...wire.errors import LmqError, forget_frames
@@ -18,7 +20,7 @@ from ..http.server.routing import Resource, Router
 from .actions import actions_of
 from .call import Call, Tools, subject_of
 from .codec import Codec
-from .errors import SqsError, as_sqs
+from .errors import INTERNAL_FAILURE, SqsError, as_sqs
 from .form import parse_form
 from .json_codec import JSON_TYPE, TARGET, TARGET_PREFIX, JsonCodec, json_refusal
 from .permissions import PERMISSIONS
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
     from ..http.server.requests.request import Request
 
 __all__ = ["SqsPort"]
+
+log = structlog.get_logger("lmq.sqs")
 
 IDLE_S: Final = 120.0
 """Time in seconds for which the connection of a known client may be idle: SDKs keep theirs for up to 90."""
@@ -76,6 +80,10 @@ class SqsPort(HttpPort):
             return await codec.answer(await self._actions[action](call), request_id)
         except LmqError as exc:
             return self._told(request, exc, codec, request_id)
+        except Exception as exc:
+            log.exception("request failed", action=request.route)
+            forget_frames(exc)
+            return self._told(request, SqsError(INTERNAL_FAILURE, "An internal error occurred."), codec, request_id)
 
     def _body_bytes_max(self, principal: Principal) -> int:
         most = self._tools.limits.request_bytes

@@ -109,4 +109,4 @@ class QueueFacts:
     def deliveries_max(self) -> int | None:
         """Return after how many deliveries a message is a dead letter; None for any number."""
         options = self.queue.settings.options
-        return None if options is None else options.max_deliveries
+        return None if options is None else options.deliveries_max

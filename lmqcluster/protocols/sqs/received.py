@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgpack
 
+from ...core.messages.message import Identity
 from ...wire.attributes import unpack_attributes
 from ...wire.legacy_msgpack import plain_body
 from .errors import SqsError
@@ -58,7 +59,7 @@ class Received:
         delivery, tools = polled.delivery, self._tools
         body, added = self._body(polled)
         output: Output = {
-            "MessageId": tools.receipts.message_id(first_sequence(polled)),
+            "MessageId": tools.receipts.message_id(_identity(polled).sequence),
             "ReceiptHandle": tools.receipts.handle(
                 self._facts.name, Receipt(delivery.sequence, polled.tag, self._received_s)
             ),
@@ -102,13 +103,15 @@ class Received:
 
     def _system(self, polled: Polled, body: str, hidden: Mapping[str, object]) -> dict[str, str]:
         """Return all system attributes that a message has."""
-        delivery, facts = polled.delivery, self._facts
+        delivery, facts, identity = polled.delivery, self._facts, _identity(polled)
         traits = delivery.traits
         found = {
             "SenderId": self._tools.names.account,
-            "SentTimestamp": str(round(delivery.pushed_s * 1000)),
-            "ApproximateReceiveCount": str(delivery.delivery),
+            "SentTimestamp": str(identity.pushed_us // 1000),
+            "ApproximateReceiveCount": str(identity.deliveries),
         }
+        if identity.first_us:
+            found["ApproximateFirstReceiveTimestamp"] = str(identity.first_us // 1000)
         if traits.group:
             found["MessageGroupId"] = traits.group.decode("utf-8", "replace")
         if facts.is_fifo:
@@ -124,6 +127,9 @@ class Received:
         return found
 
 
-def first_sequence(polled: Polled) -> int:
-    """Return the sequence that a message had when it was pushed."""
-    return polled.delivery.sequence
+def _identity(polled: Polled) -> Identity:
+    """Return what stays of a message over all queues, its times being Unix times."""
+    delivery = polled.delivery
+    if delivery.identity is not None:
+        return delivery.identity
+    return Identity(delivery.sequence, round(delivery.pushed_s * 1e6), delivery.delivery, 0)
