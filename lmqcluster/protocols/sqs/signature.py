@@ -158,8 +158,10 @@ class Signatures:
         """Return the client that has signed a request with this body.
 
         Raises:
-            SqsError: the signature is wrong.
+            SqsError: the signature is wrong, or its key was revoked while the body arrived.
         """
+        if claim.principal.is_revoked:
+            raise self._unknown()
         place = claim.secret, claim.day, claim.region
         known = self._keys.get(place)
         key = _signing_key(*place) if known is None else known

@@ -145,7 +145,7 @@ def signed(
     body: bytes = b"",
     now_s: float = NOW_S,
     key: str = KEY,
-    **headers: str,
+    **headers: Any,
 ) -> Sent:
     """Return a request signed by a signer of botocore."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -432,7 +432,7 @@ def test_a_hash_of_the_body_must_be_right_and_may_be_left_out_under_tls() -> Non
     plain, encrypted = (Signatures(access(), is_encrypted=one) for one in (False, True))
     body = b"Action=ListQueues"
     for named, results in (("UNSIGNED-PAYLOAD", (False, True)), ("0" * 64, (False, False))):
-        with mock.patch.object(SigV4Auth, "payload", lambda _self, _request, value=named: value):
+        with mock.patch.object(SigV4Auth, "payload", return_value=named):
             request = signed(in_header, "POST", URL, body, X_Amz_Content_Sha256=named)
         for signatures, is_right in zip((plain, encrypted), results, strict=True):
             if is_right:
@@ -472,8 +472,8 @@ def test_a_signature_of_many_headers_costs_no_more_than_the_head(signatures: Sig
     assert refusal(signatures, request.changed("authorization", f"{text[:start]}host;{many}{text[end:]}")) == MISMATCH
     again = ";".join(["host"] * 800)
     assert refusal(signatures, request.changed("authorization", f"{text[:start]}{again}{text[end:]}")) == INCOMPLETE
-    headers = {f"h{number:03}": "v" * 250 for number in range(100)}
-    large = signed(in_header, "POST", URL, b"", **headers)
+    headers: dict[str, Any] = {f"h{number:03}": "v" * 250 for number in range(100)}
+    large = signed(in_header, "POST", URL, **headers)
     claim = signatures.recognize(large.head, NOW_S)
     assert len(claim.canonical) < 40_000
     assert signatures.verify(claim, large.body).name == KEY_ID
